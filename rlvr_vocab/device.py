@@ -1,4 +1,4 @@
-"""The device that a process computes on, and refusals of those that it could not use."""
+"""The device that a process computes on, the types that it has, and refusals of devices that cannot be used."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ _CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def has_bf16(use_cpu: bool) -> bool:
-    """Whether what a run trains on has instructions of its own for bfloat16; torch before 2.11 knows it of no CPU."""
+    """Whether the device of a run has bfloat16 instructions; torch before 2.11 reports them for no CPU."""
     device = device_type(use_cpu)
     if device == "cpu":
         capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         return any(capabilities.get(feature) for feature in _CPU_FEATURES)
     return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def weights_dtype(dtype: torch.dtype, use_cpu: bool = False) -> torch.dtype:
+    """The dtype of weights that do not train: as asked, but float32 for bfloat16 on a machine without it."""
+    return torch.float32 if dtype == torch.bfloat16 and not has_bf16(use_cpu) else dtype
 
 
 def require_one_gpu(gpus: int, device_map: Any, *, copies: bool, key: str = "") -> None:

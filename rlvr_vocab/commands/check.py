@@ -184,7 +184,7 @@ def _prompts(
         require_chat_template,
         thinking_opener,
     )
-    from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
+    from rlvr_vocab.vocab.chat import chat_ids, chat_texts
 
     quiet_libraries()
     trained = problems.train["prompt"][:]

@@ -30,7 +30,7 @@ from rlvr_vocab.training.settings import (
     UntilSettings,
     WarmupSettings,
 )
-from rlvr_vocab.vocab.parts import Part
+from rlvr_vocab.vocab.layout import Part
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")

@@ -18,8 +18,7 @@ from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
-from rlvr_vocab.vocab.chat import assistant_turn
-from rlvr_vocab.vocab.chat_template import chat_ids
+from rlvr_vocab.vocab.chat import assistant_turn, chat_ids
 from rlvr_vocab.vocab.interventions import CopyExchange, Thought
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for

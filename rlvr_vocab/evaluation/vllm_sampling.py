@@ -18,10 +18,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.continuation import Continue
 from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
 from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings, require_room_in
-from rlvr_vocab.vocab.chat import assistant_turn
-from rlvr_vocab.vocab.chat_template import chat_ids
+from rlvr_vocab.vocab.chat import assistant_turn, chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.read_as_data import NO_CODE
+from rlvr_vocab.vocab.weights import NO_CODE
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.device import has_bf16
+from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.files import atomic_dir, make_readable
@@ -43,8 +43,7 @@ from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.models.lora import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
-from rlvr_vocab.vocab.chat import find_turn_ids, prompt_is_thinking
-from rlvr_vocab.vocab.chat_template import chat_texts, template_text
+from rlvr_vocab.vocab.chat import chat_texts, find_turn_ids, prompt_is_thinking, template_text
 from rlvr_vocab.vocab.expand import (
     Expansion,
     ExpansionPlan,
@@ -54,7 +53,6 @@ from rlvr_vocab.vocab.expand import (
     write_expansion,
 )
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.weights import weights_dtype
 
 _OUTCOME = "warmup.json"
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions decide the bytes of a model made here

@@ -23,8 +23,7 @@ from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.runs.rewards import answer_warnings, dummy_context, highest_reward_template, reward_context
 from rlvr_vocab.text import pluralize, rows_in_words, short_text
-from rlvr_vocab.vocab.chat import begins_answer, prefilled_ids
-from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
+from rlvr_vocab.vocab.chat import begins_answer, chat_ids, chat_texts, prefilled_ids
 from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, region_of_next

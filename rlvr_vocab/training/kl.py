@@ -23,8 +23,8 @@ from trl.trainer.utils import create_model_from_path
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import KLOver
 from rlvr_vocab.training.sharding import is_sharded, shard_like_policy
+from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows
 from rlvr_vocab.vocab.head import RegionScores, attach_region_head
-from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
 
 _REFERENCE, _REFERENCE_COPIES = "ref_per_token_logps", "ref_copy_logps"
 

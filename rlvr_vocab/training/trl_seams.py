@@ -22,11 +22,11 @@ from trl import GRPOTrainer
 
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
+from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.logprobs import choose_block_form
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows, held_rows
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
 
@@ -127,7 +127,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
 
     def _reading(self, checkpoint: Any) -> AbstractContextManager[None]:
         in_parts = isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state)
-        return nullcontext() if in_parts or (held := held_rows(self.model)) is None else held.reading(checkpoint)
+        return nullcontext() if in_parts or (held := copied_rows_of(self.model)) is None else held.reading(checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """`GRPOTrainer._load_optimizer_and_scheduler`: it takes rates and decay from the checkpoint too."""
@@ -190,6 +190,6 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
 
     def send_whole_tables_to_vllm(self) -> None:
         """`VLLMGeneration._iter_named_params`: vLLM holds a row for each id, which its sync must send."""
-        held, own = held_rows(self.model), self.vllm_generation._iter_named_params
+        held, own = copied_rows_of(self.model), self.vllm_generation._iter_named_params
         if held is not None:
             self.vllm_generation._iter_named_params = lambda: held.stock_parameters(own())

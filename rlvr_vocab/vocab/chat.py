@@ -1,18 +1,92 @@
-"""What a chat template says about an assistant's turn: where it starts, and who opens the thinking."""
+"""The chat template: the texts it makes of conversations, where an assistant's turn starts, who opens the thinking."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from transformers import PreTrainedTokenizerBase
+from jinja2 import TemplateError, TemplateSyntaxError
 
-from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
+from rlvr_vocab.data.rows import Messages
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
+from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 OpenThinking = Literal["auto", "model", "prefill"]
 _QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
 _USER = [{"role": "user", "content": _QUESTION}]
+# Seconds for `_AT_ONCE` conversations, of which a thousand take one.
+SECONDS = 30.0
+_AT_ONCE = 256
+_LONGEST = 10_000_000  # characters: a template may multiply texts, and no context holds so many
+# A template is a program: its refusals are TemplateErrors, the others are what an expression in it may raise.
+_RAISED = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def template_text(path: Path | None) -> str | None:
+    """The text of `model.chat_template`; None for the tokenizer's own template."""
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"model.chat_template={path} cannot be read: {error}") from error
+
+
+def chat_ids(
+    tokenizer: PreTrainedTokenizerBase, conversations: Sequence[Messages], row_numbers: Sequence[int] | None = None
+) -> list[list[int]]:
+    """The prompt ids of each conversation; raises as `chat_texts` does."""
+    texts = chat_texts(tokenizer, conversations, row_numbers)
+    return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+
+
+def chat_texts(
+    tokenizer: PreTrainedTokenizerBase,
+    conversations: Sequence[Messages],
+    row_numbers: Sequence[int] | None = None,
+    **arguments: Any,
+) -> list[str]:
+    """Each conversation under the chat template, by default with the beginning of the answer.
+
+    Args:
+        row_numbers: of the conversations in the user's file, for messages.
+        arguments: further ones of `apply_chat_template`.
+
+    Raises:
+        UserError: the template does not parse, refuses a conversation, or does not finish in time.
+    """
+    texts: list[str] = []
+    arguments = {"add_generation_prompt": True, **arguments, "tokenize": False}
+
+    def render(_: object) -> None:
+        for conversation in conversations[len(texts) : len(texts) + _AT_ONCE]:
+            text = tokenizer.apply_chat_template(conversation, **arguments)
+            if not 0 < len(text) <= _LONGEST:
+                raise TemplateError(f"it makes {len(text):,} characters of it" if text else "it makes no text of it")
+            texts.append(text)
+
+    try:
+        while len(texts) < len(conversations):
+            DeadlineThread("chat template").call(render, Deadline(SECONDS))
+    except TemplateSyntaxError as error:
+        raise UserError(f"the chat template does not parse: line {error.lineno}: {error.message}") from error
+    except (TimedOut, *_RAISED) as error:
+        conversation = conversations[len(texts)]
+        row = "the prompt" if row_numbers is None else f"row {row_numbers[len(texts)]},"
+        where = f"{row} {short_text(conversation[-1]['content'])!r}"
+        if isinstance(error, TimedOut):
+            raise UserError(f"the chat template did not come to an end in {SECONDS:g} seconds for {where}") from error
+        hint = "; one that knows no system message needs dataset.system_prompt=null"
+        hint *= any(message["role"] == "system" for message in conversation)
+        raise UserError(f"the chat template refuses {where}: {error}{hint}") from error
+    return texts
 
 
 def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> str:
@@ -23,7 +97,7 @@ def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -
     [opened] = chat_texts(tokenizer, [_USER])
     if opened.startswith(without) and opened != without:
         start = opened[len(without) :]
-    else:  # no generation prompt of its own: what stands between the question and the answer
+    else:  # no generation prompt of its own: the text between the question and the answer
         answered = [*_USER, {"role": "assistant", "content": _ANSWER}]
         [turn] = chat_texts(tokenizer, [answered], add_generation_prompt=False)
         start = turn.split(_QUESTION)[-1].split(_ANSWER)[0]
@@ -45,9 +119,8 @@ def open_thinking_in_template(
 ) -> None:
     """Make the template open the thinking where nobody else will, so that training and serving prompt alike.
 
-    `auto`: a template that leaves the tag open is left alone; a base model that knows the tag opens it itself;
-    otherwise the template prefills it. `prefill` adds the tag unless it is already open. Without a template there is
-    nothing to do.
+    `auto` leaves it to a template that opens the tag already, and to a base model that knows the tag. `prefill` adds
+    the tag unless it is open. Without a template there is nothing to do.
     """
     if tokenizer.chat_template is None:
         return
@@ -64,7 +137,7 @@ def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) 
 
 
 def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
-    """What the template already put into the assistant's turn, at the end of a prompt; nothing where none is open."""
+    """The ids at the end of a prompt that belong to the assistant's turn already; none where no turn is open."""
     start = last_turn_start(prompt_ids, layout)
     return prompt_ids[start:] if start else []
 
@@ -72,6 +145,6 @@ def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
 def assistant_turn(
     tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, prompt_ids: list[int], completion_ids: list[int]
 ) -> str:
-    """Surface text of the whole assistant turn: what the template prefilled of it, then what was sampled."""
+    """Surface text of the whole assistant turn: its prefilled part, then the sampled one."""
     ids = [*prefilled_ids(prompt_ids, layout), *completion_ids]
     return tokenizer.decode(ids, skip_special_tokens=True)

@@ -24,14 +24,28 @@ from transformers.utils.hub import cached_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir, json_text, read_json_if_there
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
-from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
-from rlvr_vocab.vocab.parts import PARTS, Part, ids_of_part
-from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
-from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
-from rlvr_vocab.vocab.reasoning_rows import ROWS_AT_ONCE, Difference, save_differences
+from rlvr_vocab.vocab.copied_rows import ROWS_AT_ONCE, RowDelta, save_differences
+from rlvr_vocab.vocab.layout import (
+    PARTS,
+    Mode,
+    Part,
+    VocabLayout,
+    default_source_ids,
+    ids_of_part,
+    refuse_expanded,
+    refuse_quantized,
+)
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
-from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, refuse_not_finite
+from rlvr_vocab.vocab.weights import (
+    NO_CODE,
+    READ_AS_DATA,
+    refuse_invalid_generation_config,
+    refuse_not_finite,
+    refuse_pickled,
+    weights_fingerprint,
+    why_not_read,
+)
 
 EXPANSION_RECORD = "expansion.json"
 
@@ -47,7 +61,7 @@ class Expansion:
         source_ids: what each reasoning token copies, instead of `k mod V`; decides the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
         reasoning_rank: of the difference between the rows of copies and of their sources while the model trains, 0 for
-            none; None: rows of their own. See `rlvr_vocab.vocab.reasoning_rows`.
+            none; None: rows of their own. See `rlvr_vocab.vocab.copied_rows`.
         open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
         chat_template: text of a template for a base model without one.
     """
@@ -351,7 +365,7 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
             noise_K1 = expansion.init_noise * tensor.std(dim=1, keepdim=True)[sources]
         if layout.reasoning_rank:
             shape_KH, table = (layout.size, tensor.size(1)), next(tables)
-            difference = Difference.new(shape_KH, layout.reasoning_rank, noise_K1, generator)
+            difference = RowDelta.new(shape_KH, layout.reasoning_rank, noise_K1, generator)
             differences.update({f"{table}.{name}": part.data for name, part in difference.named_parameters()})
             for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
                 copies[ks] += difference(ks).to(copies.dtype)

@@ -15,11 +15,11 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from rlvr_vocab.vocab.head_logits import HeadSettings, OutputRows, whole_in_zero3
+from rlvr_vocab.vocab.copied_rows import copied_rows_of
+from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights, whole_in_zero3
 from rlvr_vocab.vocab.logprobs import region_logprobs
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRowsHead
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import held_rows
 from rlvr_vocab.vocab.regions import scored_regions
 
 
@@ -120,13 +120,13 @@ def _score(
     regions = scored_regions(input_ids.to(device), policy.layout)[:, 1:][scored]
     hidden = backbone.last_hidden_state[:, :-1].to(device)[scored]
 
-    held = held_rows(model)
+    held = copied_rows_of(model)
 
     def score(hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        own_rows = head.rows if isinstance(head, TrainedRowsHead) else None
-        parameters = [head.weight, head.bias, own_rows] if held is None else held.output_parameters()
+        own_rows = head.rows if isinstance(head, TrainedRows) else None
+        parameters = [head.weight, head.bias, own_rows] if held is None else held.head_parameters()
         with whole_in_zero3(*parameters):
-            rows = OutputRows(head.weight, head.bias, own_rows) if held is None else held.output_rows(hidden)
+            rows = HeadWeights(head.weight, head.bias, own_rows) if held is None else held.head_weights(hidden)
             return region_logprobs(hidden, rows, labels[scored], regions, policy, settings)
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()

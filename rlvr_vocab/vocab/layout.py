@@ -60,9 +60,14 @@ class VocabLayout:
         return self.standard_size + self.size
 
     @property
-    def holds_differences(self) -> bool:
-        """Whether a model holds its copies as differences from their sources while it trains."""
+    def holds_deltas(self) -> bool:
+        """Whether a model holds its copies as deltas from their sources while it trains."""
         return self.size > 0 and self.reasoning_rank is not None
+
+    @cached_property
+    def copies_each_token_once(self) -> bool:
+        """Whether the copies are those of all standard tokens, in their order."""
+        return self.source_ids == tuple(range(self.standard_size))
 
     @cached_property
     def copy_indices(self) -> tuple[int, ...]:
@@ -150,3 +155,26 @@ def refuse_quantized(base: str, quantization: Any) -> None:
     """
     if quantization is not None:
         raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")
+
+
+Part = Literal["digits", "connectives"]
+PARTS: tuple[Part, ...] = get_args(Part)
+CONNECTIVES = (
+    *("also", "although", "and", "as", "because", "but", "else", "finally", "first", "hence", "however", "if"),
+    *("instead", "next", "now", "or", "since", "so", "still", "then", "therefore", "though", "thus", "unless"),
+    *("until", "wait", "whereas", "while", "yet"),
+)
+
+
+def ids_of_part(part: Part, tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that are digits and nothing else, or one English connective, with or without a space before it.
+
+    Raises:
+        UserError: there are none.
+    """
+    texts = [text.strip() for text in tokenizer.batch_decode([[token] for token in range(len(tokenizer))])]
+    belongs = str.isdecimal if part == "digits" else lambda text: text.lower() in CONNECTIVES
+    found = tuple(token for token, text in enumerate(texts) if belongs(text))
+    if not found:
+        raise UserError(f"{part}: no token of the vocabulary is one of them", about="part")
+    return found

@@ -7,15 +7,12 @@ added to their sources'. The products stay with cuBLAS, as in TRL's `ChunkedLogP
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 import triton
 import triton.language as tl
 
-from rlvr_vocab.vocab.head_logits import BlockProducts, HeadLogits, HeadSettings
-from rlvr_vocab.vocab.policy import FORBIDDEN
-from rlvr_vocab.vocab.text_blocks import TextBlock
+from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings
+from rlvr_vocab.vocab.policy import FORBIDDEN, TextBlock
 
 # Shapes: n positions and v texts of a block, of which a program has R and B at a time.
 # One position, and eight texts for each of 128 threads: enough loads under way, by arithmetic; not measured.
@@ -30,7 +27,7 @@ _COLUMNS = tl.constexpr(4)  # columns of `TextBlock.slices`
 def add_to_sums(
     sums_7n: torch.Tensor,
     block: TextBlock,
-    products: BlockProducts,
+    products: torch.Tensor,
     head: HeadLogits,
     region: int,
     targets_n: torch.Tensor,
@@ -42,7 +39,7 @@ def add_to_sums(
     with torch.cuda.device_of(sums_7n):
         _add_to_sums[(triton.cdiv(n, _ROWS),)](
             sums_7n,
-            products.memory,
+            products,
             block.slices,
             head.policy_bias[region],
             block.log_open if has_open else sums_7n,
@@ -53,13 +50,13 @@ def add_to_sums(
             HAS_OPEN=has_open,
             ROWS=_ROWS,
             TEXTS=_TEXTS,
-            **_forms(block, products, head),
+            **_forms(block, head),
         )
 
 
 def gradients_of_products(
     block: TextBlock,
-    products: BlockProducts,
+    products: torch.Tensor,
     head: HeadLogits,
     region: int,
     targets_n: torch.Tensor,
@@ -67,23 +64,21 @@ def gradients_of_products(
     figures_6n: torch.Tensor,
     upstream: tuple[torch.Tensor | None, ...],
     dtype: torch.dtype,
-) -> BlockProducts:
+) -> torch.Tensor:
     """Gradients of the products of a block; where `dtype` is theirs, in their place.
 
     Args:
         figures_6n: of the forward pass.
         upstream: incoming gradients of log-probs, of those given the text, of the entropy over texts.
     """
-    gradients = products
-    if dtype != products.memory.dtype:
-        gradients = replace(products, memory=torch.empty_like(products.memory, dtype=dtype))
-    n, v = len(targets_n), block.texts.stop - block.texts.start
+    gradients = products if dtype == products.dtype else torch.empty_like(products, dtype=dtype)
+    n, v = len(targets_n), block.size
     zeros = torch.zeros_like(figures_6n[0])
     _, of_copy_logprobs, of_text_entropy = (each is not None for each in upstream)
     with torch.cuda.device_of(figures_6n):
         _gradients_of_products[(triton.cdiv(n, _ROWS), triton.cdiv(v, _TEXTS))](
-            gradients.memory,
-            products.memory,
+            gradients,
+            products,
             block.slices,
             head.policy_bias[region],
             targets_n,
@@ -96,7 +91,7 @@ def gradients_of_products(
             OF_ENTROPY=of_text_entropy,
             ROWS=_ROWS,
             TEXTS=_TEXTS,
-            **_forms(block, products, head),
+            **_forms(block, head),
         )
     return gradients
 
@@ -108,16 +103,15 @@ def _scales(settings: HeadSettings) -> tuple[float, float]:
     return settings.scale / settings.softcap, settings.softcap / settings.temperature
 
 
-def _forms(block: TextBlock, products: BlockProducts, head: HeadLogits) -> dict[str, bool | int]:
+def _forms(block: TextBlock, head: HeadLogits) -> dict[str, bool | int]:
     bounds = [block.texts]
-    for piece in block.copies:
-        assert isinstance(piece.ids, slice) and isinstance(piece.texts, slice)
-        bounds += [piece.ids, piece.texts]
+    for group in block.groups:
+        assert isinstance(group.ids, slice) and isinstance(group.texts, slice)
+        bounds += [group.ids, group.texts]
     return {
-        "FIRST": 0 if products.has_standard else 1,
-        "PIECES": 1 + len(block.copies),
-        "FROM_SOURCE": products.from_source,
-        "HAS_DIFFERENCE": products.from_source and products.has_copies,
+        "GROUPS": len(block.groups),
+        "FROM_SOURCE": head.from_source,
+        "HAS_DELTA": head.from_source and head.weights.factor is not None,
         "CAPPED": head.settings.softcap is not None,
         "ALIGNED": all(each.start % 16 == 0 and each.stop % 16 == 0 for each in bounds),
     }
@@ -147,40 +141,38 @@ def _logits(
     products: tl.tensor,
     slices: tl.tensor,
     policy_bias: tl.tensor,
-    piece: tl.constexpr,
+    group: tl.constexpr,
     row: tl.tensor,
     text: tl.tensor,
     n: tl.tensor,
     v: tl.tensor,
     before: tl.tensor,
     after: tl.tensor,
-    FIRST: tl.constexpr,
     FROM_SOURCE: tl.constexpr,
-    HAS_DIFFERENCE: tl.constexpr,
+    HAS_DELTA: tl.constexpr,
     CAPPED: tl.constexpr,
     ALIGNED: tl.constexpr,
 ) -> tl.tensor:
-    """For each text its id in a piece, where that one's product is, whether there is one, its logit (`_LOWEST` where
+    """For each text its id in a group, where that one's product is, whether there is one, its logit (`_LOWEST` where
     there is none), and what the softcap made of the product.
 
     Texts are `(1, B)`, or `(R, 1)` where each position has one of its own.
     """
-    begin = tl.load(slices + piece * _COLUMNS)
-    first_text = tl.load(slices + piece * _COLUMNS + 1)
-    width = tl.load(slices + piece * _COLUMNS + 2) - first_text
-    first_id = tl.load(slices + piece * _COLUMNS + 3)
+    slices += (1 + group) * _COLUMNS  # the first row is that of the block
+    begin = tl.load(slices)
+    first_text = tl.load(slices + 1)
+    width = tl.load(slices + 2) - first_text
+    first_id = tl.load(slices + 3)
     if ALIGNED:
         begin, first_text = tl.multiple_of(begin, 16), tl.multiple_of(first_text, 16)
         width, first_id = tl.multiple_of(width, 16), tl.multiple_of(first_id, 16)
-    if FIRST == 1:  # the table counts the columns of standard tokens, which are not there
-        begin -= v
     column = text - first_text
-    in_piece = (column >= 0) & (column < width)
-    inside = in_piece & (row < n)
+    in_group = (column >= 0) & (column < width)
+    inside = in_group & (row < n)
     place = begin.to(tl.int64) * n + row * width + column
-    if FROM_SOURCE and piece > 0:
+    if FROM_SOURCE and group > 0:
         product = tl.load(products + row * v + text, mask=inside, other=0.0)
-        if HAS_DIFFERENCE:
+        if HAS_DELTA:
             product += tl.load(products + place, mask=inside, other=0.0)
     else:
         product = tl.load(products + place, mask=inside, other=0.0)
@@ -188,7 +180,7 @@ def _logits(
     if CAPPED:
         product = _tanh(product)
     ids = first_id + column
-    z = product * after + tl.load(policy_bias + ids, mask=in_piece, other=0.0)
+    z = product * after + tl.load(policy_bias + ids, mask=in_group, other=0.0)
     return ids, place, inside, tl.where(inside, z, _LOWEST), product
 
 
@@ -205,10 +197,9 @@ def _add_to_sums(
     before: tl.tensor,
     after: tl.tensor,
     HAS_OPEN: tl.constexpr,
-    FIRST: tl.constexpr,
-    PIECES: tl.constexpr,
+    GROUPS: tl.constexpr,
     FROM_SOURCE: tl.constexpr,
-    HAS_DIFFERENCE: tl.constexpr,
+    HAS_DELTA: tl.constexpr,
     CAPPED: tl.constexpr,
     ALIGNED: tl.constexpr,
     ROWS: tl.constexpr,
@@ -226,18 +217,18 @@ def _add_to_sums(
     for start in range(0, v, TEXTS):
         text = start + tl.arange(0, TEXTS)[None, :]
         new_highest = highest
-        for piece in tl.static_range(FIRST, PIECES):
+        for group in tl.static_range(GROUPS):
             _, _, _, z, _ = _logits(
-                products, slices, policy_bias, piece, row, text, n, v, before, after,
-                FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+                products, slices, policy_bias, group, row, text, n, v, before, after,
+                FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
             )  # fmt: skip
             new_highest = tl.maximum(new_highest, z)
         of_text = tl.zeros((ROWS, TEXTS), tl.float32)
         of_ids = tl.zeros((ROWS, TEXTS), tl.float32)
-        for piece in tl.static_range(FIRST, PIECES):
+        for group in tl.static_range(GROUPS):
             _, _, _, z, _ = _logits(
-                products, slices, policy_bias, piece, row, text, n, v, before, after,
-                FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+                products, slices, policy_bias, group, row, text, n, v, before, after,
+                FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
             )  # fmt: skip
             z -= new_highest
             weight = tl.exp(z)
@@ -245,7 +236,7 @@ def _add_to_sums(
             of_ids += weight * z
         shift = highest - new_highest
         rescale = tl.exp(shift)
-        if PIECES - FIRST == 1:
+        if GROUPS == 1:
             weighted = of_ids
         else:
             weighted = of_text * tl.log(tl.maximum(of_text, _TINY))
@@ -281,10 +272,10 @@ def _add_to_sums(
     text_R = (tl.load(target_texts + row_R, mask=is_row, other=-1) - block_start).to(tl.int32)
     target_z = tl.load(own + 5 * n, mask=is_row, other=0.0)[:, None]
     text_z = tl.load(own + 6 * n, mask=is_row, other=0.0)[:, None]
-    for piece in tl.static_range(FIRST, PIECES):
+    for group in tl.static_range(GROUPS):
         ids, _, inside, z, _ = _logits(
-            products, slices, policy_bias, piece, row, text_R[:, None], n, v, before, after,
-            FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+            products, slices, policy_bias, group, row, text_R[:, None], n, v, before, after,
+            FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
         )  # fmt: skip
         larger = tl.maximum(text_z, z)
         together = larger + tl.log(tl.exp(text_z - larger) + tl.exp(z - larger))
@@ -309,10 +300,9 @@ def _gradients_of_products(
     after: tl.tensor,
     OF_COPY_LOGPROBS: tl.constexpr,
     OF_ENTROPY: tl.constexpr,
-    FIRST: tl.constexpr,
-    PIECES: tl.constexpr,
+    GROUPS: tl.constexpr,
     FROM_SOURCE: tl.constexpr,
-    HAS_DIFFERENCE: tl.constexpr,
+    HAS_DELTA: tl.constexpr,
     CAPPED: tl.constexpr,
     ALIGNED: tl.constexpr,
     ROWS: tl.constexpr,
@@ -336,26 +326,26 @@ def _gradients_of_products(
         constant += of_text_entropy * tl.load(figures + 3 * n + row_R, mask=is_row, other=0.0)[:, None]
 
     log_q = tl.zeros((ROWS, TEXTS), tl.float32)
-    if OF_ENTROPY and PIECES - FIRST > 1:
+    if OF_ENTROPY and GROUPS > 1:
         q = tl.zeros((ROWS, TEXTS), tl.float32)
-        for piece in tl.static_range(FIRST, PIECES):
+        for group in tl.static_range(GROUPS):
             _, _, _, z, _ = _logits(
-                products, slices, policy_bias, piece, row, text, n, v, before, after,
-                FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+                products, slices, policy_bias, group, row, text, n, v, before, after,
+                FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
             )  # fmt: skip
             q += tl.exp(z - log_z)
         log_q = tl.log(tl.maximum(q, _TINY))
 
     of_source = tl.zeros((ROWS, TEXTS), tl.float32)
-    for piece in tl.static_range(FIRST, PIECES):
+    for group in tl.static_range(GROUPS):
         ids, place, inside, z, capped = _logits(
-            products, slices, policy_bias, piece, row, text, n, v, before, after,
-            FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+            products, slices, policy_bias, group, row, text, n, v, before, after,
+            FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
         )  # fmt: skip
         log_p = z - log_z
         weight = constant
         if OF_ENTROPY:
-            if PIECES - FIRST == 1:
+            if GROUPS == 1:
                 weight += of_text_entropy * log_p
             else:
                 weight += of_text_entropy * log_q
@@ -368,7 +358,7 @@ def _gradients_of_products(
             gradient = gradient * (1 - capped * capped)
         if FROM_SOURCE:
             of_source += gradient
-            if HAS_DIFFERENCE and piece > 0:
+            if HAS_DELTA and group > 0:
                 tl.store(gradients + place, gradient, mask=inside)
         else:
             tl.store(gradients + place, gradient, mask=inside)

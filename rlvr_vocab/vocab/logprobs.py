@@ -9,7 +9,7 @@ texts and, for each text, that over its copies.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,21 +23,17 @@ from rlvr_vocab.vocab.head_logits import (
     Gradients,
     HeadLogits,
     HeadSettings,
+    HeadWeights,
     Inputs,
-    OutputRows,
-    PieceLogits,
-    PieceProducts,
-    compute_dtype_of,
     whole_in_zero3,
 )
-from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
-from rlvr_vocab.vocab.text_blocks import Piece, TextBlock
+from rlvr_vocab.vocab.policy import FORBIDDEN, IdGroup, RegionPolicy, TextBlock
 
-# Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one piece of it.
+# Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one group of it.
 _TOKENS_PER_BLOCK = 1024
 _TOKENS_PER_BLOCK_ON_ACCELERATOR = 4096
 
-# What follows the head's product is done by torch, or by the kernels of `logprob_kernels`.
+# Everything after the head's product is computed by torch, or by the kernels of `logprob_kernels`.
 BlockForm = Literal["plain", "triton"]
 _form: BlockForm | None = None
 
@@ -58,12 +54,10 @@ class Scores(NamedTuple):
 
     Attributes:
         log_probs: of the targets; one that its region forbids has about `FORBIDDEN`.
-        copy_log_probs: the same given the target's text: `log_probs - copy_log_probs` is the text's log-probability.
+        copy_log_probs: the same given the target's text; the difference is the text's log-probability.
         text_entropy: of the distribution over texts.
-        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts. Has no
-            gradient.
-        copy_capacity: what it would be if the open ids of each text were equally likely, the most it can be without
-            another distribution over texts. Has no gradient.
+        copy_entropy: entropy over ids minus that over texts, H(copy | text). Has no gradient.
+        copy_capacity: the most that H(copy | text) can be: with equally likely open ids. Has no gradient.
     """
 
     log_probs: torch.Tensor
@@ -75,7 +69,7 @@ class Scores(NamedTuple):
 
 def region_logprobs(
     hidden_NH: torch.Tensor,
-    rows: OutputRows,
+    weights: HeadWeights,
     targets_N: torch.Tensor,
     regions_N: torch.Tensor,
     policy: RegionPolicy,
@@ -88,15 +82,17 @@ def region_logprobs(
         targets_N: the ids to score, int64.
         regions_N: region in which each target was chosen, int64.
     """
-    return Scores(*_RegionLogProbs.apply(hidden_NH, *rows, targets_N, regions_N, policy, settings))
+    return Scores(*_RegionLogProbs.apply(hidden_NH, *weights, targets_N, regions_N, policy, settings))
 
 
 class _RegionLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
-        rows, (targets, regions, policy, settings) = OutputRows(*arguments[:6]), arguments[6:]
+        weights, (targets, regions, policy, settings) = HeadWeights(*arguments[:6]), arguments[6:]
         ctx.set_materialize_grads(False)
-        head = HeadLogits(rows, policy, settings, compute_dtype_of(hidden))
+        device = hidden.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        head = HeadLogits(weights, policy, settings, dtype)
         form = choose_block_form(hidden.device)
         texts = policy.surface_ids(targets)
         # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
@@ -108,9 +104,9 @@ class _RegionLogProbs(torch.autograd.Function):
                 if form == "triton" and head.suits_kernels(block):
                     score.add_by_kernel(head, inputs, region, block)
                 else:
-                    score.add(block, head.logits(inputs, region, block))
+                    score.add(block, head.logits(inputs, region, block)[0])
             figures[:, positions] = score.results()
-        ctx.save_for_backward(hidden, *rows, targets, texts, regions, figures)
+        ctx.save_for_backward(hidden, *weights, targets, texts, regions, figures)
         ctx.policy, ctx.settings, ctx.compute_dtype, ctx.form = policy, settings, head.compute_dtype, form
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
         capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
@@ -120,32 +116,36 @@ class _RegionLogProbs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         hidden, *saved, targets, texts, regions, figures = ctx.saved_tensors
-        rows = OutputRows(*saved)
-        with whole_in_zero3(rows.weight, rows.bias, rows.own_rows, rows.factor, rows.factor_bias):
-            head = HeadLogits(rows, ctx.policy, ctx.settings, ctx.compute_dtype)
-            grads = Gradients(hidden, rows, ctx.needs_input_grad, head)
+        weights = HeadWeights(*saved)
+        with whole_in_zero3(weights.weight, weights.bias, weights.own_rows, weights.factor, weights.factor_bias):
+            head = HeadLogits(weights, ctx.policy, ctx.settings, ctx.compute_dtype)
+            grads = Gradients(hidden, weights, ctx.needs_input_grad, head.sum_dtype)
+            # Biases sum the gradients of products as they are, all else multiplies them.
+            dtype = head.sum_dtype if grads.of_bias else head.compute_dtype
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
                 to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
                 for block in head.blocks(region):
+                    of_products: Sequence[torch.Tensor | None]
                     if ctx.form == "triton" and head.suits_kernels(block):
-                        of_products = to_logits.gradients_by_kernel(head, inputs, region, block, grads.of_products)
+                        of_products = to_logits.gradients_by_kernel(head, inputs, region, block, dtype)
                     else:
-                        logits = head.logits(inputs, region, block)
-                        of_products = head.gradients_of_products(to_logits.gradients(block, logits), logits)
-                    head.add_gradients(of_products, inputs, grads)
+                        z, slopes = head.logits(inputs, region, block)
+                        of_z = to_logits.gradients(block, z)
+                        of_products = head.gradients_of_products(of_z, slopes, block.groups)
+                    head.add_gradients(of_products, block.groups, inputs, grads)
         return *grads.results(), None, None, None, None
 
 
 def choose_block_form(device: torch.device) -> BlockForm:
-    """What scores are made by on a device. The first call for it takes seconds, and warns where Triton is missing."""
+    """The form of scores on a device. The first call takes seconds, and warns where Triton is missing."""
     return _form or _form_for(device)
 
 
 @lru_cache
 def _form_for(device: torch.device) -> BlockForm:
-    """The kernels are compiled when they are first called, for which Triton wants a C compiler."""
+    """The kernels are compiled at their first call, for which Triton needs a C compiler."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not find_spec("triton"):
         return "plain"
     import triton
@@ -164,8 +164,8 @@ class _OnlineScore:
     def __init__(self, targets_n: torch.Tensor, texts_n: torch.Tensor, dtype: torch.dtype) -> None:
         self.targets, self.texts = targets_n, texts_n
         self.sums = torch.zeros(7, len(targets_n), device=targets_n.device, dtype=dtype)
-        # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum; of e^z times the log of how many
-        # ids its text has. All of them views.
+        # Views: sum of e^z; of e^z · z over ids, and over texts with z the log of their sum; of e^z times the log of
+        # the number of open ids of its text.
         self.max, self.total, self.total_id, self.total_text, self.total_open, self.target_z, self.text_z = self.sums
         self.max.fill_(2 * FORBIDDEN)
         self.target_z.fill_(FORBIDDEN)
@@ -176,9 +176,10 @@ class _OnlineScore:
 
         add_to_sums(self.sums, block, head.products(inputs, block), head, region, self.targets, self.texts)
 
-    def add(self, block: TextBlock, logits: list[PieceLogits]) -> None:
-        self._note_targets(block, logits)
-        new_max = torch.stack([self.max, *(each.z.amax(1) for each in logits)]).amax(0)
+    def add(self, block: TextBlock, z: list[torch.Tensor]) -> None:
+        """Add a block, given the logits of each group, which are overwritten."""
+        self._add_targets(block, z)
+        new_max = torch.stack([self.max, *(each.amax(1) for each in z)]).amax(0)
         shift = self.max - new_max
         rescale = shift.exp()
         self.total_id.add_(self.total * shift).mul_(rescale)
@@ -186,39 +187,30 @@ class _OnlineScore:
         self.total.mul_(rescale)
         self.total_open.mul_(rescale)
         self.max.copy_(new_max)
-        for each in logits:
-            each.z.sub_(new_max.unsqueeze(1))
-        if len(logits) == 1:
-            self._add_texts_of_one_id(logits[0])
-        else:
-            self._add_texts_of_several(block, logits)
-
-    def _add_texts_of_one_id(self, each: PieceLogits) -> None:
-        weights = each.z.exp()
-        weighted = row_dot(weights, each.z)
-        self.total += weights.sum(1)
-        self.total_id += weighted
-        self.total_text += weighted
-
-    def _add_texts_of_several(self, block: TextBlock, logits: list[PieceLogits]) -> None:
-        weights = [each.z.exp() for each in logits]
-        self.total_id += sum(row_dot(*pair) for pair in zip(weights, (each.z for each in logits), strict=True))
-        of_texts = _over_texts(weights[0], logits[0].piece, block)
-        for each, weight in zip(logits[1:], weights[1:], strict=True):
-            each.piece.add_to_texts(of_texts, weight)
+        for each in z:
+            each.sub_(new_max.unsqueeze(1))
+        weights = [each.exp() for each in z]
+        if len(z) == 1:
+            weighted = row_dot(weights[0], z[0])
+            self.total += weights[0].sum(1)
+            self.total_id += weighted
+            self.total_text += weighted
+            return
+        self.total_id += sum(row_dot(*pair) for pair in zip(weights, z, strict=True))
+        of_texts = _over_texts(weights, block)
         self.total += of_texts.sum(1)
         if block.log_open is not None:
             # Not `@`, which autocast would compute in bfloat16.
             self.total_open += (of_texts * block.log_open.to(of_texts.dtype)).sum(1)
         self.total_text += row_dot(of_texts, finite_log(of_texts))
 
-    def _note_targets(self, block: TextBlock, logits: list[PieceLogits]) -> None:
+    def _add_targets(self, block: TextBlock, z: list[torch.Tensor]) -> None:
         local_texts = self.texts - block.texts.start
-        for each in logits:
-            column, inside, is_target = each.piece.find(self.targets, local_texts)
-            z = each.z.gather(1, column.unsqueeze(1)).squeeze(1)
-            self.target_z.copy_(torch.where(is_target, z, self.target_z))
-            self.text_z.copy_(torch.where(inside, torch.logaddexp(self.text_z, z), self.text_z))
+        for group, of_group in zip(block.groups, z, strict=True):
+            column, inside, is_target = group.find(self.targets, local_texts)
+            found = of_group.gather(1, column.unsqueeze(1)).squeeze(1)
+            self.target_z.copy_(torch.where(is_target, found, self.target_z))
+            self.text_z.copy_(torch.where(inside, torch.logaddexp(self.text_z, found), self.text_z))
 
     def results(self) -> torch.Tensor:
         log_total = self.total.log()
@@ -227,19 +219,21 @@ class _OnlineScore:
         return torch.stack([self.max + log_total, self.target_z, self.text_z, *entropies, capacity])
 
 
-def _over_texts(values_nc: torch.Tensor, piece: Piece, block: TextBlock) -> torch.Tensor:
-    """Values of a piece with a column for each text of the block, 0 where the piece has none."""
-    size = block.texts.stop - block.texts.start
-    if values_nc.size(1) == size:
-        return values_nc
-    total = values_nc.new_zeros(len(values_nc), size)
-    piece.add_to_texts(total, values_nc)
+def _over_texts(values: list[torch.Tensor], block: TextBlock) -> torch.Tensor:
+    """`(n, v)`: the sum of the values of each text's ids, given those of each group; the first is overwritten."""
+    if values[0].size(1) == block.size:
+        total = values[0]
+    else:
+        total = values[0].new_zeros(len(values[0]), block.size)
+        block.groups[0].add_to_texts(total, values[0])
+    for group, of_group in zip(block.groups[1:], values[1:], strict=True):
+        group.add_to_texts(total, of_group)
     return total
 
 
 @dataclass(frozen=True)
 class _Upstream:
-    """Incoming gradients of one block of positions, and what turns them into gradients of its logits.
+    """Incoming gradients of one block of positions, from which those of its logits follow.
 
     With z the logits, p of ids and q of texts (a text is i and the others of its kind):
     d log p(t) / dz_i = 1[i = t] - p_i; d log p(t | text) / dz_i = 1[i = t] - 1[i of the text] · p_i / q;
@@ -255,58 +249,51 @@ class _Upstream:
 
     def gradients_by_kernel(
         self, head: HeadLogits, inputs: Inputs, region: int, block: TextBlock, dtype: torch.dtype
-    ) -> list[PieceProducts]:
-        """Of the products of each piece."""
+    ) -> list[torch.Tensor | None]:
+        """Of the products of each group."""
         from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
 
         given = (self.of_logprobs, self.of_copy_logprobs, self.of_text_entropy)
-        products = head.products(inputs, block)
-        return gradients_of_products(
-            block, products, head, region, self.targets, self.texts, self.figures, given, dtype
-        ).pieces
+        memory = gradients_of_products(
+            block, head.products(inputs, block), head, region, self.targets, self.texts, self.figures, given, dtype
+        )
+        return head.split(memory, len(self.targets), block)
 
-    def gradients(self, block: TextBlock, logits: list[PieceLogits]) -> list[torch.Tensor]:
-        """Of the logits of each piece, which are overwritten."""
-        at_targets = self._at_targets(block, logits)
-        log_p = [each.z.sub_(self.figures[0].unsqueeze(1)) for each in logits]
+    def gradients(self, block: TextBlock, z: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Of the logits of each group, which are overwritten."""
+        at_targets = [self._at_targets(group, block, each) for group, each in zip(block.groups, z, strict=True)]
+        log_p = [each.sub_(self.figures[0].unsqueeze(1)) for each in z]
+        g_logprobs = torch.zeros_like(self.figures[0]) if self.of_logprobs is None else self.of_logprobs
         if self.of_text_entropy is None:
-            zeros = torch.zeros_like(self.figures[0])
-            weight = (zeros if self.of_logprobs is None else self.of_logprobs).neg().unsqueeze(1)
+            weight = g_logprobs.neg().unsqueeze(1)
             grads = [each.exp_().mul_(weight) for each in log_p]
         else:
-            grads = self._with_entropy(block, logits, log_p, self.of_text_entropy)
+            grads = self._with_entropy(block, log_p, g_logprobs, self.of_text_entropy)
         for grad, (column, value) in zip(grads, at_targets, strict=True):
             grad.scatter_add_(1, column.unsqueeze(1), value.unsqueeze(1))
         return grads
 
-    def _at_targets(self, block: TextBlock, logits: list[PieceLogits]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each piece the column of the target's text, and what is added to its gradient."""
-        text_z, local_texts, added = self.figures[2], self.texts - block.texts.start, []
+    def _at_targets(self, group: IdGroup, block: TextBlock, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The column of the target's text in a group, and what is added to the gradient there."""
+        column, inside, is_target = group.find(self.targets, self.texts - block.texts.start)
         of_target = sum(each for each in (self.of_logprobs, self.of_copy_logprobs) if each is not None)
-        for each in logits:
-            column, inside, is_target = each.piece.find(self.targets, local_texts)
-            value = is_target * of_target
-            if self.of_copy_logprobs is not None:
-                z = each.z.gather(1, column.unsqueeze(1)).squeeze(1)
-                value = value - torch.where(inside, (z - text_z).exp(), 0.0) * self.of_copy_logprobs
-            added.append((column, value.to(text_z.dtype)))
-        return added
+        value = is_target * of_target
+        if self.of_copy_logprobs is not None:
+            found, text_z = z.gather(1, column.unsqueeze(1)).squeeze(1), self.figures[2]
+            value = value - torch.where(inside, (found - text_z).exp(), 0.0) * self.of_copy_logprobs
+        return column, value.to(self.figures.dtype)
 
     def _with_entropy(
-        self, block: TextBlock, logits: list[PieceLogits], log_p: list[torch.Tensor], g_text: torch.Tensor
+        self, block: TextBlock, log_p: list[torch.Tensor], g_logprobs: torch.Tensor, g_text: torch.Tensor
     ) -> list[torch.Tensor]:
-        g_logprobs = torch.zeros_like(g_text) if self.of_logprobs is None else self.of_logprobs
         constant = (g_logprobs + g_text * self.figures[3]).unsqueeze(1)
         p = [each.exp() for each in log_p]
         if len(p) == 1:
             return [p[0].mul_(constant + g_text.unsqueeze(1) * log_p[0]).neg_()]
-        q = _over_texts(p[0].clone(), logits[0].piece, block)
-        for each, of_piece in zip(logits[1:], p[1:], strict=True):
-            each.piece.add_to_texts(q, of_piece)
-        log_q = finite_log(q)
+        log_q = finite_log(_over_texts([p[0].clone(), *p[1:]], block))
         return [
-            of_piece.mul_(constant + g_text.unsqueeze(1) * each.piece.of_texts(log_q)).neg_()
-            for each, of_piece in zip(logits, p, strict=True)
+            of_group.mul_(constant + g_text.unsqueeze(1) * log_q[:, group.texts]).neg_()
+            for group, of_group in zip(block.groups, p, strict=True)
         ]
 
 

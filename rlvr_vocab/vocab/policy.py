@@ -1,25 +1,32 @@
 """The region policy: the one table by which a model with a reasoning vocabulary is sampled, scored and served.
 
 log p(next | context) = log_softmax(logits / temperature + bias[region(context)])
+
+For scoring, the ids that a region allows lie in blocks of texts. A text is what an id reads as: a standard token
+together with its copies. With all ids of a text in one block, one pass gives the probability of each id and each text.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING
-from rlvr_vocab.vocab.text_blocks import TextBlock, text_blocks
 
-# What forbids inside sums: -inf would turn entropy's 0·log 0 into NaN, and its gradient with it. exp() of it is 0.
+# Forbids inside sums: -inf would turn entropy's 0·log 0 into NaN, and its gradient with it. exp() of it is 0.
 FORBIDDEN = -1e30
+# Shorter runs of copies, whose sources follow one another, are looked up one by one.
+_SHORTEST_RUN = 64
 
 
 class RegionPolicy:
-    """Bias by region, and which rows of the output embedding each region needs at all, in blocks.
+    """Bias by region, and the rows of the output embedding that each region needs, in blocks.
 
     Attributes:
         layout: the vocabulary that the policy follows.
@@ -30,8 +37,7 @@ class RegionPolicy:
     def __init__(self, layout: VocabLayout, rows: int | None = None) -> None:
         """
         Args:
-            rows: rows of the model's output embedding where there are more than the layout's (padding that a
-                loader added); those are forbidden.
+            rows: rows of the model's output embedding, where a loader padded it; the padding is forbidden.
         """
         self.layout = layout
         self.bias = _bias_table(layout, max(rows or 0, layout.rows))
@@ -40,7 +46,6 @@ class RegionPolicy:
             lambda device: torch.tensor(layout.source_ids, dtype=torch.long, device=device)
         )
         self._by_text = lru_cache(maxsize=8)(self._sort_by_text)
-        self._copies_all = layout.source_ids == tuple(range(layout.standard_size))
         self.text_blocks = lru_cache(maxsize=32)(self._text_blocks)
 
     def bias_on(self, device: torch.device, *, finite: bool = False) -> torch.Tensor:
@@ -55,17 +60,17 @@ class RegionPolicy:
         return torch.where(self.is_reasoning(ids), self._sources(ids.device)[copy_index].to(ids.dtype), ids)
 
     def over_texts(self, values_BR: torch.Tensor) -> torch.Tensor:
-        """`(B, V)`: what the ids of each text have together."""
+        """`(B, V)`: the sum of the values of each text's ids."""
         standard, end = self.layout.standard_size, self.layout.rows
         if not self.layout.size:
             return values_BR[:, :standard]
         of_copies = values_BR[:, standard:end]
-        if of_copies.size(1) == standard and self._copies_all:  # a fifth of the time
+        if self.layout.copies_each_token_once:  # a fifth of the time
             return values_BR[:, :standard] + of_copies
         return values_BR[:, :standard].index_add(1, self._sources(values_BR.device), of_copies)
 
     def ids_of_texts(self, texts_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The ids of some texts, the standard one first: `(B, 1 + most copies)`, and which of them there are."""
+        """The ids of some texts, the standard one first: `(B, 1 + most copies)`, and a mask of those that exist."""
         copies_K, starts_V, nth_M = self._by_text(texts_B1.device)
         first_B1, end_B1 = starts_V[texts_B1], starts_V[texts_B1 + 1]
         places_BM = first_B1 + nth_M
@@ -77,16 +82,20 @@ class RegionPolicy:
         return (ids >= self.layout.standard_size) & (ids < self.layout.rows)
 
     def _sort_by_text(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """All copies in the order of their sources, where those of each begin, and 0, 1, … up to the most of a text."""
+        """All copies in the order of their sources, the first place of each source, and 0, 1, … for its copies."""
         sources = self._sources(device)
         counts = torch.bincount(sources, minlength=self.layout.standard_size)
         starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
         nth = torch.arange(int(counts.max()), device=device)
         return self.layout.standard_size + sources.argsort(stable=True), starts, nth
 
-    def _text_blocks(self, region: int, size: int, device: torch.device) -> list[TextBlock]:
-        """What a region allows, in blocks of about `size` ids."""
-        return text_blocks(self.layout, torch.isfinite(self.bias[region]), size, device)
+    def _text_blocks(self, region: int, size: int, device: torch.device, with_sources: bool = False) -> list[TextBlock]:
+        """The ids that a region allows, in blocks of about `size` ids.
+
+        Args:
+            with_sources: list standard tokens with their copies even where the region forbids them.
+        """
+        return _text_blocks(self.layout, torch.isfinite(self.bias[region]), size, device, with_sources)
 
     def _copy(self, device: str, finite: bool) -> torch.Tensor:
         return (self.bias.clamp(min=FORBIDDEN) if finite else self.bias).to(device)
@@ -114,3 +123,155 @@ def open_copies(layout: VocabLayout) -> tuple[torch.Tensor, torch.Tensor]:
     copies = layout.standard_size + torch.arange(layout.size)
     is_open = ~torch.isin(sources, torch.tensor(layout.control_ids, dtype=torch.long))
     return copies[is_open], sources[is_open]
+
+
+@dataclass(frozen=True)
+class IdGroup:
+    """Ids of a block, at most one for each text: standard tokens, or copies.
+
+    Attributes:
+        ids: a slice where they follow one another.
+        texts: the place of each one's text in the block; a slice with `ids`, else in rising order.
+    """
+
+    ids: slice | torch.Tensor
+    texts: slice | torch.Tensor
+
+    @property
+    def width(self) -> int:
+        ids = self.ids
+        return ids.stop - ids.start if isinstance(ids, slice) else len(ids)
+
+    def find(self, ids_n: torch.Tensor, texts_n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Look up texts of given ids.
+
+        Args:
+            texts_n: places of texts in the block, outside of it too.
+
+        Returns:
+            The column of each text, whether the group has that text, and whether it has it under that id.
+        """
+        if isinstance(self.texts, slice) and isinstance(self.ids, slice):
+            column_n = texts_n - self.texts.start
+            inside_n = (column_n >= 0) & (texts_n < self.texts.stop)
+            column_n = column_n.clamp(0, self.width - 1)
+            return column_n, inside_n, inside_n & (column_n + self.ids.start == ids_n)
+        assert isinstance(self.texts, torch.Tensor) and isinstance(self.ids, torch.Tensor)
+        column_n = torch.searchsorted(self.texts, texts_n).clamp(max=self.width - 1)
+        inside_n = self.texts[column_n] == texts_n
+        return column_n, inside_n, inside_n & (self.ids[column_n] == ids_n)
+
+    def add_to_texts(self, total_nv: torch.Tensor, values_nc: torch.Tensor) -> None:
+        if isinstance(self.texts, slice):
+            total_nv[:, self.texts] += values_nc
+        else:
+            total_nv.index_add_(1, self.texts, values_nc)
+
+    def to(self, device: torch.device) -> IdGroup:
+        if isinstance(self.ids, slice) or isinstance(self.texts, slice):
+            return self
+        return IdGroup(self.ids.to(device), self.texts.to(device))
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Texts that follow one another, and the ids of them that a region opens.
+
+    Attributes:
+        texts: their standard tokens.
+        groups: the standard tokens first, where they belong to it, then open copies; in a run of copies that is held
+            as a slice some may be closed.
+        log_open: for each text the log of its number of open ids; None where no text has two.
+        slices: `(1 + groups, 4)` int32 for the kernels, of the block and of each group: first column where the logits
+            of all groups lie beside one another, first text, end of the texts, first id. None with a lookup.
+    """
+
+    texts: slice
+    groups: tuple[IdGroup, ...]
+    log_open: torch.Tensor | None = None
+    slices: torch.Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        return self.texts.stop - self.texts.start
+
+
+def _text_blocks(
+    layout: VocabLayout, allowed_R: torch.Tensor, size: int, device: torch.device, with_sources: bool
+) -> list[TextBlock]:
+    """The blocks of a region.
+
+    Args:
+        allowed_R: whether the region allows each row.
+        size: ids of a block, as far as the number of copies is the same for all texts; rounded down to multiples of 128
+            texts, so that rows of logits begin where wide loads may.
+    """
+    standard, k_open = layout.standard_size, allowed_R[layout.standard_size : layout.rows]
+    runs, singles = _runs_and_singles(layout, k_open)
+    copies_of_each = int(k_open.sum()) / standard
+    size, blocks = max(1, round(size / (1 + copies_of_each))), list[TextBlock]()
+    size -= size % 128 if size > 128 else 0
+    sources = torch.tensor(layout.source_ids, dtype=torch.long)
+    num_open_V = allowed_R[:standard].float().index_add(0, sources, k_open.float())
+    log_open_V = num_open_V.clamp(min=1).log()
+    for start in range(0, standard, size):
+        texts = slice(start, min(start + size, standard))
+        copies = [*_runs_within(texts, runs, standard), *_singles_within(texts, singles, standard)]
+        has_standard = bool(allowed_R[texts].any()) or (with_sources and bool(copies))
+        standard_tokens = [IdGroup(texts, slice(0, texts.stop - texts.start))] if has_standard else []
+        if groups := standard_tokens + copies:
+            log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
+            on_device = tuple(group.to(device) for group in groups)
+            blocks.append(TextBlock(texts, on_device, log_open, _slices(texts, groups, device)))
+    return blocks
+
+
+def _slices(texts: slice, groups: list[IdGroup], device: torch.device) -> torch.Tensor | None:
+    """The table of that name of a `TextBlock`."""
+    table, column = [(0, 0, texts.stop - texts.start, texts.start)], 0
+    for group in groups:
+        if isinstance(group.ids, torch.Tensor) or isinstance(group.texts, torch.Tensor):
+            return None
+        table.append((column, group.texts.start, group.texts.stop, group.ids.start))
+        column += group.width
+    return torch.tensor(table, dtype=torch.int32, device=device)
+
+
+def _runs_and_singles(
+    layout: VocabLayout, k_open: torch.Tensor
+) -> tuple[list[tuple[int, int, int]], list[tuple[torch.Tensor, torch.Tensor]]]:
+    """The open copies: runs of them whose sources follow one another, and the others.
+
+    Returns:
+        For each run its bounds among the copies and its first source; the other copies and their sources, in the order
+        of their sources, in lists that hold no source twice.
+    """
+    sources = torch.tensor(layout.source_ids, dtype=torch.long)
+    breaks = (sources[1:] != sources[:-1] + 1).nonzero().squeeze(1) + 1
+    bounds = [0, *breaks.tolist(), len(sources)]
+    runs, in_none = [], k_open.clone()
+    for start, end in pairwise(bounds):
+        if end - start >= _SHORTEST_RUN and bool(k_open[start:end].any()):
+            runs.append((start, end, int(sources[start])))
+            in_none[start:end] = False
+    nth_copy, singles = torch.tensor(layout.copy_indices, dtype=torch.long), []
+    for nth in nth_copy[in_none].unique().tolist():
+        ks = (in_none & (nth_copy == nth)).nonzero().squeeze(1)
+        ks = ks[sources[ks].argsort()]
+        singles.append((ks, sources[ks]))
+    return runs, singles
+
+
+def _runs_within(texts: slice, runs: list[tuple[int, int, int]], standard: int) -> Iterator[IdGroup]:
+    for first, after, source in runs:
+        start, end = max(texts.start, source), min(texts.stop, source + after - first)
+        if start < end:
+            first_id = standard + first + start - source
+            yield IdGroup(slice(first_id, first_id + end - start), slice(start - texts.start, end - texts.start))
+
+
+def _singles_within(texts: slice, singles: list[tuple[torch.Tensor, torch.Tensor]], standard: int) -> Iterator[IdGroup]:
+    for ks, sources in singles:
+        start, end = torch.searchsorted(sources, torch.tensor([texts.start, texts.stop])).tolist()
+        if start < end:
+            yield IdGroup(standard + ks[start:end], sources[start:end] - texts.start)

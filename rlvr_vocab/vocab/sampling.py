@@ -19,8 +19,6 @@ from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL, TRUNCATING
 from rlvr_vocab.vocab.regions import region_of_next
 
-_STEPS_PER_BLOCK = 256
-
 
 class RegionLogitsProcessor(LogitsProcessor):
     """Adds `temperature × bias` to the logits, which Transformers divides by the temperature afterwards.
@@ -57,30 +55,6 @@ class RegionLogitsProcessor(LogitsProcessor):
         return bias * self.temperature
 
 
-class StepTrace:
-    """Figures of each row at each step of a generation, a block of memory for many steps.
-
-    A tensor for each step would lie between tensors as long as the vocabulary, which come and go: glibc's malloc cannot
-    use their places again, and 18 rows of 151,936 ids took up to 1,130 MiB beside the model, where they take 316 so.
-    """
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.blocks: list[torch.Tensor] = []
-
-    def append(self, *figures_B: torch.Tensor) -> None:
-        """Those of a step, as many at each."""
-        place = self.steps % _STEPS_PER_BLOCK
-        if place == 0:
-            self.blocks.append(figures_B[0].new_empty(_STEPS_PER_BLOCK, len(figures_B), len(figures_B[0])))
-        torch.stack(figures_B, out=self.blocks[-1][place])
-        self.steps += 1
-
-    def by_row(self) -> tuple[torch.Tensor, ...]:
-        """`(B, steps)` of each figure."""
-        return tuple(each.t().contiguous() for each in torch.cat(self.blocks)[: self.steps].unbind(1))
-
-
 def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
     """`p_BN.multinomial(1)` from the same random numbers, without its checks, each of which waits for the device."""
     noise_BN = torch.empty_like(p_BN).exponential_()
@@ -88,17 +62,17 @@ def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
 
 
 class SamplingRecorder:
-    """Draws each token itself, as stock `generate` would: of its scores that id is the only finite one.
+    """Draws each token as stock `generate` would, and leaves that id as the only one with a finite score.
 
-    It keeps the log-probability of the token, and the entropies of the distribution that it was drawn from.
+    It keeps the token's log-probability and the entropies of the distribution that it was drawn from.
 
     Args:
-        temperature: what scores are still to be divided by; None where the likeliest id is taken.
+        temperature: divides the scores; None where the likeliest id is taken.
     """
 
     def __init__(self, policy: RegionPolicy, temperature: float | None = 1.0) -> None:
         self._policy, self._temperature = policy, temperature
-        self._figures = StepTrace()
+        self._steps = list[torch.Tensor]()  # `(figures, B)` of each step
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._temperature is None:
@@ -112,30 +86,26 @@ class SamplingRecorder:
         of_ids, of_texts = (
             torch.special.entr(each).sum(dim=1) for each in (of_ids_BR, self._policy.over_texts(of_ids_BR))
         )
-        self._figures.append(log_p_B, of_texts, of_ids - of_texts)
+        self._steps.append(torch.stack((log_p_B, of_texts, of_ids - of_texts)))
         return _only(scores, drawn_B1)
 
     def logps(self) -> torch.Tensor:
         """`(B, steps)` log-probabilities of the drawn ids."""
-        return self._figures.by_row()[0]
+        return torch.stack(self._steps, dim=2)[0]
 
     def entropies(self) -> tuple[torch.Tensor, ...]:
-        """`(B, steps)` entropies, in nats, of what those ids were drawn from: over texts, and over ids above that."""
-        return self._figures.by_row()[1:]
+        """`(B, steps)` each, in nats: entropy over texts, and H(copy | text)."""
+        return tuple(torch.stack(self._steps, dim=2)[1:])
 
 
 class TwoStageSampler(SamplingRecorder):
-    """Draws each token's text first, and then one of the text's ids.
+    """Draws each token's text first, and then one of the text's ids: the same distribution with fewer random numbers.
 
-    It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
-    there are as many texts as the base model has tokens. Its entropies have a third: the bits by which the choice among
-    the open ids of the drawn text was from chance.
+    Its entropies have a third: how far the choice among the open ids of the drawn text was from chance, in bits.
 
     Args:
-        uniforms_BT2: random numbers from 0 to 1 for the text and the id of each step, `(B, steps, 2)`: the same ones
-            draw the same token from the same distribution, and mostly so from one that is little different. Without
-            them those of torch's generator.
-        texts_BT: texts that are not drawn, `(B, steps)`; -1, and beyond its end, for those that are.
+        uniforms_BT2: `(B, steps, 2)` numbers from 0 to 1 by which text and id are drawn, in place of torch's generator.
+        texts_BT: `(B, steps)` texts that are given instead of drawn; -1, and beyond its end, for those that are drawn.
     """
 
     def __init__(
@@ -157,7 +127,7 @@ class TwoStageSampler(SamplingRecorder):
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
         ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
-        # Of a text that is given, and unlikely, every probability may be 0 in float32.
+        # All probabilities of an unlikely given text may be 0 in float32.
         log_p_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN)
         of_ids_BM = log_p_BM.softmax(dim=1)
         nth_B1 = self._draw(of_ids_BM, 1)
@@ -167,11 +137,12 @@ class TwoStageSampler(SamplingRecorder):
         from_chance_B = number_open_B.log() - torch.special.entr(of_ids_BM).sum(1)
         log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
         of_ids, of_texts = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
-        self._figures.append(log_p_B, of_texts, of_ids - of_texts, from_chance_B.clamp(min=0) / math.log(2))
+        from_chance_B = from_chance_B.clamp(min=0) / math.log(2)
+        self._steps.append(torch.stack((log_p_B, of_texts, of_ids - of_texts, from_chance_B)))
         return _only(scores, drawn_B1)
 
     def _texts(self, of_texts_BV: torch.Tensor) -> torch.Tensor:
-        drawn_B1, step = self._draw(of_texts_BV, 0), self._figures.steps
+        drawn_B1, step = self._draw(of_texts_BV, 0), len(self._steps)
         if self._texts_BT is None or step >= self._texts_BT.size(1):
             return drawn_B1
         given_B1 = self._texts_BT[:, step : step + 1]
@@ -181,7 +152,7 @@ class TwoStageSampler(SamplingRecorder):
         if self._uniforms_BT2 is None:
             return draw_one(p_BN)
         below_BN = p_BN.double().cumsum(dim=1)
-        at_B1 = self._uniforms_BT2[:, self._figures.steps, which].unsqueeze(1) * below_BN[:, -1:]
+        at_B1 = self._uniforms_BT2[:, len(self._steps), which].unsqueeze(1) * below_BN[:, -1:]
         return torch.searchsorted(below_BN, at_B1, right=True).clamp(max=p_BN.size(1) - 1)
 
 
@@ -189,17 +160,17 @@ def _only(scores_BR: torch.Tensor, ids_B1: torch.Tensor) -> torch.Tensor:
     return torch.full_like(scores_BR, -torch.inf).scatter(1, ids_B1, 0.0)
 
 
-_TAKES_THE_LIKELIEST = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}  # the one that is drawn
+# The drawn id is the likeliest one that `_only` leaves.
+_GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
 
 
 class RegionSampler:
     """`model.generate` under the region policy, recording log-probabilities on request.
 
     Attributes:
-        last_logps: `(B, steps)` of the last call under `recording()`; what follows a row's end is meaningless.
-        last_entropies: in nats, of the distributions that the same ids were drawn from: over texts, and what the
-            entropy over ids has above that; where there are copies, and nothing was taken out of the distributions,
-            how far the choice among the ids of each text was from chance, too, in bits.
+        last_logps: `(B, steps)` of the last call under `recording()`; values past a row's end are meaningless.
+        last_entropies: of the same draws, in nats: entropy over texts, H(copy | text), and, with copies and an
+            untruncated distribution, how far the choice among the ids of each text was from chance, in bits.
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
@@ -222,7 +193,7 @@ class RegionSampler:
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
         if self._draw is not None:
-            given.update(_TAKES_THE_LIKELIEST)
+            given.update(_GREEDY)
             with _last_of_all(self._draw, self._generating):
                 return self._own_generate(*args, **given)
         cut = temperature is not None and self._is_cut(generation_config, kwargs)
@@ -236,14 +207,14 @@ class RegionSampler:
         if recorder is None:
             return self._own_generate(*args, **given)
         if not cut:
-            given.update(_TAKES_THE_LIKELIEST)
+            given.update(_GREEDY)
         with _last_of_all(recorder, self._generating):
             output = self._own_generate(*args, **given)
         self.last_logps, self.last_entropies = recorder.logps(), recorder.entropies()
         if self.last_logps.isnan().any():
             raise UserError(
-                "the model's probabilities are NaN, since its weights hold NaN or inf: begin with other weights, or "
-                "with an earlier checkpoint and a lower learning_rate"
+                "the model's probabilities are NaN, since its weights hold NaN or inf: start from other weights, or "
+                "from an earlier checkpoint with a lower learning_rate"
             )
         return output
 
@@ -258,7 +229,7 @@ class RegionSampler:
 
     @contextmanager
     def drawing(self, draw: TwoStageSampler) -> Iterator[None]:
-        """Inside the block a call draws by that, at its temperature, whatever the call says of sampling."""
+        """Inside the block calls draw by that, at its temperature; their own sampling options are ignored."""
         self._draw = draw
         try:
             yield
@@ -270,7 +241,7 @@ class RegionSampler:
         return self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
 
     def _temperature(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> float | None:
-        """What Transformers will divide by; None for a greedy search."""
+        """The divisor of the logits in Transformers; None for a greedy search."""
         if not self._resolved("do_sample", False, config, kwargs):
             return None
         return float(self._resolved("temperature", 1.0, config, kwargs))
@@ -293,10 +264,10 @@ class RegionSampler:
 
 @contextmanager
 def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator[None]:
-    """Inside the block the recorder follows every processor that acts, whoever has put it there.
+    """Inside the block the recorder follows every processor, temperature and truncations too.
 
-    Those that are handed to `generate` come before the temperature and the truncations. `custom_generate`, the public
-    way to the whole list, forgets `synced_gpus`.
+    Processors that are handed to `generate` come before those. The public way to the whole list, `custom_generate`,
+    drops `synced_gpus`.
     """
     prepare = model._get_logits_processor
 
@@ -319,9 +290,5 @@ def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> Regio
 
 
 def _contiguous(_: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """The hidden states of last tokens, cut out of those of prompts, in one piece.
-
-    Otherwise torch multiplies each completion by a copy of a frozen table of its own (bfloat16 on a CPU): of 49,152
-    rows of 576 that is 54 MiB for each.
-    """
+    """Copies hidden states that are views of longer ones: for each of those torch copies a frozen bfloat16 table."""
     return tuple(each.contiguous() for each in inputs)

@@ -26,7 +26,7 @@ from rlvr_vocab.runs.model_card import CardFacts
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.adapter_base import record_base
-from rlvr_vocab.vocab.peft.merge_check import probe_ids
+from rlvr_vocab.vocab.peft.merge import probe_ids
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from rlvr_vocab.record.metrics import PHASES
-from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
+from rlvr_vocab.vocab.copied_rows import DIFFERENCES
 
 CASES = (
     *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference", "dynamic"),

@@ -110,10 +110,10 @@ def train_on(
     make_trainer: Callable[..., Any], device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Any]:
     """`make_trainer` on the device, under bfloat16 autocast, which a CPU computes too, slowly."""
+    from rlvr_vocab import device as device_module
     from rlvr_vocab.training import arguments
-    from rlvr_vocab.vocab import weights
 
-    for module in (arguments, weights):
+    for module in (arguments, device_module):
         monkeypatch.setattr(module, "has_bf16", lambda use_cpu: True)
 
     def make(folder: Path, out: Path, **given: Any) -> Any:

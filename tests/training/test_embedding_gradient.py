@@ -7,7 +7,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.training.models import load as module
-from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
+from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows
 
 
 @pytest.mark.parametrize(("shape", "rank"), [("qwen3", 16), ("llama", None)])

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.reasoning_rows import held_rows, read_differences
+from rlvr_vocab.vocab.copied_rows import copied_rows_of, read_differences
 
 TRAINED = {
     "learning_rate": 3e-2,  # copies are no longer what their sources are
@@ -116,7 +116,7 @@ def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, rank, tr
     first, *others = (row for row in trainer.state.log_history if "loss" in row)
     assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
     assert min(row["kl"] for row in others) > 1e-4
-    held, reference = held_rows(trainer.model), held_rows(trainer.ref_model)
+    held, reference = copied_rows_of(trainer.model), copied_rows_of(trainer.ref_model)
     if rank is None:
         assert held is reference is None
     else:

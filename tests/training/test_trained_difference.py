@@ -7,11 +7,11 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.analysis.vocabulary import token_tables
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.vocab.copied_rows import copied_rows_of, read_differences
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model, put_adapter_on
 from rlvr_vocab.vocab.peft.merge import merge_adapter
-from rlvr_vocab.vocab.peft.trained_difference import TrainedDifference
-from rlvr_vocab.vocab.reasoning_rows import held_rows, read_differences
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRowDelta
 
 FORM = {"size": None, "reasoning_rank": 4, "init_noise": 0.3, "open_thinking": "prefill"}
 
@@ -33,24 +33,26 @@ def trained(folder, make_trainer, out, **settings):
 
 
 def logits(model):
-    rows = model.get_output_embeddings().weight.size(0) + (0 if held_rows(model) is None else model_layout(model).size)
+    rows = model.get_output_embeddings().weight.size(0) + (
+        0 if copied_rows_of(model) is None else model_layout(model).size
+    )
     ids = torch.randint(0, rows, (2, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         return model(input_ids=ids).logits
 
 
 def model_layout(model):
-    return held_rows(model).layout
+    return copied_rows_of(model).layout
 
 
 def differences_of(model):
-    return [module for module in model.modules() if isinstance(module, TrainedDifference)]
+    return [module for module in model.modules() if isinstance(module, TrainedRowDelta)]
 
 
 def test_they_train_and_the_tables_do_not(folder, make_trainer, tmp_path):
     trainer = trained(folder, make_trainer, tmp_path / "out", beta=0.04)
     found = differences_of(trainer.model)
-    assert len(found) == (1 if held_rows(trainer.model).tied else 2)
+    assert len(found) == (1 if copied_rows_of(trainer.model).tied else 2)
     for each in found:
         moved = (each.base_layer.B - each.lora_difference["default"].B).abs()
         assert moved.amax() > 1e-3 and not each.base_layer.B.requires_grad
@@ -66,7 +68,7 @@ def test_merged_in_place_they_compute_the_same_and_come_out_to_the_bit(folder, m
     model = trained(folder, make_trainer, tmp_path / "out").model
     before, expected = {name: each.clone() for name, each in model.named_parameters()}, logits(model)
     model.merge_adapter()
-    sent = dict(held_rows(model).stock_parameters((name, each.data) for name, each in stock_names(model)))
+    sent = dict(copied_rows_of(model).stock_parameters((name, each.data) for name, each in stock_names(model)))
     assert (logits(model) - expected).abs().max() < 1e-4
     model.unmerge_adapter()
     assert all(torch.equal(before[name], each) for name, each in model.named_parameters())
@@ -111,7 +113,7 @@ def test_peft_s_own_way_to_a_whole_model_writes_one_that_stock_classes_and_a_nex
     assert whole.config.vocab_size == len(whole.get_input_embeddings().weight) == VocabLayout.load(folder).rows
     assert (logits(whole) - expected).abs().max() < 1e-4
     begun = make_trainer(out, tmp_path / "next").model.eval()
-    assert held_rows(begun) is not None and (logits(begun) - expected).abs().max() < 1e-4
+    assert copied_rows_of(begun) is not None and (logits(begun) - expected).abs().max() < 1e-4
 
 
 def test_on_a_base_without_differences_they_are_refused(make_trainer, expand_shape, tmp_path):

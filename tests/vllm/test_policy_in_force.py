@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.head import head_settings
-from rlvr_vocab.vocab.head_logits import OutputRows
+from rlvr_vocab.vocab.head_logits import HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
@@ -54,7 +54,7 @@ def trainers_logps(model, one, layout):
     regions = scored_regions(ids, layout)[0, start:]
     head = model.get_output_embeddings()
     settings = head_settings(model.config, 1.0 if greedy else one.temperature)
-    return region_logprobs(hidden, OutputRows(head.weight, head.bias), ids[0, start:], regions, policy, settings)[0]
+    return region_logprobs(hidden, HeadWeights(head.weight, head.bias), ids[0, start:], regions, policy, settings)[0]
 
 
 def differences(sampled, folder, layout, autocast=False):

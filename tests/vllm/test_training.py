@@ -57,7 +57,7 @@ def test_without_the_plugin_a_run_ends_before_its_first_step(chatty_smollm2, mak
 
 
 def test_a_policy_named_but_not_obeyed_ends_a_run(chatty_smollm2, make_trainer, tmp_path, monkeypatch):
-    monkeypatch.setattr(vllm_plugin.LogitsBias, "add_to_rows", lambda *_: None)
+    monkeypatch.setattr(vllm_plugin.LogitsBias, "add", lambda *_: None)
     trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
     with pytest.raises(UserError, match="sampled reasoning token 49171 while answering"):
         trainer.train()

@@ -6,9 +6,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab import chat_template
-from rlvr_vocab.vocab.chat import begins_answer
-from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
+from rlvr_vocab.vocab import chat
+from rlvr_vocab.vocab.chat import begins_answer, chat_ids, chat_texts
 
 TAGS = ("<think>", "</think>")
 USER = [{"role": "user", "content": "3 + 4?"}]
@@ -57,7 +56,7 @@ def test_a_template_that_fails_is_one_line_with_the_row_and_its_own_words(
 
 
 def test_a_template_without_an_end_is_given_up(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "SECONDS", 0.2)
+    monkeypatch.setattr(chat, "SECONDS", 0.2)
     tokenizer.chat_template = "{% for i in range(6000) %}{% for j in range(6000) %}{% endfor %}{% endfor %}"
     with pytest.raises(UserError, match=r"did not come to an end in 0\.2 seconds for the prompt '3 \+ 4\?'"):
         chat_texts(tokenizer, [USER])

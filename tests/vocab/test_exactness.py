@@ -9,13 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.head import head_settings
-from rlvr_vocab.vocab.head_logits import OutputRows
+from rlvr_vocab.vocab.head_logits import HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows, held_rows
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
 QUICK = (("qwen3", "expand", 3), ("gemma3", "replace", 1), ("gpt2_untied", "expand", 1), ("phi", "replace", 3))
@@ -60,9 +60,9 @@ def surface_logprobs(model, ids, region, temperature, policy, added):
 
 
 def _every_score(model, state, region, temperature, policy):
-    head, held, every_id = model.get_output_embeddings(), held_rows(model), torch.arange(policy.layout.rows)
+    head, held, every_id = model.get_output_embeddings(), copied_rows_of(model), torch.arange(policy.layout.rows)
     regions, states = torch.full_like(every_id, region), state.expand(len(every_id), -1)
-    rows = OutputRows(head.weight, head.bias) if held is None else held.output_rows(states)
+    rows = HeadWeights(head.weight, head.bias) if held is None else held.head_weights(states)
     return region_logprobs(states, rows, every_id, regions, policy, head_settings(model.config, temperature))[0]
 
 
@@ -107,7 +107,7 @@ def assert_text_is_that_of_the_base(shape, folder):
     expanded = AutoModelForCausalLM.from_pretrained(folder).eval()
     attach_low_rank_rows(expanded, folder)
     policy = RegionPolicy(VocabLayout.load(folder))
-    assert (held_rows(expanded) is None) == (policy.layout.reasoning_rank is None)
+    assert (copied_rows_of(expanded) is None) == (policy.layout.reasoning_rank is None)
     added = [] if shape.knows_tags else [policy.layout.think_open_id, policy.layout.think_close_id]
     ids = torch.randint(0, 330, (3, 12), generator=torch.Generator().manual_seed(0))
     copied = with_copies(ids, policy.layout, random.Random(0))

@@ -8,8 +8,8 @@ import importlib
 import pytest
 import torch
 
-from rlvr_vocab.vocab import head_logits, logprobs, text_blocks
-from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, OutputRows
+from rlvr_vocab.vocab import head_logits, logprobs, policy
+from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import Scores, block_form, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
@@ -44,7 +44,7 @@ def small_blocks(monkeypatch, tokens, rows):
     monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK_ON_ACCELERATOR", tokens)
     monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", rows)
     monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK_ON_ACCELERATOR", rows)
-    monkeypatch.setattr(text_blocks, "_SHORTEST_RUN", 5)
+    monkeypatch.setattr(policy, "_SHORTEST_RUN", 5)
 
 
 def kernels_on_small_blocks(monkeypatch):
@@ -113,7 +113,7 @@ class Case:
     def scores(self, settings, own_rows=None):
         projected = None if self.A is None else self.hidden @ self.A.t()
         parts = (self.weight, self.bias, own_rows, projected, self.B, self.factor_bias)
-        rows = OutputRows(*(None if each is None else each.to(DEVICE) for each in parts))
+        rows = HeadWeights(*(None if each is None else each.to(DEVICE) for each in parts))
         hidden, targets, regions = (each.to(DEVICE) for each in (self.hidden, self.targets, self.regions))
         scores = region_logprobs(hidden, rows, targets, regions, self.policy, settings)
         return Scores(*(each.to(self.hidden.device) for each in scores))
@@ -246,7 +246,7 @@ def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
 def test_no_positions_give_no_scores_and_a_zero_gradient():
     case = Case()
     nothing = torch.zeros(0, dtype=torch.long)
-    scores = region_logprobs(case.hidden[:0], OutputRows(case.weight), nothing, nothing, case.policy, HeadSettings())
+    scores = region_logprobs(case.hidden[:0], HeadWeights(case.weight), nothing, nothing, case.policy, HeadSettings())
     scores.log_probs.sum().backward()
     assert scores.log_probs.shape == (0,) and case.weight.grad.eq(0).all()
 
@@ -278,6 +278,6 @@ def test_rows_of_their_own_stand_for_the_end_of_the_table_and_get_its_gradient(s
 @pytest.mark.parametrize(("device", "dtype"), [("cpu", torch.float32), ("meta", torch.bfloat16)])
 def test_an_accelerator_casts_the_tables_once_and_a_cpu_block_by_block(device, dtype):
     case = Case("low_rank", sources="the first 40")
-    rows = OutputRows(case.weight.detach().to(device), factor=torch.zeros(40, 4, device=device))
+    rows = HeadWeights(case.weight.detach().to(device), factor=torch.zeros(40, 4, device=device))
     head = HeadLogits(rows, case.policy, PLAIN, torch.bfloat16)
-    assert (head.rows.weight.dtype, head.rows.factor.dtype) == (dtype, dtype)
+    assert (head.weights.weight.dtype, head.weights.factor.dtype) == (dtype, dtype)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.parts import CONNECTIVES, ids_of_part
+from rlvr_vocab.vocab.layout import CONNECTIVES, ids_of_part
 
 
 @dataclass

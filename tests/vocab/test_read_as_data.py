@@ -17,7 +17,7 @@ from rlvr_vocab.runs.model import loading_kwargs, source_kwargs
 from rlvr_vocab.training.models.lora import skeleton
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_tags, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.read_as_data import pickled_weights, refuse_pickled, why_not_read
+from rlvr_vocab.vocab.weights import pickled_weights, refuse_pickled, why_not_read
 
 
 class Malicious:

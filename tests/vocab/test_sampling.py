@@ -15,7 +15,6 @@ from rlvr_vocab.vocab.regions import region_of_next, scored_regions
 from rlvr_vocab.vocab.sampling import (
     RegionLogitsProcessor,
     SamplingRecorder,
-    StepTrace,
     TwoStageSampler,
     attach_region_sampler,
     draw_one,
@@ -309,13 +308,3 @@ def test_the_head_is_given_the_last_hidden_states_of_prompts_in_one_piece(expand
     head.register_forward_pre_hook(lambda _, inputs: in_one_piece.append(inputs[0].is_contiguous()))
     model.generate(prompts(policy.layout), max_new_tokens=2, **PLAIN)
     assert in_one_piece == [True, True]
-
-
-def test_figures_of_many_steps_lie_in_a_few_blocks():
-    drawn = torch.rand(600, 2, 3, generator=torch.Generator().manual_seed(0))
-    figures = StepTrace()
-    for of_ids, of_texts in drawn:
-        figures.append(of_ids, of_texts)
-    by_row = figures.by_row()
-    assert figures.steps == 600 and all(torch.equal(found, drawn[:, place].T) for place, found in enumerate(by_row))
-    assert len(figures.blocks) == 3

@@ -16,7 +16,7 @@ from transformers.trainer_pt_utils import safe_globals
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.manifest import problem_with, set_aside
-from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
+from rlvr_vocab.vocab.weights import weights_fingerprint
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,10 @@ from transformers.pytorch_utils import Conv1D
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.vocab.copied_rows import copied_rows_of
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.trained_difference import train_differences
-from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
-from rlvr_vocab.vocab.read_as_data import NO_CODE
-from rlvr_vocab.vocab.reasoning_rows import held_rows
+from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row, train_differences
+from rlvr_vocab.vocab.weights import NO_CODE
 
 Bits = Literal[4, 8]
 # The fields of PEFT's configuration that `Lora` has.
@@ -63,7 +62,7 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
 
     TRL makes the adapter of a quantized model bfloat16, which rounds small updates away, and disables its dropout.
     """
-    held, first = held_rows(model), first_trained_row(lora.train_rows, layout)
+    held, first = copied_rows_of(model), first_trained_row(lora.train_rows, layout)
     if held is not None and lora.train_rows == "all":
         raise UserError(
             f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "

@@ -13,47 +13,53 @@ from typing import Any
 
 import torch
 from peft import PeftType
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir
+from rlvr_vocab.vocab.copied_rows import DIFFERENCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.peft.adapter_base import find_base
-from rlvr_vocab.vocab.peft.merge_check import Shift, logits_of, probe_ids, require_same, shift
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
-from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
-from rlvr_vocab.vocab.weights import stored_dtype
+from rlvr_vocab.vocab.policy import open_copies
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.weights import NO_CODE, stored_dtype
 
 logger = logging.getLogger(__name__)
 
 # Copied from the base as they are: a tokenizer that is loaded and saved again may lose its decoder.
 _TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer.model",
-    "chat_template.jinja",
-    "chat_template.json",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
+    *("merges.txt", "vocab.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"),
 )
+# Rounding blurs a model that it moves by this share of what training did.
 _BLURRED_SHARE = 0.1
+# The error of float32 arithmetic itself: on SmolLM2, whose largest logit is 40, merged and unmerged logits lie
+# 9e-5 to 1.8e-4 apart in it, which is 2e-6 to 5e-6 of that, and 3e-5 in float64.
+_TOLERANCE, _TOLERATED_SHARE = 1e-4, 2e-5
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far one model is from another on the chat: largest difference of logits, mean KL in nats a token."""
+
+    largest: float
+    mean_kl: float
 
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What a merge came to; differences are the largest between two logits of one chat.
+    """What merging, training and rounding change in the logits of one chat.
 
     Attributes:
         base: the folder under the adapter.
         dtype: of the written weights, `float32`, `bfloat16` or `float16`.
         probe_tokens: length of the chat.
-        merging: between the adapter on its base and the merged folder, loaded anew in float32.
-        training: how far the adapter took its base, to compare the next with.
-        rounding: what writing the weights in less than float32 costs; None in float32.
+        merging: largest difference between the adapter on its base and the merged folder, loaded anew in float32.
+        training: from the base to the merged model.
+        rounding: from float32 to `dtype`; None in float32.
     """
 
     base: Path
@@ -65,11 +71,7 @@ class MergeReport:
 
     @property
     def blurs(self) -> bool:
-        """Whether rounding moves the model by a noticeable part of what training did.
-
-        Weights of a 16-bit base fall back to what they were wherever training moved them by less than half of a step
-        between two 16-bit numbers.
-        """
+        """Whether rounding takes back a noticeable part of the training."""
         return self.rounding is not None and self.rounding.mean_kl > _BLURRED_SHARE * self.training.mean_kl
 
 
@@ -80,17 +82,15 @@ def merge_adapter(
     dtype: torch.dtype | str = torch.float32,
     finish: Callable[[Path, MergeReport], None] = lambda folder, report: None,
 ) -> MergeReport:
-    """Write the merged model to `out`, which appears whole once it is proven, or not at all.
+    """Write the merged model to `out`, which appears whole once it has been compared, or not at all.
 
     Args:
-        base: the model under the adapter, where it is not where it was.
-        dtype: of the written weights, or its name; "auto" for that of the base. Less than float32 is logged as a
-            warning where it rounds away a noticeable part of the training.
-        finish: adds to the proven folder what else belongs in it, before it appears.
+        base: the model under the adapter, where it is not at its recorded place.
+        dtype: of the written weights, or its name; "auto" for that of the base. Logs a warning where it blurs.
+        finish: adds further files to the folder before it appears.
 
     Raises:
-        UserError: the adapter or its base cannot be used, `out` is not empty or cannot be made, or the result is not
-            the model that was merged.
+        UserError: adapter, base or `out` cannot be used, or the merged model gives other logits.
     """
     adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
     source = find_base(adapter, None if base is None else Path(base).expanduser())
@@ -115,54 +115,37 @@ def _named_dtype(dtype: torch.dtype | str, base: Path) -> torch.dtype:
 
 
 def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -> MergeReport:
-    model: Any = _in_float32(adapter, source)
+    model: Any = _adapter_in_float32(adapter, source)
     ids = probe_ids(source)
     with model.disable_adapter():
-        untrained = logits_of(model, ids)
-    unmerged = logits_of(model, ids)
+        untrained = _logits(model, ids)
+    unmerged = _logits(model, ids)
     own_rows = isinstance(model.get_input_embeddings(), TrainedRows)
     write_stock_folder(model.merge_and_unload(), source, folder)
     del model  # the next may need the room
     model = load_model(folder, dtype=torch.float32)
-    merged, rounding = logits_of(model, ids), None
+    merged, rounding = _logits(model, ids), None
     merging = require_same(unmerged, merged)
     if dtype != torch.float32:
         for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
             parameter.data = parameter.data.to(dtype)
         model.save_pretrained(folder)
-        rounding = shift(merged, logits_of(model, ids))
+        rounding = _shift(merged, _logits(model, ids))
         if not math.isfinite(rounding.largest):
             raise UserError(f"dtype={dtype} cannot hold the merged weights: take float32 or bfloat16")
-    _write_form(folder, source, own_rows)
-    trained = shift(untrained, merged)
-    return MergeReport(source, str(dtype).removeprefix("torch."), len(ids), merging, trained, rounding)
+    _write_rank(folder, source, own_rows)
+    name = str(dtype).removeprefix("torch.")
+    return MergeReport(source, name, len(ids), merging, _shift(untrained, merged), rounding)
 
 
-def _write_form(folder: Path, base: Path, own_rows: bool) -> None:
-    """Leave beside the merged tables what a training that starts from them holds its reasoning rows by.
-
-    Args:
-        own_rows: rows of their own trained beside the adapter, and differ from their sources by nothing that is known.
-    """
-    if not own_rows and (base / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
-        (folder / DIFFERENCES).parent.mkdir()
-        shutil.copyfile(base / DIFFERENCES, folder / DIFFERENCES)
-    elif own_rows and (base / LAYOUT_FILE).is_file():
-        replace(VocabLayout.load(base), reasoning_rank=None).save(folder)
-
-
-def _in_float32(adapter: Path, base: Path) -> Any:
-    """The adapter on its base, on the CPU.
-
-    An adapter on one side alone of a table that embedding and head share would move the other side too, which
-    `require_same` refuses.
-    """
+def _adapter_in_float32(adapter: Path, base: Path) -> Any:
+    """The adapter on its base, on the CPU."""
     config = open_adapter(adapter)
     if config.is_prompt_learning:
         raise UserError(
             f"{adapter} is an adapter of the kind {PeftType(config.peft_type).value}, which no weights can hold"
         )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # `require_same` refuses an adapter that moves one side of a tied table alone
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
         return load_model(adapter, base, dtype=torch.float32)
 
@@ -173,3 +156,83 @@ def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None
     for name in (*_TOKENIZER_FILES, LAYOUT_FILE):
         if (base / name).is_file():
             shutil.copyfile(base / name, folder / name)
+
+
+def _write_rank(folder: Path, base: Path, own_rows: bool) -> None:
+    """Let a training that starts from the merged folder hold its copied rows as the base does.
+
+    Args:
+        own_rows: rows of their own trained beside the adapter, which no deltas describe.
+    """
+    if not own_rows and (base / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
+        (folder / DIFFERENCES).parent.mkdir()
+        shutil.copyfile(base / DIFFERENCES, folder / DIFFERENCES)
+    elif own_rows and (base / LAYOUT_FILE).is_file():
+        replace(VocabLayout.load(base), reasoning_rank=None).save(folder)
+
+
+@torch.no_grad()
+def _logits(model: Any, ids: list[int]) -> torch.Tensor:
+    """`(T, V)` in float64, computed in float32 with the weights as they are; the model is float32 then."""
+    logits: torch.Tensor = model.eval().float()(input_ids=torch.tensor([ids]), use_cache=False).logits
+    return logits[0].double()
+
+
+def require_same(expected: torch.Tensor, merged: torch.Tensor) -> float:
+    """The largest difference between logits; UserError where it is larger than arithmetic explains."""
+    largest = (expected - merged).abs().max().item()
+    allowed = max(_TOLERANCE, _TOLERATED_SHARE * expected.abs().max().item())
+    if not largest <= allowed:
+        raise UserError(
+            f"merging changes the model: logits differ by {largest:.1e} from the adapter on its base, where "
+            f"{allowed:.0e} is allowed; nothing was written"
+        )
+    return largest
+
+
+def _shift(one: torch.Tensor, other: torch.Tensor) -> Shift:
+    log_p, log_q = one.log_softmax(-1), other.log_softmax(-1)
+    kl_T = (log_p.exp() * (log_p - log_q)).sum(-1)
+    return Shift((one - other).abs().max().item(), kl_T.mean().item())
+
+
+_QUESTION = "Natalia sold 48 clips in April, and half as many in May. How many clips did she sell altogether?"
+_THOUGHTS = "In May she sold 48 / 2 = 24 clips, so altogether 48 + 24 = 72."
+_ANSWER = "She sold 72 clips: \\boxed{72}."
+# Reasoning tokens from the whole vocabulary, beside the copies of the thoughts.
+_SPREAD = 16
+
+
+def probe_ids(folder: Path) -> list[int]:
+    """Ids of a chat with a thinking block, its second half in reasoning tokens where there are any.
+
+    Without a `reasoning_vocab.json` the chat has no thinking.
+    """
+    if (folder / LAYOUT_FILE).is_file():
+        layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
+        prompt = _prompt_ids(tokenizer)
+        opened = RegionTracker(layout, prompt).region == THINKING
+        thoughts = tokenizer.encode(_THOUGHTS, add_special_tokens=False)
+        thinking = [*thoughts, *_in_reasoning_tokens(thoughts, layout)]
+        ids = [*prompt, *([] if opened else [layout.think_open_id]), *thinking, layout.think_close_id]
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **NO_CODE)
+        ids = [*_prompt_ids(tokenizer), *tokenizer.encode(_THOUGHTS, add_special_tokens=False)]
+    ids += tokenizer.encode(_ANSWER, add_special_tokens=False)
+    config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return ids[-context:] if context else ids
+
+
+def _prompt_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    if tokenizer.chat_template is None:
+        return list(tokenizer.encode(_QUESTION))
+    message = [{"role": "user", "content": _QUESTION}]
+    return list(tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False))
+
+
+def _in_reasoning_tokens(ids: list[int], layout: VocabLayout) -> list[int]:
+    copies, sources = open_copies(layout)
+    copy_of = dict(zip(sources.tolist(), copies.tolist(), strict=True))
+    spread = torch.linspace(0, max(len(copies) - 1, 0), min(_SPREAD, len(copies))).long()
+    return [*(copy_of[token] for token in ids if token in copy_of), *copies[spread].tolist()]

@@ -1,13 +1,12 @@
-"""Rows of embedding and head that train beside a LoRA adapter: a parameter of their own over a frozen table.
+"""Rows of the reasoning vocabulary that train beside a LoRA adapter, over tables that are frozen.
 
-They are PEFT layers, so that PEFT does with them what it does with the adapter: saves and loads them in the same
-file, switches them off for the reference policy, merges them into the table for vLLM and takes them out again, to
-the bit.
+They are PEFT layers: PEFT saves and loads them in the adapter's file, switches them off for the reference policy,
+merges them into the table for vLLM and restores the table, bit for bit.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import copy
 from typing import Any
 
 import torch
@@ -16,56 +15,72 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from torch.nn import functional as F
 
+from rlvr_vocab.vocab.copied_rows import CopiedRows, RowDelta
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.adapter_base import ROWS_KEY
+from rlvr_vocab.vocab.peft.adapter_base import DIFFERENCE_KEY, ROWS_KEY
 
-ADAPTER = "default"  # PEFT's name of the one adapter of a run
+ADAPTER = "default"  # PEFT's name of a run's one adapter
 
 
 class TrainedRows(nn.Module, BaseTunerLayer):
-    """What embedding and head have in common.
+    """An embedding or a head whose rows from `first` on are a float32 parameter of their own.
 
     Attributes:
         base_layer: the frozen layer; its table keeps the initial rows.
-        first: the first row that trains; all after it do.
+        sparse: give the rows of an embedding a sparse gradient, where another dense one is to come.
     """
 
     base_layer: Any
 
-    def __init__(self, base_layer: nn.Module, first: int) -> None:
+    def __init__(self, base_layer: nn.Module, first: int, tied_to: TrainedRows | None = None) -> None:
         super().__init__()
         self.base_layer = base_layer.requires_grad_(False)
-        self.first = first
+        self.first, self.sparse = first, False
         self.merged_adapters: list[str] = []
         self._initial_rows: torch.Tensor | None = None
+        # In a tuple, it is no submodule: state dicts hold tied rows once, and PEFT switches them there.
+        self._tied_to = () if tied_to is None else (tied_to,)
+        if tied_to is None:
+            table = self.base_layer.weight
+            rows = table.data[first:].to(torch.promote_types(table.dtype, torch.float32), copy=True)
+            self.adapter_layer_names = (ROWS_KEY,)
+            self.lora_rows = nn.ParameterDict({ADAPTER: nn.Parameter(rows)})
 
     @property
-    @abstractmethod
     def parameter(self) -> nn.Parameter:
-        """`(rows - first, H)` float32, whether in force or not."""
+        """`(rows - first, H)` float32, in force or not."""
+        return self._tied_to[0].parameter if self._tied_to else self.lora_rows[ADAPTER]
 
     @property
     def rows(self) -> nn.Parameter | None:
-        """The parameter where it is in force; None where the table counts: switched off, or merged into it."""
+        """The parameter where it is in force; None where it is switched off, or merged into the table."""
         return None if self.disable_adapters or self.merged else self.parameter
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.disable_adapters and self.merged:
             self.unmerge()
         rows = self.rows
-        return self.base_layer(inputs) if rows is None else self.joined(inputs, rows)
+        if rows is None:
+            found: torch.Tensor = self.base_layer(inputs)
+            return found
+        return self._embed(inputs, rows) if isinstance(self.base_layer, nn.Embedding) else self._score(inputs, rows)
 
-    @abstractmethod
-    def joined(self, inputs: torch.Tensor, rows: nn.Parameter) -> torch.Tensor:
-        """What the layer gives where `rows` stand for the end of its table."""
+    def _embed(self, ids: torch.Tensor, rows: nn.Parameter) -> torch.Tensor:
+        frozen = self.base_layer(ids)
+        trained = F.embedding((ids - self.first).clamp(min=0), rows, sparse=self.sparse)
+        scale = self._get_embed_scale()  # Gemma multiplies its embeddings
+        if scale is not None:
+            trained = trained * scale
+        return torch.where((ids >= self.first).unsqueeze(-1), trained.to(frozen.dtype), frozen)
 
-    @property
-    def shares_table(self) -> bool:
-        """Whether the table is merged and restored by another layer, to which this one is tied."""
-        return False
+    def _score(self, hidden: torch.Tensor, rows: nn.Parameter) -> torch.Tensor:
+        weight, bias = self.base_layer.weight, self.base_layer.bias
+        standard_bias, bias_of_rows = (None, None) if bias is None else (bias[: self.first], bias[self.first :])
+        standard = F.linear(hidden, weight[: self.first], standard_bias)
+        return torch.cat((standard, F.linear(hidden, rows.to(hidden.dtype), bias_of_rows)), dim=-1)
 
     def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
-        if not self.merged and not self.shares_table:
+        if not self.merged and not self._tied_to:  # a tied table is merged by the embedding
             table = self.base_layer.weight.data[self.first :]
             self._initial_rows = table.clone()
             table.copy_(self.parameter.data)
@@ -78,79 +93,83 @@ class TrainedRows(nn.Module, BaseTunerLayer):
         self.merged_adapters = []
 
 
-class TrainedRowsEmbedding(TrainedRows):
-    """An embedding whose ids from `first` on are looked up in a parameter of their own.
-
-    Attributes:
-        sparse: give the rows a sparse gradient, where another dense one is to come.
-    """
-
-    adapter_layer_names = (ROWS_KEY,)
-
-    def __init__(self, base_layer: nn.Embedding, first: int) -> None:
-        super().__init__(base_layer, first)
-        self.lora_rows = nn.ParameterDict({ADAPTER: _copied_rows(base_layer.weight, first)})
-        self.sparse = False
-
-    @property
-    def parameter(self) -> nn.Parameter:
-        return self.lora_rows[ADAPTER]
-
-    def joined(self, inputs: torch.Tensor, rows: nn.Parameter) -> torch.Tensor:
-        frozen = self.base_layer(inputs)
-        trained = F.embedding((inputs - self.first).clamp(min=0), rows, sparse=self.sparse)
-        scale = self._get_embed_scale()  # Gemma multiplies what it looks up
-        if scale is not None:
-            trained = trained * scale
-        return torch.where((inputs >= self.first).unsqueeze(-1), trained.to(frozen.dtype), frozen)
-
-
-class TrainedRowsHead(TrainedRows):
-    """An output layer that scores ids from `first` on by a parameter of its own, or by a tied embedding's."""
-
-    def __init__(self, base_layer: nn.Linear, first: int, tied_to: TrainedRowsEmbedding | None = None) -> None:
-        super().__init__(base_layer, first)
-        # In a tuple, it is no submodule: state dicts hold tied rows once, and PEFT switches them there.
-        self._tied_to = () if tied_to is None else (tied_to,)
-        if tied_to is None:
-            self.adapter_layer_names = (ROWS_KEY,)
-            self.lora_rows = nn.ParameterDict({ADAPTER: _copied_rows(base_layer.weight, first)})
-
-    @property
-    def shares_table(self) -> bool:
-        return bool(self._tied_to)
-
-    @property
-    def parameter(self) -> nn.Parameter:
-        return self._tied_to[0].parameter if self._tied_to else self.lora_rows[ADAPTER]
-
-    def joined(self, inputs: torch.Tensor, rows: nn.Parameter) -> torch.Tensor:
-        weight, bias = self.base_layer.weight, self.base_layer.bias
-        standard_bias, bias_of_rows = (None, None) if bias is None else (bias[: self.first], bias[self.first :])
-        standard = F.linear(inputs, weight[: self.first], standard_bias)
-        return torch.cat((standard, F.linear(inputs, rows.to(inputs.dtype), bias_of_rows)), dim=-1)
-
-
 def add_trained_rows(model: PeftModel, first: int) -> None:
-    """Let the rows from `first` on train, in embedding and head, with the adapter of a model.
+    """Let the rows of embedding and head from `first` on train with a model's adapter.
 
-    Nothing changes in what the model computes: the rows begin as the table has them. A table that embedding and head
-    share gets one parameter for both.
+    The rows begin as the table has them, so the model computes the same. A tied table gets one parameter for both.
     """
     base: Any = model.get_base_model()
     embedding, head = base.get_input_embeddings(), base.get_output_embeddings()
     tied = head.weight is embedding.weight
-    trained = TrainedRowsEmbedding(embedding, first)
+    trained = TrainedRows(embedding, first)
     base.set_input_embeddings(trained)
-    base.set_output_embeddings(TrainedRowsHead(head, first, trained if tied else None))
+    base.set_output_embeddings(TrainedRows(head, first, trained if tied else None))
 
 
 def first_trained_row(train_rows: str, layout: VocabLayout) -> int | None:
-    """Where the rows that train begin, under `reasoning`, `all` or `none`; None where none does."""
+    """The first of the rows that train under `reasoning`, `all` or `none`; None where no row does."""
     if train_rows == "none" or (train_rows == "reasoning" and not layout.size):
         return None
     return 0 if train_rows == "all" else layout.standard_size
 
 
-def _copied_rows(table: torch.Tensor, first: int) -> nn.Parameter:
-    return nn.Parameter(table.data[first:].to(torch.promote_types(table.dtype, torch.float32), copy=True))
+class TrainedRowDelta(nn.Module, BaseTunerLayer):
+    """Takes the place of a `RowDelta`: the trained one while the adapter is on, the frozen one otherwise.
+
+    Attributes:
+        base_layer: the delta before training.
+    """
+
+    adapter_layer_names = (DIFFERENCE_KEY,)
+    base_layer: Any
+
+    def __init__(self, base_layer: RowDelta) -> None:
+        super().__init__()
+        trained = copy.deepcopy(base_layer).requires_grad_(True)
+        self.base_layer = base_layer.requires_grad_(False)
+        self.lora_difference = nn.ModuleDict({ADAPTER: trained})
+        self.merged_adapters: list[str] = []
+        self._initial: dict[str, torch.Tensor] | None = None
+
+    @property
+    def in_force(self) -> Any:
+        if self.disable_adapters and self.merged:
+            self.unmerge()
+        return self.base_layer if self.disable_adapters or self.merged else self.lora_difference[ADAPTER]
+
+    @property
+    def A(self) -> torch.Tensor | None:
+        found: torch.Tensor | None = self.in_force.A
+        return found
+
+    @property
+    def B(self) -> torch.Tensor | None:
+        found: torch.Tensor | None = self.in_force.B
+        return found
+
+    def forward(self, ks: torch.Tensor, sparse: bool = False) -> torch.Tensor | None:
+        rows: torch.Tensor | None = self.in_force(ks, sparse)
+        return rows
+
+    def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:
+        found: torch.Tensor | None = self.in_force.projected(hidden)
+        return found
+
+    def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
+        if not self.merged:
+            self._initial = {name: each.clone() for name, each in self.base_layer.state_dict().items()}
+            self.base_layer.load_state_dict(self.lora_difference[ADAPTER].state_dict())
+        self.merged_adapters = [ADAPTER]
+
+    def unmerge(self) -> None:
+        if self._initial is not None:
+            self.base_layer.load_state_dict(self._initial)
+            self._initial = None
+        self.merged_adapters = []
+
+
+def train_differences(copied: CopiedRows) -> None:
+    """Let the deltas of a model's copied rows train with its adapter; rows of rank 0 have none."""
+    for _, module in copied.own_tables():
+        if module.difference.B is not None:
+            module.difference = TrainedRowDelta(module.difference)

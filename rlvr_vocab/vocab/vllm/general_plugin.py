@@ -1,9 +1,9 @@
-"""What a vLLM engine must be told about a model with a reasoning vocabulary: a general plugin of vLLM.
+"""A general plugin of vLLM: names the region processor in the configuration of engines that need it.
 
-Being installed is not enough for a logits processor. With speculative decoding vLLM skips installed processors
-without a word, and under asynchronous scheduling it lets them know sampled tokens only where a processor was named in
-the engine's configuration. So this names it there, as `--logits-processors` would, and refuses what cannot be obeyed.
-vLLM loads general plugins in every process before it makes an engine's configuration.
+An installed logits processor is not enough: vLLM silently skips it under speculative decoding, and gives it sampled
+tokens too late under asynchronous scheduling. So this plugin names it in the engine's configuration, as
+`--logits-processors` would, and refuses options under which no processor acts. vLLM loads general plugins in every
+process before it makes an engine's configuration.
 """
 
 from __future__ import annotations

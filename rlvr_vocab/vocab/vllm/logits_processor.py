@@ -1,9 +1,8 @@
 """The region policy as a vLLM logits processor, found by vLLM itself through the entry point that installing makes.
 
-vLLM loads every processor of the group `vllm.logits_processors` for every model. This one reads the model's
-`reasoning_vocab.json`; without one, or with no reasoning tokens in it, it does nothing. vLLM has two interfaces for
-processors and refuses a class that does not implement the one of the runner in use, hence one class for both: called
-with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
+vLLM loads every processor of the group `vllm.logits_processors` for every model. This one does nothing for a model
+without reasoning tokens. vLLM refuses a class that lacks the interface of the runner in use, hence one class for both:
+called with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.regions import ANSWERING, THINKING
-from rlvr_vocab.vocab.vllm.bias import LogitsBias
-from rlvr_vocab.vocab.vllm.request_regions import BatchRegions, SlotRegions
+from rlvr_vocab.vocab.vllm.batch_policy import BatchRegions, LogitsBias, SlotRegions
 
 try:
     from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as LogitsProcessorV2
@@ -31,11 +28,7 @@ except ModuleNotFoundError:  # vLLM before Model Runner V2 took processors: with
 
 
 def reasoning_layout(model_config: Any) -> VocabLayout | None:
-    """The layout of the model that vLLM serves; None where it has no reasoning tokens.
-
-    A model folder is looked into; a name on the hub is looked up in the cache and then on the hub, as vLLM looks up
-    every other file (offline: in the cache alone).
-    """
+    """The layout of the model that vLLM serves, from its folder or the hub; None where it has no reasoning tokens."""
     place = {"file_name": LAYOUT_FILE, "model": model_config.model, "revision": model_config.revision or "main"}
     if get_hf_file_to_dict(**place) is None:
         return None
@@ -60,7 +53,7 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants t
 
     @staticmethod
     def _stands_aside(vllm_config: Any) -> bool:
-        """Whether the engine was told to build `NamedRegionLogitsProcessor`, which then does the work."""
+        """Whether the engine builds `NamedRegionLogitsProcessor`, which then does the work."""
         return NAME_OF_NAMED in named_processors(vllm_config)
 
     @classmethod
@@ -81,7 +74,7 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants t
             cast(_RequestsOfV1, self._runner).update(batch_update)
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """V2, when a request enters a slot; says whether its logits are changed."""
+        """V2, when a request enters a slot; returns whether its logits are changed."""
         if self._runner is None:
             return False
         cast(_SlotsOfV2, self._runner).regions.add(req_idx, sampling_params.temperature)
@@ -108,7 +101,7 @@ class NamedRegionLogitsProcessor(RegionLogitsProcessor):
 
     @classmethod
     def _refuse_late_tokens(cls, vllm_config: Any) -> None:
-        pass  # a named processor is told every token in time
+        pass  # vLLM gives a named processor every token in time
 
 
 NAME_OF_INSTALLED = f"{__name__}:{RegionLogitsProcessor.__qualname__}"
@@ -116,11 +109,7 @@ NAME_OF_NAMED = f"{__name__}:{NamedRegionLogitsProcessor.__qualname__}"
 
 
 def named_processors(vllm_config: Any) -> list[Any]:
-    """What the engine's configuration names.
-
-    Raises:
-        UserError: the installed processor is among it, and its bias would be added twice.
-    """
+    """The processors that the engine's configuration names; UserError for the installed one, which would act twice."""
     named = list(vllm_config.model_config.logits_processors or [])
     if RegionLogitsProcessor in named or NAME_OF_INSTALLED in named:
         raise UserError(
@@ -144,8 +133,8 @@ class _RequestsOfV1:
     def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
         self._bias, self._device = LogitsBias(policy, device), device
         self._batch = BatchRegions(policy.layout)
-        self._rows: dict[int, list[tuple[int, float]]] = {}
-        self._selected: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._rows: dict[int, tuple[int, float]] = {}
+        self._on_device: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def update(self, change: BatchUpdate | None) -> None:
         if change is not None:
@@ -157,17 +146,15 @@ class _RequestsOfV1:
         self._batch.advance()
 
     def apply(self, logits: torch.Tensor, ctx: None) -> None:
-        self._bias.check_width(logits)
         rows = self._batch.rows()
-        if rows != self._rows:  # a region changes seldom: the index tensors of the step before mostly still hold
-            self._rows = rows
-            self._selected = {region: self._on_device(where) for region, where in rows.items() if where}
-        for region, (rows_b, temperatures_b) in self._selected.items():
-            self._bias.add_to_rows(logits, region, rows_b, temperatures_b)
-
-    def _on_device(self, where: list[tuple[int, float]]) -> tuple[torch.Tensor, torch.Tensor]:
-        rows, temperatures = zip(*where, strict=True)
-        return torch.tensor(rows, device=self._device), torch.tensor(temperatures, device=self._device)
+        if self._on_device is None or rows != self._rows or len(self._on_device[0]) != len(logits):
+            self._rows = rows  # a region changes seldom: the tensors of the step before mostly still hold
+            regions, temperatures = zip(*(rows.get(row, (-1, 0.0)) for row in range(len(logits))), strict=True)
+            self._on_device = (
+                torch.tensor(regions, device=self._device),
+                torch.tensor(temperatures, dtype=torch.float32, device=self._device),
+            )
+        self._bias.add(logits, *self._on_device)
 
 
 class _SlotsOfV2:
@@ -178,8 +165,5 @@ class _SlotsOfV2:
         self.regions = SlotRegions(policy.layout, state)
 
     def apply(self, logits: torch.Tensor, ctx: Any) -> None:
-        self._bias.check_width(logits)
         slots_B = ctx.expanded_idx_mapping.long().clamp(min=0)  # a negative slot pads the batch
-        thinking_B, temperatures_B = self.regions.thinking_S[slots_B], self.regions.temperatures_S[slots_B]
-        self._bias.add_where(logits, THINKING, thinking_B, temperatures_B)
-        self._bias.add_where(logits, ANSWERING, ~thinking_B, temperatures_B)
+        self._bias.add(logits, self.regions.thinking_S[slots_B].long(), self.regions.temperatures_S[slots_B])

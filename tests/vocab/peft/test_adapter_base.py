@@ -110,10 +110,9 @@ def test_what_an_adapter_of_another_tool_came_without_is_read_from_its_base(adap
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"peft_type": None}, "no peft_type"),
+        ({"peft_type": None}, "peft_type is None"),
         ({"peft_type": "TELEPATHY"}, "KeyError: 'TELEPATHY'"),
         ({"r": "x"}, "TypeError: "),
-        ({"rank_pattern": 3}, "AttributeError: "),
         ({"target_modules": ["nowhere"]}, "Target modules"),
     ],
 )
@@ -124,14 +123,8 @@ def test_a_broken_configuration_is_one_line(changes: dict[str, Any], reason: str
         with pytest.raises(UserError) as caught:
             open_it()
         message = str(caught.value)
-        assert message.startswith(str(adapter / CONFIG)) and reason in message and "\n" not in message
+        assert message.startswith(str(adapter)) and reason in message and "\n" not in message
     assert not out.exists()
-
-
-def test_a_configuration_that_is_no_object_is_one_line(adapter: Path) -> None:
-    (adapter / CONFIG).write_text("[]")
-    with pytest.raises(UserError, match=r"adapter_config\.json is not readable as the configuration of an adapter"):
-        load_model(adapter)
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -158,5 +151,5 @@ def test_an_adapter_that_does_not_fit_its_base_is_refused(change: str, base: Pat
     else:
         del tensors[name]
     save_file(tensors, path, metadata={"format": "pt"})
-    with pytest.raises(UserError, match=rf"{adapter} does not fit its base: .*q_proj"):
+    with pytest.raises(UserError, match=rf"{adapter} is no adapter that fits its base: .*q_proj"):
         load_model(adapter, base)

@@ -17,8 +17,7 @@ from rlvr_vocab.vocab.expand import EXPANSION_RECORD
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft import merge
 from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.peft.merge import merge_adapter
-from rlvr_vocab.vocab.peft.merge_check import probe_ids
+from rlvr_vocab.vocab.peft.merge import merge_adapter, probe_ids
 
 
 @pytest.fixture

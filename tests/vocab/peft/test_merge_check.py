@@ -11,7 +11,7 @@ import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.merge_check import probe_ids, require_same
+from rlvr_vocab.vocab.peft.merge import probe_ids, require_same
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

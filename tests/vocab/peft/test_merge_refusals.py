@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.peft import merge
-from rlvr_vocab.vocab.peft.merge import merge_adapter
-from rlvr_vocab.vocab.peft.merge_check import probe_ids
+from rlvr_vocab.vocab.peft.merge import merge_adapter, probe_ids
 
 pytestmark = pytest.mark.slow
 

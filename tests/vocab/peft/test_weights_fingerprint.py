@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
+from rlvr_vocab.vocab.weights import weights_fingerprint
 
 
 @pytest.fixture

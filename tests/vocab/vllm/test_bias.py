@@ -7,8 +7,7 @@ import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.regions import ANSWERING, THINKING
-from rlvr_vocab.vocab.vllm.bias import LogitsBias
+from rlvr_vocab.vocab.vllm.batch_policy import LogitsBias
 
 V = 400
 FULL = VocabLayout(V, tuple(range(V)), 390, 391, (), (0, 1, 200, 390, 391))
@@ -38,32 +37,26 @@ def defined(policy):
     return (logits(policy).double() / temperatures + bias).log_softmax(1)
 
 
-def by_rows(policy):
-    made, bias = logits(policy), LogitsBias(policy, torch.device("cpu"))
-    for region in (ANSWERING, THINKING):
-        rows = (region == REGIONS).nonzero().squeeze(1)
-        bias.add_to_rows(made, region, rows, TEMPERATURES[rows])
-    return made
-
-
-def by_mask(policy):
-    made, bias = logits(policy), LogitsBias(policy, torch.device("cpu"))
-    for region in (ANSWERING, THINKING):
-        bias.add_where(made, region, region == REGIONS, TEMPERATURES)
-    return made
-
-
-@pytest.mark.parametrize("add", [by_rows, by_mask])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_divided_by_its_temperature_a_row_has_the_distribution_of_the_policy(layout, add):
+def test_divided_by_its_temperature_a_row_has_the_distribution_of_the_policy(layout):
     policy = RegionPolicy(layout, rows=layout.rows + 13)
     temperatures = torch.where(TEMPERATURES == 0, 1.0, TEMPERATURES).unsqueeze(1)
-    made, expected = (add(policy) / temperatures).log_softmax(1).double(), defined(policy)
+    added = logits(policy)
+    LogitsBias(policy, torch.device("cpu")).add(added, REGIONS, TEMPERATURES)
+    made, expected = (added / temperatures).log_softmax(1).double(), defined(policy)
     assert torch.equal(made.isinf(), expected.isinf())
     allowed = expected.isfinite()
     assert (made - expected)[allowed].abs().max() < 1e-3 and (made - expected)[2:6][allowed[2:6]].abs().max() < 1e-5
 
 
+def test_a_row_in_no_region_stays_as_it_is():
+    policy = RegionPolicy(FULL)
+    added = logits(policy)
+    LogitsBias(policy, torch.device("cpu")).add(added, torch.where(TEMPERATURES > 1, -1, REGIONS), TEMPERATURES)
+    unchanged = (added == logits(policy)).all(1)
+    assert unchanged.tolist() == (TEMPERATURES > 1).tolist()
+
+
 def test_logits_of_another_width_are_refused():
     with pytest.raises(ValueError, match="describes 800 rows, vLLM's logits have 803"):
-        LogitsBias(RegionPolicy(FULL), torch.device("cpu")).check_width(torch.zeros(1, 803))
+        LogitsBias(RegionPolicy(FULL), torch.device("cpu")).add(torch.zeros(1, 803), torch.zeros(1), torch.ones(1))

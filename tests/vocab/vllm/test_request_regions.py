@@ -7,7 +7,7 @@ import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after
-from rlvr_vocab.vocab.vllm.request_regions import UNKNOWN, BatchRegions, RequestRegion
+from rlvr_vocab.vocab.vllm.batch_policy import UNKNOWN, BatchRegions, RequestRegion
 
 OPEN, CLOSE, TURN = 3, 4, (5, 6, 7)
 LAYOUT = VocabLayout(20, tuple(range(20)), OPEN, CLOSE, TURN, (OPEN, CLOSE))
@@ -21,10 +21,6 @@ LAYOUTS = {
 
 def defined(ids, layout=LAYOUT):
     return int(regions_after(torch.tensor([ids]), layout)[0, -1]) if ids else ANSWERING
-
-
-def grouped(batch):
-    return {row: (region, temperature) for region, rows in batch.rows().items() for row, temperature in rows}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
@@ -115,5 +111,5 @@ def test_rows_keep_their_own_region_through_additions_removals_moves_and_swaps(s
         expected = {
             row: (defined(prompt + output), temperature) for row, (prompt, output, temperature) in batch.rows.items()
         }
-        assert grouped(batch.regions) == expected
+        assert batch.regions.rows() == expected
         batch.sample()

@@ -9,7 +9,7 @@ import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, regions_after
-from rlvr_vocab.vocab.vllm.request_regions import SlotRegions
+from rlvr_vocab.vocab.vllm.batch_policy import SlotRegions
 
 LAYOUTS = {
     "turn of three": VocabLayout(20, tuple(range(20)), 3, 4, (5, 6, 7), (3, 4)),
