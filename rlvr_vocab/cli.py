@@ -33,7 +33,7 @@ from rlvr_vocab.errors import (
 )
 from rlvr_vocab.plan.fit import words_that_fit
 from rlvr_vocab.rewards.user_code import only_allowed_code
-from rlvr_vocab.runs.multirun import Job, jobs_of, require_one_process, run_jobs
+from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
@@ -154,7 +154,6 @@ def run_command(line: CommandLine) -> int:
 
 def run_sweep(jobs: Sequence[Job], lines: Sequence[CommandLine]) -> int:
     """Check the settings of every run, then start one after another."""
-    require_one_process()
     with stop_signals.listening():
         for number, (job, line) in enumerate(zip(jobs, lines, strict=True), start=1):
             try:

@@ -1,4 +1,4 @@
-"""One run, one writer: a lock on the folder of a run, with the name of its holder in it."""
+"""A lock on the folder of a run, with the name of its holder in it."""
 
 from __future__ import annotations
 
@@ -39,17 +39,14 @@ def check_not_running(folder: Path) -> None:
 
 @contextmanager
 def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """A block that only one process at a time is in for a folder, on whatever machine.
-
-    The system lets the lock go when the process ends, however it ends.
+    """A block that only one process at a time is in for a folder, on any machine; a dead one holds nothing.
 
     Args:
-        key: what names the folder on the command line.
-        waiting: where somebody else is inside, told once who that is, and the block is entered after them; without it
-            that is an error.
+        key: names the folder on the command line.
+        waiting: called once with the holder of the lock, and the block is entered after it; None to refuse.
 
     Raises:
-        UserError: somebody else is inside, and who; or the folder cannot be made.
+        UserError: another process holds the lock; or the folder cannot be made.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     with _locked_file(folder, key, waiting) as file:
@@ -67,7 +64,7 @@ def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], 
 
 @contextmanager
 def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) -> Iterator[IO[str]]:
-    told = False
+    reported = False
     while True:
         with _opened(folder, key) as file:
             try:
@@ -75,12 +72,12 @@ def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) 
             except OSError as error:
                 if error.errno in _HELD:
                     file.seek(0)
-                    holder = _holder_in_words(file.read())
+                    holder = _describe(file.read())
                     if waiting is None:
                         raise UserError(f"{key}={folder}: {holder}; {_WAIT} {key}") from None
-                    if not told:
+                    if not reported:
                         waiting(holder)
-                    told = True
+                    reported = True
                     time.sleep(_LOOKS_AGAIN)
                     continue
                 if error.errno not in _NO_LOCKS_HERE:
@@ -118,11 +115,10 @@ def _holder() -> dict[str, object]:
     }
 
 
-def _holder_in_words(text: str) -> str:
+def _describe(text: str) -> str:
     try:
         holder = json.loads(text)
-        job = f" (SLURM job {holder['job']})" if holder["job"] else ""
-        who = f"process {holder['process']} on {holder['host']}{job} has been writing it since {holder['since']}"
-    except (ValueError, KeyError, TypeError):  # it has the lock, and has not written its name yet
-        who = "another process has just begun to write it"
-    return who
+    except ValueError:  # it has the lock, and has not written its name yet
+        return "another process has just begun to write it"
+    job = f" (SLURM job {holder['job']})" if holder["job"] else ""
+    return f"process {holder['process']} on {holder['host']}{job} has been writing it since {holder['since']}"

@@ -1,6 +1,5 @@
 """Whether a folder holds a model, without loading it."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_quantized
@@ -18,7 +18,7 @@ from rlvr_vocab.vocab.weights import refuse_pickled
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
-# What an error of the library is about -> what stands before it, and after it, for somebody who types keys.
+# The subject of a library's error -> text before and after it that names the keys.
 _AS_KEYS = {
     "base": ("model.name=", ""),
     "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
@@ -105,11 +105,8 @@ def check_folder(folder: Path, given: str) -> dict[str, Any]:
         raise UserError(f"{given}: {what}{nearest_sibling(folder)}")
     if not (folder / "config.json").is_file():
         raise UserError(f"{given}: no config.json in it{model_inside(folder)}")
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{given}: its config.json is not JSON ({error})") from error
-    if not isinstance(config, dict) or not config.get("model_type"):
+    config = read_json(folder / "config.json")
+    if not config.get("model_type"):
         raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
     refuse_pickled(folder, given)
     if next(folder.glob("*.safetensors"), None) is None:

@@ -1,4 +1,4 @@
-"""What is seen of a run while it trains: its display, what the doctor finds, and the Weights & Biases run."""
+"""A run while it trains: its display, the findings of the doctor, and the Weights & Biases run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ from rlvr_vocab.vocab.marking import Marker, shortened
 
 
 class RunDoctor:
-    """Reports each finding of the doctor once in a run, over all its stages and resumes.
-
-    Args:
-        folder: that of the run.
-        alert: called with each finding.
-    """
+    """Calls `alert` with each finding of the doctor once in a run, over all its stages and resumes."""
 
     def __init__(self, facts: RunFacts, folder: Path, alert: Callable[[Finding], None]) -> None:
         self._facts, self._folder, self._alert = facts, folder, alert
@@ -40,13 +35,13 @@ class RunDoctor:
         self._reported: set[str] = set()
 
     def start(self) -> None:
-        """Begin, or go on with, a training: what the rows on disk show has been reported."""
+        """Begin or resume a training: findings of the rows on disk have been reported."""
         self._doctor = Doctor(self._facts)
         for row in read_metrics(self._folder / METRICS):
             self._reported.update(finding.name for finding in self._doctor.look(row))
 
     def new_findings(self, row: Row) -> list[Finding]:
-        """The findings that a new row shows for the first time."""
+        """The findings that a new row shows first."""
         return self._new(self._doctor.look(row))
 
     def finish(self, summary: Row) -> list[Finding]:
@@ -69,11 +64,7 @@ _HEAD, _TAIL = 1200, 400
 
 
 class DisplayCallback(TrainerCallback):
-    """Shows a training on a display.
-
-    Args:
-        in_colour: whether the display tells reasoning tokens by their colour; else they stand in brackets.
-    """
+    """Shows a training on a display, with reasoning tokens in colour or in brackets."""
 
     def __init__(self, trainer: RegionGRPOTrainer, display: LiveDisplay, doctor: RunDoctor, *, in_colour: bool) -> None:
         self._trainer, self._display, self._doctor, self._in_colour = trainer, display, doctor, in_colour

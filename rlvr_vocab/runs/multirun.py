@@ -1,7 +1,7 @@
-"""`train --multirun`: the runs that words with several values stand for, one after another, each in its own process.
+"""`train --multirun`: the runs of a sweep, one after another, each in its own process.
 
-Hydra's grammar says what the values are. Its own launcher is not used: it would train all of them in one process, from
-words that are not yet Hydra's, and only then find what is wrong with the last.
+Hydra's grammar gives the values. Hydra's own launcher would train all of them in one process, and only there find an
+error in the last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,28 +63,27 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     if command not in CAN_START_FROM_FILE:
         raise UserError(f"--multirun is for {' and '.join(CAN_START_FROM_FILE)}: rlvr-vocab {command} runs once")
     line = parse_command_line(command, argv)
-    plain = re.sub(r"(^|\0)(--multirun|-m|--job(=|\0)\d+)(?=\0|$)", "", "\0".join(argv)).strip("\0").split("\0")
     values: dict[str, Words] = {}  # of a key that is given twice the last counts
-    for word in filter(None, plain):
-        values[word.partition("=")[0]] = _values(word, line.folders)
-    swept = [place for place, words in enumerate(values.values()) if len(words) > 1]
+    for word in re.sub(r"(^|\0)(--multirun|-m|--job(=|\0)\d+)(?=\0|$)", "", "\0".join(argv)).split("\0"):
+        if word:
+            values[word.partition("=")[0]] = _values(word, line.folders)
     runs = list(dict.fromkeys(itertools.product(*values.values())))
     if line.job is not None and not 0 <= line.job < len(runs):
         raise UserError(f"--job {line.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
+    swept = [place for place, words in enumerate(values.values()) if len(words) > 1]
     names = {words: _value(command, words, "exp_name") for words in runs}
     in_names = [place for place in swept if not _named_by(place, names)]
-    jobs = []
+    jobs: list[Job] = []
     for words in runs:
         name = names[words] + "".join(_suffix(words[place]) for place in in_names)
         own = (*words, f"exp_name={name}") if in_names else words
         jobs.append(Job(own, tuple(words[place] for place in swept), Path(_value(command, own, "output_dir"))))
     folders = [job.folder.absolute() for job in jobs]
     for number, folder in enumerate(folders):
-        if folder in folders[:number]:
-            both = f"jobs {folders.index(folder) + 1} and {number + 1} of the sweep"
+        if (first := folders.index(folder)) < number:
             raise UserError(
-                f"{both} would both write {jobs[number].folder}: give an output_dir that tells them apart, such as "
-                "output_dir='./out/${exp_name}'"
+                f"jobs {first + 1} and {number + 1} of the sweep would both write {jobs[number].folder}: give an "
+                "output_dir for each, such as output_dir='./out/${exp_name}'"
             )
     return jobs if line.job is None else [jobs[line.job]]
 
@@ -123,28 +122,27 @@ def _named_by(place: int, names: dict[Words, str]) -> bool:
 
 
 def _suffix(word: str) -> str:
-    """`_seed1`, `_loss_type_dapo`: what a word adds to the name of its run."""
+    """The part of a run's name for one word: `_seed1`, `_loss_type_dapo`."""
     key, _, value = word.lstrip("+~").partition("=")
     between = "" if _NUMBER.fullmatch(value) else "_"
     return f"_{key.rpartition('.')[2]}{between}{_NOT_IN_A_NAME.sub('-', value).strip('-')}"
-
-
-def require_one_process() -> None:
-    """Raises UserError under a launcher, each of whose processes would start all the runs."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(
-            "--multirun starts its runs itself, each in one process: slurm/sweep.sh runs a sweep on several GPUs, and "
-            "--job N is one run of it"
-        )
 
 
 def run_jobs(command: str, jobs: Sequence[Job]) -> int:
     """Run all; a run that fails does not keep the next from starting, a signal does.
 
     Returns:
-        0 where all have finished; 75 where the sweep was told to stop, or a run stopped by itself; else the exit code
+        0 where all have finished; 75 where a signal stopped the sweep, or a run stopped by itself; else the exit code
         of the first that failed.
+
+    Raises:
+        UserError: under a launcher, each of whose processes would start all the runs.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            "--multirun starts its runs itself, each in one process: slurm/sweep.sh runs a sweep on several GPUs, and "
+            "--job N is one run of it"
+        )
     codes: list[int] = []
     stop_signals.defer_signals = True
     for number, job in enumerate(jobs, start=1):
@@ -152,7 +150,7 @@ def run_jobs(command: str, jobs: Sequence[Job]) -> int:
             break
         print(f"job {number} of {len(jobs)}: {job} -> {job.folder}", flush=True)
         codes.append(_run(command, job))
-    print("\n".join(_outcome(jobs, codes)), flush=True)
+    _print_outcome(jobs, codes)
     failed = [code for code in codes if code not in (0, RESUME_ME)]
     if stop_signals.reason is not None and (len(codes) < len(jobs) or codes[-1] != 0):
         return RESUME_ME
@@ -177,16 +175,16 @@ def _run(command: str, job: Job) -> int:
             return code if code >= 0 else 128 - code
 
 
-def _outcome(jobs: Sequence[Job], codes: Sequence[int]) -> Iterator[str]:
-    """Where each run is and how it ended, and how to go on from there."""
-    finished = [job for job, code in zip(jobs, codes, strict=False) if code == 0]
-    yield f"{len(finished)} of {pluralize(len(jobs), 'job')} finished:"
+def _print_outcome(jobs: Sequence[Job], codes: Sequence[int]) -> None:
+    finished = codes.count(0)
+    lines = [f"{finished} of {pluralize(len(jobs), 'job')} finished:"]
     ended = [_ENDED.get(code, f"failed (exit code {code})") for code in codes]
     ended += ["not started"] * (len(jobs) - len(codes))
-    widest = max(len(str(job.folder)) for job in jobs)
-    for number, (job, end) in enumerate(zip(jobs, ended, strict=True), start=1):
-        yield f"  {number:>{len(str(len(jobs)))}}  {job.folder!s:<{widest}}  {end}  {job}".rstrip()
-    if len(finished) < len(jobs):
-        yield "The same command shows what has finished and goes on with the others."
+    lines += [
+        f"  {number}  {job.folder}  {end}  {job}" for number, (job, end) in enumerate(zip(jobs, ended, strict=True), 1)
+    ]
+    if finished < len(jobs):
+        lines.append("The same command shows what has finished and goes on with the others.")
     elif any(not word.startswith("seed=") for job in jobs for word in job.swept):  # else there is one arm only
-        yield shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(str(job.folder) for job in jobs)}]"])
+        lines.append(shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(str(job.folder) for job in jobs)}]"]))
+    print("\n".join(lines), flush=True)

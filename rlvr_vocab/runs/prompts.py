@@ -105,17 +105,16 @@ def limits_that_fit(counts: Mapping[int, int], context: int, max_completion: int
         counts: length -> number of prompts of that length.
         least: prompts that a limit on their length has to keep.
     """
-    advice, shortest, longest = [], min(counts), max(counts)
-    if longest < context:
-        advice.append(f"training.max_completion_length={context - longest}")
-    # Where no prompt fits beside such a completion, both have to give way.
+    shortest, longest, total = min(counts), max(counts), sum(counts.values())
+    advice = [f"training.max_completion_length={context - longest}"] if longest < context else []
     half = max(context // 2, shortest)
     for limit, more in ((context - max_completion, ""), (half, f" training.max_completion_length={context - half}")):
-        kept, total = sum(count for length, count in counts.items() if length <= limit), sum(counts.values())
-        if limit < context and kept >= least and not (more and advice):
-            advice.append(
-                f"training.max_prompt_length={limit}{more}, which leaves out {total - kept} of {total} prompts"
-            )
+        if more and advice:  # both give way only where no prompt fits beside such a completion
+            break
+        kept = sum(count for length, count in counts.items() if length <= limit)
+        if limit < context and kept >= least:
+            left_out = f"which leaves out {total - kept} of {total} prompts"
+            advice.append(f"training.max_prompt_length={limit}{more}, {left_out}")
     return f"set {', or '.join(advice)}" if advice else "take a model with a longer context"
 
 
@@ -241,21 +240,20 @@ def _format_rewards(rewards: RewardSettings, context: RewardContext) -> Iterator
 def _format_warning(reward: Reward, row: dict[str, Any], tags: Tags, *, copies: bool) -> Iterator[str]:
     """A line where a format reward pays nothing for any turn that thinks, and more for one that does not."""
     others: list[Tags | None] = [None, *(each for each in (THINK_TAGS, _XML_TAGS) if each != tags)]
-    with_tags = [(each, turn) for each in others for turn in _turns(each)]
-    plain = [turn for _, turn in with_tags]
-    thinking = [*_turns(tags), *(block + turn for block, turn in product(_blocks(tags), plain))]
-    most_plain, first = _highest(reward, row, plain)
-    most_thinking, _ = _highest(reward, row, thinking)
+    plain = [(each, turn) for each in others for turn in _turns(each)]
+    most_plain, first = _highest(reward, row, [turn for _, turn in plain])
+    most_thinking, _ = _highest(
+        reward, row, [*_turns(tags), *(block + turn for block in _blocks(tags) for _, turn in plain)]
+    )
     if most_plain is None or most_thinking is None or most_thinking > 0 or most_thinking >= most_plain:
         return
-    wanted = with_tags[first][0]
+    wanted = plain[first][0]
     remedy = "take a format reward that lets a turn think, such as think_format"
     if not copies:
         remedy = "set dataset.open_thinking=model, or " + remedy
     elif wanted is not None:
         remedy = f"set model.think_tags=[{','.join(wanted)}], which it wants, or {remedy}"
-    between = f"between {tags[0]} and {tags[1]}"
-    yield f"reward {reward.name} gives {most_thinking:g} to any turn that thinks {between}: {remedy}"
+    yield f"reward {reward.name} gives {most_thinking:g} to any turn that thinks between {' and '.join(tags)}: {remedy}"
 
 
 def _highest(reward: Reward, row: dict[str, Any], turns: Sequence[str]) -> tuple[float | None, int]:

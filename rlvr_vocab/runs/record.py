@@ -1,4 +1,4 @@
-"""Reads a run from its folder: facts, rows, summary, damage, or what a checkpoint in it was trained with; no torch."""
+"""Reads a run from its folder: facts, rows, summary and damage, or the run around a checkpoint; no torch."""
 
 from __future__ import annotations
 
@@ -46,55 +46,44 @@ def run_record(folder: Path) -> RunRecord:
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """The facts of a run, and of each of its stages, from its resolved configuration and its folder."""
-    stages = [
-        replace(_facts(_of_stage(config, stage), folder), stage=stage["name"]) for stage in config.get("stages") or []
-    ]
+    stages = []
+    for stage in config.get("stages") or []:
+        over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
+        of_stage = {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
+        stages.append(replace(_facts(of_stage, folder), stage=stage["name"]))
     return replace(_facts(config, folder), stages=tuple(stages))
 
 
-def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with what a stage sets over it."""
-    over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
-    return {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
-
-
 def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
-    training = config["training"]
-    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
+    training, initial_model = config["training"], folder / INITIAL_MODEL
+    rewards = _rewards(config)
     opened, closed = config["model"]["think_tags"]
+    size = config["model"]["reasoning_vocab_size"]
+    if (initial_model / LAYOUT_FILE).is_file():
+        size = VocabLayout.load(initial_model).size
     return RunFacts(
         exp_name=config["exp_name"],
         seed=config["seed"],
         model=config["model"]["name"],
         dataset=config["dataset"]["name"],
-        reasoning_vocab_size=_reasoning_tokens(config["model"]["reasoning_vocab_size"], folder),
+        reasoning_vocab_size=size if isinstance(size, int) else 0,
         think_tags=(opened, closed),
         rewards=tuple(
             RewardFact(name, each.weight, each.adaptive is not None, each.full_mark)
             for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
-        completions_per_step=_completions_per_step(training),
-        **{name: training[name] for name in _TRAINING},
+        completions_per_step=float(
+            training["per_device_train_batch_size"]
+            * training["gradient_accumulation_steps"]
+            / training["num_iterations"]
+        ),
+        **{name: training[name] for name in ("num_generations", "max_completion_length", "learning_rate", "use_vllm")},
     )
 
 
-_TRAINING = ("num_generations", "max_completion_length", "learning_rate", "use_vllm")
-
-
-def _completions_per_step(training: Mapping[str, Any]) -> float:
-    size, batches, updates = (
-        training[name] for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
-    )
-    return float(size * batches / updates)
-
-
-def _reasoning_tokens(asked: int | str, folder: Path) -> int:
-    """The number of reasoning tokens: that of the initial model where there is one, else the one asked for."""
-    path = folder / INITIAL_MODEL
-    if (path / LAYOUT_FILE).is_file():
-        return VocabLayout.load(path).size
-    return asked if isinstance(asked, int) else 0
+def _rewards(config: Mapping[str, Any]) -> RewardSettings:
+    return read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
 
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
@@ -105,10 +94,10 @@ class RunOfCheckpoint:
     """The run around a checkpoint; without one, None and the defaults.
 
     Attributes:
-        dataset: what decides, with `seed`, which problems were held out.
-        training_sets: what each stage trained on, the name of the stage first, and so for a run in one piece.
+        dataset: decides, with `seed`, which problems were held out.
+        training_sets: name and problem set of each stage, one without a name for a run in one piece.
         warmed_up: whether the run began with supervised steps on problems of `dataset`.
-        rewards: of its last stage, which with `evaluation` decide what grades answers.
+        rewards: of its last stage; they decide, with `evaluation`, what grades answers.
     """
 
     folder: Path | None = None
@@ -133,7 +122,9 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
     if folder is None:
         return RunOfCheckpoint()
     config = read_recorded(folder, resolve=True)
-    stage, evaluation = stage_of(checkpoint, config.get("stages") or []), config.get("evaluation") or {}
+    stages = config.get("stages") or []
+    stage, evaluation = stage_of(checkpoint, stages), config.get("evaluation") or {}
+    last_rewards = stages[-1].get("rewards") if stages else None
     generation = {
         name: stage.get("generation", {}).get(name, config["model"]["generation_kwargs"][name])
         for name in ("max_new_tokens", "temperature")
@@ -143,11 +134,10 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
         seed=config["seed"],
         dataset=config["dataset"],
         training_sets=tuple(
-            (each["name"], {**config["dataset"], **each.get("dataset", {})})
-            for each in config.get("stages") or [{"name": ""}]
+            (each["name"], {**config["dataset"], **each.get("dataset", {})}) for each in stages or [{"name": ""}]
         ),
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
-        rewards=read(RewardSettings, _last_rewards(config), "rewards"),
+        rewards=_rewards({"rewards": last_rewards or config.get("rewards")}),
         evaluation=read(EvaluationSettings, {"grader": None, "threshold": None} | evaluation, "evaluation"),
         system_prompt=config["dataset"]["system_prompt"] if asked_under_it(folder) else None,
         **generation,
@@ -159,13 +149,8 @@ def asked_under_it(folder: Path) -> bool:
     return bool((read_record(folder, PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
 
 
-def _last_rewards(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    last: Mapping[str, Any] = (config.get("stages") or [{}])[-1]
-    return last.get("rewards") or config.get("rewards") or {"functions": []}
-
-
 def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What the stage of a checkpoint sets over the run: its own stage's folder tells, else it is past the last one."""
+    """The keys that the stage of a checkpoint sets over the run; the last stage's outside of a stage's folder."""
     for folder in map(Path.absolute, parents_of(checkpoint)):
         if folder.parent.name == "stages":
             name = folder.name.partition("_")[2]
@@ -175,8 +160,7 @@ def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[s
 
 def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted key -> value; rewards with what a function leaves to its defaults, however they were recorded."""
-    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
-    return dict(leaves({**config, "rewards": asdict(rewards)}))
+    return dict(leaves({**config, "rewards": asdict(_rewards(config))}))
 
 
 def default_keys() -> dict[str, Any]:

@@ -34,7 +34,8 @@ from rlvr_vocab.record.files import (
 from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.probe import read_probe
-from rlvr_vocab.record.results import GraderRecord, HeldOutMetric, ProblemResult, read_results
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_results
+from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize
@@ -83,7 +84,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
     """Read everything that the page of a run shows."""
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
-    vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
+    vocabulary, why_no_vocabulary = _or_why(lambda: analyse_vocabulary(record))
     probe, why_unprobed = _or_why(lambda: read_probe(folder))
     return RunReport(
         record=record,
@@ -96,33 +97,24 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
         environment=read_record(folder, ENVIRONMENT),
         configuration=_configuration(folder),
         max_samples=max_samples,
-        unreadable=tuple(filter(None, (why_unmarked, why_untold, why_unprobed))),
+        unreadable=tuple(filter(None, (why_unmarked, why_no_vocabulary, why_unprobed))),
         probe=probe,
     )
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
-    """What a run measured on its held-out problems; a damaged file is left out and named."""
-    problems = (record.summary or {}).get("held_out_problems")
-    before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
-    after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
-    damage = tuple(filter(None, (why_not_before, why_not_after)))
-    return HeldOutAnswers(before or (), after or (), damage, HeldOutMetric.of(grader_of(record)))
-
-
-def grader_of(record: RunRecord) -> GraderRecord | None:
-    """What grades the held-out answers of a run, finished or not; None for a run that did not write it down."""
-    try:
-        begun = read_record(record.folder, PROBLEMS) or {}
-    except UserError:  # told where the problems are shown
-        begun = {}
-    found: GraderRecord | None = (record.summary or {}).get("grader") or begun.get("grader")
-    return found
+    """The held-out answers of a run; a damaged file is left out and named."""
+    summary = record.summary or {}
+    before, why_not_before = _or_why(lambda: _answers(record.folder, "before", summary.get("held_out_problems")))
+    after, why_not_after = _or_why(lambda: _answers(record.folder, "after", summary.get("held_out_problems")))
+    problems, _ = _or_why(lambda: read_record(record.folder, PROBLEMS))
+    metric = HeldOutMetric.of(summary.get("grader") or (problems or {}).get("grader"))
+    return HeldOutAnswers(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))), metric)
 
 
 def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResult]:
-    """None of them where it has not measured, or not yet; raises UserError where one is missing or cannot be read."""
-    path = folder / "evaluation" / f"{when}.jsonl"
+    """None before they are measured; raises UserError where one is missing or cannot be read."""
+    path = results_file(folder, when)
     if not path.is_file():
         return []
     changed = problem_in_run(folder, path)
@@ -136,7 +128,7 @@ def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResul
 
 
 def _or_why(read_it: Callable[[], Found]) -> tuple[Found | None, str]:
-    """What a page can do without; where it cannot be read, why, for the page to say."""
+    """A part that a page can do without, or the reason why it cannot be read."""
     try:
         return read_it(), ""
     except UserError as error:

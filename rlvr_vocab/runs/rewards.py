@@ -1,4 +1,4 @@
-"""The reward functions of a run: what grades its held-out answers, and the dry run of all before a model is loaded.
+"""The reward functions of a run: the grader of its held-out answers, and their dry run before a model is loaded.
 
 Imports no torch.
 """
@@ -38,7 +38,7 @@ _STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#
 
 
 def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
-    """What reward functions may ask for of a run; without a layout, the ids of its vocabulary are not yet known."""
+    """The facts of a run that reward functions may ask for; without a layout, no ids of its vocabulary."""
     return RewardContext(
         think_tags=settings.model.think_tags,
         standard_size=None if layout is None else layout.standard_size,
@@ -49,12 +49,12 @@ def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> 
 
 
 def dummy_context(context: RewardContext) -> RewardContext:
-    """What is not known before a model is loaded, filled in: to call a function, any values will do."""
+    """The context with values for facts that are not known before a model is loaded: a dry run takes any."""
     return RewardContext(context.think_tags or THINK_TAGS, 1_000, 1, 2, context.max_completion_length or 1_000)
 
 
 def grader_of_run(settings: RunSettings) -> GraderSpec:
-    """What grades the held-out answers of a run: what it asks for, else what its rewards, in the end, are after."""
+    """The grader of a run's held-out answers: `evaluation.grader`, else that of the rewards of its last stage."""
     last = settings.stages[-1].run if settings.stages else settings
     return grader_spec(last.rewards.functions, settings.evaluation.grader, settings.evaluation.threshold)
 
@@ -69,14 +69,14 @@ def solved_by(settings: RunSettings) -> tuple[str, float] | None:
 
 
 def grader_of_warmup(settings: RunSettings) -> GraderSpec:
-    """What tells whether worked answers are learned: the run's grader, or the verifier where that calls none right."""
+    """The grader of worked answers: the run's, or the verifier where that calls none right."""
     spec = grader_of_run(settings)
     anywhere = RewardSpec("accuracy", params={"answer_from": list(SOURCES)})
     return spec if spec.threshold is not None else GraderSpec((anywhere,), 1.0)
 
 
 def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
-    """What grades the answers of a checkpoint: what is asked for, else what graded the run that it belongs to."""
+    """The grader of a checkpoint's answers: the one asked for, else that of its run."""
     run = run_of_checkpoint(checkpoint)
     usual = (RewardSpec(reward_of(settings.dataset.name)),) if run.rewards is None else run.rewards.functions
     rewards = settings.rewards.functions or usual
@@ -93,30 +93,26 @@ def needs_gold_answers(rewards: RewardSettings) -> bool:
 
 
 def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
-    """Refuse a reward function that cannot score the problems of a run, and functions that leave nothing to learn.
+    """Score right answers to the first rows of a run with its rewards.
 
     Raises:
         UserError: a function needs a column that is not there, raises, or returns something else than scores; or none
             that has a weight gives a score.
     """
-    if all(function.weight == 0 for function in settings.rewards.functions):
+    functions = settings.rewards.functions
+    if all(function.weight == 0 for function in functions):
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")
-    weights = dict(zip(logged_names(settings.rewards.functions), settings.rewards.functions, strict=True))
-    scores = _tried(settings, settings.rewards, rows, "the problems have")
-    require_a_score({name: tried for name, tried in scores.items() if weights[name].weight != 0})
+    weighted = {name for name, each in zip(logged_names(functions), functions, strict=True) if each.weight != 0}
+    scores = _dry_run(settings, settings.rewards, rows, "the problems have")
+    require_a_score({name: each for name, each in scores.items() if name in weighted})
 
 
 def dry_run_grader(settings: RunSettings, grader: RewardSettings, rows: Dataset) -> None:
-    """Refuse a grader that cannot score the held-out problems of a run.
-
-    Raises:
-        UserError: it needs a column that is not there, raises, or returns something else than scores.
-    """
-    _tried(settings, grader, rows, "the held-out problems have")
+    """As `dry_run_rewards`, for the grader and the held-out problems."""
+    _dry_run(settings, grader, rows, "the held-out problems have")
 
 
-def _tried(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there: str) -> dict[str, list[Score]]:
-    """What each function that may be tried scores right answers to the first rows, by its name."""
+def _dry_run(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there: str) -> dict[str, list[Score]]:
     require_reward_columns(rewards, rows.column_names, there)
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
     turns = [gold_completion(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
@@ -129,8 +125,8 @@ def require_a_score(scores: Mapping[str, Sequence[Score]]) -> None:
     if scores and all(score.value is None for each in scores.values() for score in each):
         rows = len(next(iter(scores.values())))
         reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in scores.items()}
-        said = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
-        raise UserError(f"rewards: nothing could be learned, the first {rows} problems have no score: {said}")
+        given = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
+        raise UserError(f"rewards: nothing could be learned, the first {rows} problems have no score: {given}")
 
 
 def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], there: str) -> None:
