@@ -76,18 +76,6 @@ def test_a_model_that_has_been_evaluated_is_not_thrown_away(
     assert (run_folder / "earlier-final_model" / results).is_file()
 
 
-def test_a_model_that_was_not_saved_whole_does_not_appear(
-    expand_shape: Callable[..., Path], run_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def disk_full(*_: Any) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(final_model, "write_card", disk_full)
-    with pytest.raises(OSError, match="no space left"):
-        save(DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1)), run_folder)
-    assert list(run_folder.iterdir()) == []
-
-
 def test_the_main_process_merges_when_the_others_have_stopped_waiting(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],

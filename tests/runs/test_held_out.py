@@ -67,8 +67,8 @@ def test_a_stray_think_tag_makes_no_format():
 
 
 def test_the_format_is_what_the_format_reward_says():
-    told = [result(0, "1", in_format=False), result(1, "1", in_format=True), result(2, None, in_format=None)]
-    assert held_out_figures(told)["format"] == 0.5
+    found = [result(0, "1", in_format=False), result(1, "1", in_format=True), result(2, None, in_format=None)]
+    assert held_out_figures(found)["format"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,10 @@ def test_the_format_is_what_the_format_reward_says():
     [
         (["training.eval_steps=0"], "training.eval_steps=0: should be greater than 0"),
         (["training.eval_steps=5", "dataset.max_eval_samples=0"], "nothing is held out"),
-        (["training.eval_strategy=steps", "dataset.eval_fraction=0"], "nothing is held out"),
         (["training.metric_for_best_model=acuracy"], "did you mean accuracy"),
         (["training.metric_for_best_model=eval_runtime"], "there are accuracy, reward"),
         (["training.metric_for_best_model=accuracy", "rewards=format"], "which calls none right or wrong"),
-        (["evaluation.grader=acuracy"], "did you mean accuracy"),
         (["evaluation.grader={name: accuracy, params: {deadlin: 1}}"], "accuracy has no parameter deadlin"),
-        (["evaluation.threshold=high"], "evaluation.threshold=high: should be a valid number"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words, part, tmp_path):

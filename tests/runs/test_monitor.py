@@ -1,4 +1,4 @@
-"""What is seen of a run while it trains: each finding once, rows and completions on the display, alerts in W&B."""
+"""A run while it trains: each finding once, rows and completions on the display, alerts in W&B."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def rows_with_a_high_kl(first: int, last: int) -> list[dict[str, Any]]:
 
 
 def trained(doctor: RunDoctor, folder: Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Names of what is told while the rows are written."""
-    told = []
+    """Names of the findings while the rows are written."""
+    names = []
     for row in rows:
         with (folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
-        told += [finding.name for finding in doctor.new_findings(row)]
-    return told
+        names += [finding.name for finding in doctor.new_findings(row)]
+    return names
 
 
-def test_a_finding_is_told_once_over_steps_stages_and_resumes(tmp_path: Path) -> None:
+def test_a_finding_is_reported_once_over_steps_stages_and_resumes(tmp_path: Path) -> None:
     alerts: list[Finding] = []
     doctor = RunDoctor(FACTS, tmp_path, alerts.append)
     doctor.start()
@@ -118,33 +118,25 @@ def test_without_wandb_nothing_is_sent(settings: Any, monkeypatch: pytest.Monkey
 HOSTILE = "<think>6\n\x1b[2J[/b]\x9b1m\u202e</think>\\boxed{42}"
 
 
-class Notes:
-    """A display that writes down what it is told."""
+class Display:
+    """Keeps its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
-
-    def begins(self, step: int, steps: int) -> None:
-        self.told.append(("begins", step, steps))
+        self.rows: list[tuple[Any, ...]] = []
+        self.findings: list[tuple[str, str]] = []
+        self.completions: list[str] = []
 
     def row(self, row: Any, step: int, steps: int) -> None:
-        self.told.append(("row", row["step"], step, steps))
+        self.rows.append((row["step"], step, steps))
 
-    def finding(self, words: str, evidence: str) -> None:
-        self.told.append(("finding", words, evidence))
+    def finding(self, line: str, evidence: str) -> None:
+        self.findings.append((line, evidence))
 
     def completion(self, text: Text) -> None:
-        self.told.append(("completion", text.plain))
-
-    def of(self, kind: str) -> list[tuple[Any, ...]]:
-        return [told for told in self.told if told[0] == kind]
+        self.completions.append(text.plain)
 
 
-class Watching:
-    """Finds something at step 3."""
-
-    def start(self) -> None: ...
-
+class FindsAtStep3:
     def new_findings(self, row: Any) -> list[Finding]:
         found = Finding("kl_high", "KL above its limit", "warning", "kl 0.7", "", "", step=row["step"])
         return [found] if row["step"] == 3 else []
@@ -162,6 +154,13 @@ def trainer(expand_shape: Callable[..., Path], tmp_path: Path) -> Any:
     )
 
 
+@pytest.fixture
+def callback(trainer: Any) -> Any:
+    display = Display()
+    found = DisplayCallback(trainer, display, FindsAtStep3(), in_colour=False)  # type: ignore[arg-type]
+    return SimpleNamespace(display=display, log=lambda step, main=True: log(found, step, main))
+
+
 def rollouts(trainer: Any, completion_ids: list[int]) -> CompletionRows:
     messages = [{"role": "user", "content": "What is 6 * 7?"}]
     prompt_ids = trainer.processing_class.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
@@ -176,65 +175,47 @@ def rollouts(trainer: Any, completion_ids: list[int]) -> CompletionRows:
     )
 
 
-def log(live: DisplayCallback, step: int, main: bool = True) -> None:
+def log(callback: DisplayCallback, step: int, main: bool = True, **logs: Any) -> None:
     state = SimpleNamespace(global_step=step, max_steps=200, is_world_process_zero=main)
-    live.on_log(None, state, None, logs={"loss": 0.1, "reward": 0.5})  # type: ignore[arg-type]
+    callback.on_log(None, state, None, logs={"loss": 0.1, "reward": 0.5, **logs})  # type: ignore[arg-type]
 
 
-def test_rows_and_findings_reach_the_display_of_the_main_process_alone(trainer: Any) -> None:
-    notes = Notes()
-    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
-    log(live, 2)
-    log(live, 2, main=False)
-    log(live, 3)
-    assert notes.told == [
-        ("row", 2, 2, 200),
-        ("row", 3, 3, 200),
-        ("finding", "KL above its limit (step 3)", "kl 0.7"),
-    ]
+def test_rows_and_findings_reach_the_display_of_the_main_process_alone(callback: Any) -> None:
+    for step, main in ((2, True), (2, False), (3, True)):
+        callback.log(step, main)
+    assert callback.display.rows == [(2, 2, 200), (3, 3, 200)]
+    assert callback.display.findings == [("KL above its limit (step 3)", "kl 0.7")]
 
 
 def test_a_damaged_file_and_figures_without_bounds_end_no_training(trainer: Any, tmp_path: Path) -> None:
     (tmp_path / "problems.json").write_text('{"tr')
     config = read_settings("train", ["experiment=quickstart"]).resolved
     figures = {"loss": 1e308, "reward": 1e308, "reward_std": -1e308, "grad_norm": 10**400, "step_time": 1e308}
-    told: list[str] = []
-    doctor = RunDoctor(run_facts(config, tmp_path), tmp_path, lambda finding: told.append(finding.name))
-    live = DisplayCallback(trainer, Notes(), doctor, in_colour=False)  # type: ignore[arg-type]
+    names: list[str] = []
+    doctor = RunDoctor(run_facts(config, tmp_path), tmp_path, lambda finding: names.append(finding.name))
+    callback = DisplayCallback(trainer, Display(), doctor, in_colour=False)  # type: ignore[arg-type]
     for step in range(1, 31):
-        state = SimpleNamespace(global_step=step, max_steps=30, is_world_process_zero=True)
-        logs = figures if step < 15 else {"loss": 0.1, "reward": 0.5}
-        live.on_log(None, state, None, logs=logs)  # type: ignore[arg-type]
-    assert "loss_not_finite" in told
+        log(callback, step, **figures if step < 15 else {})
+    assert "loss_not_finite" in names
 
 
-def test_a_completion_is_shown_at_first_and_then_every_fifty_steps_as_soon_as_there_is_one(trainer: Any) -> None:
-    notes = Notes()
-    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+def test_a_completion_is_shown_every_fifty_steps_as_soon_as_there_is_one(trainer: Any, callback: Any) -> None:
     batch = rollouts(trainer, trainer.processing_class.encode("42"))
     for step in range(1, 161):
         trainer.newest_rollouts = batch if step % 4 == 3 else None  # the others train on what was drawn before
-        log(live, step)
-    assert [text.split(",")[0] for _, text in notes.of("completion")] == ["step 3", "step 51", "step 103", "step 151"]
-    assert notes.of("completion")[0][1] == "step 3, reward 0.50: 42"
+        callback.log(step)
+    shown = callback.display.completions
+    assert [text.split(",")[0] for text in shown] == ["step 3", "step 51", "step 103", "step 151"]
+    assert shown[0] == "step 3, reward 0.50: 42"
 
 
-def test_a_terminal_obeys_nothing_that_a_model_has_written(trainer: Any) -> None:
-    notes = Notes()
-    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
-    layout = trainer.policy.layout
-    trainer.newest_rollouts = rollouts(trainer, [*trainer.processing_class.encode(HOSTILE), layout.standard_size + 5])
-    log(live, 1)
-    [(_, text)] = notes.of("completion")
-    assert text.isprintable()
-    assert r"6\n\x1b[2J[/b]\x9b1m\u202e</think>\boxed{42}⟦" in text and text.endswith("⟧")
-
-
-def test_the_middle_of_a_long_completion_is_left_out(trainer: Any) -> None:
-    notes = Notes()
-    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
-    ids = trainer.processing_class.encode("7 ") * 5_000 + trainer.processing_class.encode("end")
-    trainer.newest_rollouts = rollouts(trainer, ids)
-    log(live, 1)
-    [(_, text)] = notes.of("completion")
-    assert " … 8,403 characters … " in text and text.endswith("end") and len(text) < 2_000
+def test_a_terminal_obeys_no_completion_and_a_long_one_is_shortened(trainer: Any, callback: Any) -> None:
+    encode, layout = trainer.processing_class.encode, trainer.policy.layout
+    trainer.newest_rollouts = rollouts(trainer, [*encode(HOSTILE), layout.standard_size + 5])
+    callback.log(1)
+    trainer.newest_rollouts = rollouts(trainer, encode("7 ") * 5_000 + encode("end"))
+    callback.log(51)
+    hostile, long = callback.display.completions
+    assert hostile.isprintable() and hostile.endswith("⟧")
+    assert r"6\n\x1b[2J[/b]\x9b1m\u202e</think>\boxed{42}⟦" in hostile
+    assert " … 8,403 characters … " in long and long.endswith("end") and len(long) < 2_000

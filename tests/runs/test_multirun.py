@@ -1,4 +1,4 @@
-"""A sweep: every run checked before the first starts, failures and signals, and two real runs."""
+"""`--multirun`: the runs of a sweep and their names, checks before the first starts, failures and signals."""
 
 import json
 import os
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.runs.multirun import Job, run_jobs
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.signals import stop_signals
 
 SMALL = (
@@ -46,7 +47,6 @@ def test_a_run_that_fails_does_not_keep_the_next_from_starting(capfd: pytest.Cap
     out, error = capfd.readouterr()
     assert "job 3 of 3: seed=-h -> out/-h" in out and "seed=x: should be a valid integer" in error
     assert [line.split()[2] for line in out.splitlines()[-4:-1]] == ["finished", "failed", "finished"]
-    assert "2 of 3 jobs finished" in out and "exit code 2" in out
 
 
 def test_a_signal_reaches_the_run_once_and_no_other_starts(
@@ -85,17 +85,6 @@ def test_a_launcher_with_several_processes_starts_no_sweep(
     assert "slurm/sweep.sh" in capsys.readouterr().err
 
 
-def test_what_each_run_would_have_is_printed_without_starting_one(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", "-m", "seed=1,2", "--show", "output_dir"]) == 0
-    assert capsys.readouterr().out.split() == ["./out/grpo_baseline_seed1", "./out/grpo_baseline_seed2"]
-    assert main(["train", "-m", "seed=1,2", "--cfg", "job"]) == 0
-    first, second = capsys.readouterr().out.split("---\n")
-    assert "\nseed: 1\n" in first and "exp_name: grpo_baseline_seed2\nseed: 2\n" in second
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.slow
 def test_two_runs_are_trained_and_shown_again_by_the_same_command(
     folder: Path, capfd: pytest.CaptureFixture[str]
@@ -108,3 +97,69 @@ def test_two_runs_are_trained_and_shown_again_by_the_same_command(
     assert all(json.loads((folder / run / "summary.json").read_text(encoding="utf-8"))["finished"] for run in runs)
     assert main(words) == 0
     assert capfd.readouterr().out.count("holds this run, finished") == 2
+
+
+def composed(*words: str) -> list[Job]:
+    return jobs_of("train", ["--multirun", *words])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["seed=range(1,4)"], ["seed=1", "seed=2", "seed=3"]),
+        (["seed=choice(7,5)"], ["seed=7", "seed=5"]),
+        (["logging=glob(*,exclude=[wandb,o*])", "seed=1,1,2"], ["seed=1", "seed=2"]),
+        (["rewards=[accuracy,boxed],[accuracy]"], ["rewards=[accuracy,boxed]", "rewards=[accuracy]"]),
+        (["+training.beta=0,0.1"], ["+training.beta=0", "+training.beta=0.1"]),
+        (["seed=1,2", "seed=3"], [""]),  # of a key that is given twice the last counts
+        (["rewards=[accuracy,boxed]", "dataset.system_prompt=Think (hard), then answer."], [""]),
+        (["training=small_gpu,large_gpu", "seed=1,2"],
+         [f"training={size}_gpu seed={seed}" for size in ("small", "large") for seed in (1, 2)]),
+    ],
+)  # fmt: skip
+def test_the_values_are_those_of_hydras_grammar_the_last_key_fastest(words: list[str], values: list[str]) -> None:
+    assert [str(job) for job in composed(*words)] == values
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["model.reasoning_vocab_size=0,10"], ["grpo_baseline", "grpo_reasoning_10"]),
+        pytest.param(
+            ["model.reasoning_vocab_size=0,10", "seed=1,2"],
+            ["grpo_baseline_seed1", "grpo_baseline_seed2", "grpo_reasoning_10_seed1", "grpo_reasoning_10_seed2"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(["exp_name=s${seed}", "seed=1,2"], ["s1", "s2"], marks=pytest.mark.slow),
+        (["training.learning_rate=1e-6,2e-6"], [f"grpo_baseline_learning_rate{rate}e-06" for rate in (1, 2)]),
+        (["rewards=[accuracy,boxed],xml"], ["grpo_baseline_rewards_accuracy-boxed", "grpo_baseline_rewards_xml"]),
+    ],
+)
+def test_a_name_holds_what_differs_between_runs_and_no_more(words: list[str], expected: list[str]) -> None:
+    assert [job.folder.name for job in composed(*words)] == expected
+
+
+@pytest.mark.slow
+def test_the_words_of_a_job_start_it_alone_and_job_n_is_one_of_all() -> None:
+    words = ["--config-name", "config", "seed=1,2", "exp_name=mine", "training.beta=0,0.1"]
+    jobs = composed(*words)
+    for number, job in enumerate(jobs):
+        [alone] = composed(*job.words)
+        assert alone.folder == job.folder
+        assert composed(*words, "--job", str(number)) == [job]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["seed=1,2", "output_dir=here"], "jobs 1 and 2 of the sweep would both write here"),
+        (["seed=interval(0,1)"], "an interval has no end of values"),
+        (["rewards=glob(nothing*)"], "stands for no value"),
+        (["seed=1,2", "--job", "2"], "--job 2: the sweep has 2 jobs, 0 to 1"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_one_line(words: list[str], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        composed(*words)
+    assert message in str(caught.value) and "\n" not in str(caught.value)

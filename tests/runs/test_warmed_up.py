@@ -54,6 +54,8 @@ def test_one_that_was_interrupted_goes_on_and_leaves_nothing_but_what_one_at_a_s
     resumed, said = made_in(tmp_path / "resumed")
     assert resumed == whole and steps == [0, 1, 2, 3, 2, 3]
     assert "4 supervised steps" in said and "done before" not in said
+    [made] = (tmp_path / "resumed" / "warmup").iterdir()
+    (made.with_name(f"{made.name}.unfinished") / "checkpoint-2").mkdir(parents=True)  # killed at its very end
     assert made_in(tmp_path / "resumed")[0] == whole and steps[6:] == []
 
 
@@ -98,10 +100,3 @@ def test_a_named_revision_is_the_one_that_is_warmed_up_and_no_matter_afterwards(
     assert asked == [("somebody/model", "{{ messages }}", {"revision": "abc"})]
     assert model._source_kwargs_of("somebody/model", settings.model) == {"revision": "abc"}
     assert model._source_kwargs_of(str(tmp_path / "cache" / "warmup" / "0123"), settings.model) == {}
-
-
-def test_what_was_left_by_a_process_killed_at_its_very_end_is_removed(made_in, tmp_path: Path) -> None:
-    made_in(tmp_path / "cache")
-    [made] = (tmp_path / "cache" / "warmup").iterdir()
-    (made.with_name(f"{made.name}.unfinished") / "checkpoint-2").mkdir(parents=True)
-    made_in(tmp_path / "cache")

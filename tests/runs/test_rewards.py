@@ -1,4 +1,4 @@
-"""Made-up turns are right wherever rewards look, and rewards that cannot score the problems of a run are refused."""
+"""The rewards of a run: dry runs on right answers, refusals, and prompts that ask for another form than is read."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,12 @@ import pytest
 from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.sections import RewardSettings, prompt_style
+from rlvr_vocab.data.rows import build_messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.runs.rewards import dry_run_rewards, dummy_context, gold_completion
+from rlvr_vocab.runs.rewards import answer_warnings, dry_run_rewards, dummy_context, gold_completion
 
 TAGS = ("<think>", "</think>")
 ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
@@ -32,16 +33,10 @@ def text(settings: RewardSettings, solution: str = "42") -> str:
     return str(message["content"])
 
 
-def test_a_turn_thinks_and_boxes_the_gold_answer() -> None:
-    assert text(rewards("accuracy")) == "<think>\nWork it out.\n</think>\n\\boxed{42}"
+def test_a_gold_turn_thinks_and_states_the_answer_where_rewards_look() -> None:
     assert text(rewards("accuracy"), r"50\%") == "<think>\nWork it out.\n</think>\n\\boxed{50\\%}"
-
-
-def test_an_xml_reward_gives_the_turn_its_form_with_the_answer_bare_where_that_is_enough() -> None:
     form = "<reasoning>\nWork it out.\n</reasoning>\n<answer>\n{}\n</answer>\n"
     assert text(rewards("xml_tags", accuracy("answer_tag", "box"))) == form.format("42")
-    assert text(rewards("xml_format")) == form.format("42")
-    assert text(rewards("xml_format", "accuracy")) == form.format("\\boxed{42}")
     assert text(rewards("xml_format", accuracy("box", "answer_tag"), "boxed")) == form.format("\\boxed{42}")
 
 
@@ -49,16 +44,13 @@ def test_an_xml_reward_gives_the_turn_its_form_with_the_answer_bare_where_that_i
     "functions",
     [
         ["accuracy", "boxed", "think_format", "numeric", "exact_match"],
-        [accuracy("hash")],
         [{"name": "accuracy", "params": {"answer_from": "hash"}}, "exact_match"],
         [accuracy("phrase", "box")],
         [accuracy("answer_tag")],
-        [accuracy("hash"), "exact_match"],
-        ["xml_tags", "xml_format", accuracy("answer_tag", "box")],
         ["xml_tags", "xml_format", "accuracy", "numeric"],
     ],
 )
-def test_a_made_up_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
+def test_a_gold_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
     settings = rewards(*functions)
     for reward in build_rewards(settings.functions, dummy_context(RewardContext(TAGS))):
         [score] = reward.explain(completions=[gold_completion("42", settings, TAGS)], solution=["42"], prompts=["6*7?"])
@@ -118,3 +110,74 @@ def test_a_function_that_only_looks_is_not_tried_and_a_namesake_of_it_is(
     (tmp_path / "mine.py").write_text("def debug(completions):\n    return ['no'] * len(completions)\n")
     with pytest.raises(UserError, match="reward mine_debug returned 'no'"):
         tried(f"rewards=[accuracy,{tmp_path}/mine.py:debug]")
+
+
+TAG = "rewards=[{name:accuracy,params:{answer_from:[answer_tag,phrase]}}]"
+
+
+def warnings(*words: str, problem: str = "A box holds 3 balls. And two boxes?") -> list[str]:
+    own = [] if "dataset=arithmetic" in words else ["dataset=local", "dataset.name=x.jsonl"]
+    settings = read_settings("train", [*own, *words])
+    return list(answer_warnings(settings, [build_messages(problem, prompt_style(settings.dataset))]))
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["dataset.system_prompt=Give the number."], "accuracy looks for \\boxed{…}"),
+        (["dataset.system_prompt=null"], "accuracy looks for \\boxed{…}"),
+        (
+            ["dataset.system_prompt=Put it into \\\\boxed.", TAG],
+            "accuracy looks for <answer>…</answer> or The answer is",
+        ),
+        (["rewards=[xml_format]"], "xml_format looks for <answer>…</answer>"),
+        (["rewards=cosine", "dataset.system_prompt=Add."], "cosine_length looks for \\boxed{…}"),
+        (["dataset.examples=[{problem: '1+1', answer: '2'}]"], "accuracy looks for \\boxed{…}"),
+    ],
+)
+def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named: str) -> None:
+    [line] = warnings(*words)
+    assert f"reward {named}" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["dataset=arithmetic"],
+        ["dataset.system_prompt=Think, then box the sum."],
+        ["dataset.system_prompt=Say: The answer is 3.", TAG],
+        ["experiment=gsm8k_reasoning"],
+        ["dataset.system_prompt=null", "rewards=[exact_match,numeric,multiple_choice]"],
+        ["dataset.system_prompt=null", "rewards=[{name:accuracy,weight:0},length]"],
+        ["dataset.examples=[{problem: '1+1', answer: 'So \\\\boxed{2}'}]"],
+        ["model=tiny", "warmup.max_steps=9", "dataset.columns.reasoning=working", "dataset.system_prompt=null"],
+        ["model=tiny", "rewards=[{name:length,params:{longest:9}}]"],
+    ],
+)
+def test_other_runs_have_no_warning(words: list[str]) -> None:
+    assert warnings(*words) == []
+
+
+def test_the_problems_themselves_may_ask_for_the_box() -> None:
+    assert warnings("dataset.system_prompt=null", problem="1+1=? Answer in \\boxed{}.") == []
+
+
+def test_an_embedded_model_without_a_warm_up_is_named() -> None:
+    [line] = warnings("model=tiny", "dataset=arithmetic")
+    assert "random weights" in line and "warmup.max_steps" in line
+
+
+@pytest.mark.parametrize(
+    ("written", "recorded", "seconds"),
+    [("", "auto", 300), (",deadline:5", 5, 5), (",deadline:null", None, None)],
+)
+def test_a_deadline_reaches_the_function_and_is_recorded_as_it_was_written(
+    tmp_path: Path, written: str, recorded: Any, seconds: Any
+) -> None:
+    (tmp_path / "mine.py").write_text("def mine(completions, **columns):\n    return [1.0] * len(completions)\n")
+    functions = f"rewards.functions=[{{name:'{tmp_path}/mine.py:mine'{written}}}]"
+    settings: Any = read_settings("train", ["model=tiny", "dataset=arithmetic", functions])
+    [reward] = build_rewards(settings.rewards.functions, RewardContext())
+    assert reward.deadline == seconds
+    assert settings.resolved["rewards"]["functions"][0]["deadline"] == recorded
