@@ -1,4 +1,4 @@
-"""What is wrong with a run, row by row as it is logged, or from everything that it has logged."""
+"""Finds the faults of a run, row by row as it is logged, or in all of its rows."""
 
 from __future__ import annotations
 
@@ -15,36 +15,31 @@ RULES = {each.name: each for topic in TOPICS for each in vars(topic).values() if
 
 
 class Doctor:
-    """Looks at the rows of one run in their order, in bounded memory.
-
-    Attributes:
-        found: everything found so far, explained by something else or not, by name.
-    """
+    """Judges the rows of one run in their order, in bounded memory; `found` are all findings so far, by name."""
 
     def __init__(self, facts: RunFacts) -> None:
         self.found: dict[str, Finding] = {}
         self._history = History(facts)
 
     def look(self, row: Row) -> list[Finding]:
-        """What this row, of a step or of an evaluation, brings to light: no name twice, and nothing that follows from
-        something already found."""
+        """The new findings after this row, of a step or of an evaluation, less those that follow from another one."""
         self._history.add(row)
-        if self._history.has_risen:  # a reward that was flat was at rest
+        if self._history.has_risen:  # a reward that was flat rested
             self.found.pop("reward_flat", None)
         return self._look()
 
     def close(self, summary: Row) -> list[Finding]:
-        """What the outcome of a finished run adds."""
+        """The new findings by the outcome of a finished run."""
         self._history.summary = summary
         return self._look()
 
     def findings(self) -> list[Finding]:
-        """All that was found and follows from nothing else, the gravest first."""
+        """All findings that follow from no other one, the gravest first."""
         return self._unexplained(self.found.values())
 
     def _look(self) -> list[Finding]:
-        untold = [each for name, each in RULES.items() if name not in self.found]
-        new = [found for each in untold if (found := each.finding(self._history)) is not None]
+        rules = [each for name, each in RULES.items() if name not in self.found]
+        new = [found for each in rules if (found := each.finding(self._history)) is not None]
         self.found.update({each.name: each for each in new})
         return self._unexplained(new)
 
@@ -55,11 +50,7 @@ class Doctor:
 
 
 def diagnose(record: RunRecord) -> list[Finding]:
-    """The findings of a run, finished or not: errors first, then by step, each name once.
-
-    They are those of a `Doctor` that has looked at each row as it was logged, less what turned out to follow from
-    something that was found later.
-    """
+    """The findings of a run, finished or not: errors first, then by step, each name once."""
     doctor = Doctor(record.facts)
     for row in heapq.merge(record.rows, record.evaluations, key=lambda row: int(row["step"])):
         doctor.look(row)
@@ -69,7 +60,7 @@ def diagnose(record: RunRecord) -> list[Finding]:
 
 
 def not_watched(record: RunRecord) -> tuple[str, ...]:
-    """What no rule could judge, as the run has not logged it, and the key that does; no findings."""
+    """A line on a KL that is not logged, and the key that logs it."""
     logged, _ = record.series("kl")
     if not record.rows or len(logged) > 1:
         return ()
@@ -82,11 +73,7 @@ def not_watched(record: RunRecord) -> tuple[str, ...]:
 _PHASE_PART = 0.5  # of a step: halving a shorter phase saves less than a quarter of the time
 _PHASE_SECONDS = 1.0  # of a step: those of toy models take less
 _PHASES = {
-    "generation": (
-        ("time/generation",),
-        "each token of the longest completion is one pass through the model; training.use_vllm=true is faster on a "
-        "GPU, and a larger training.gradient_accumulation_steps takes little longer where the device has room",
-    ),
+    "generation": (("time/generation",), "training.use_vllm=true; training.gradient_accumulation_steps: larger"),
     "rewards": (("time/rewards",), "the device waits for the reward functions; a deadline bounds them"),
     "log-probabilities": (
         ("time/logprobs",),
@@ -95,21 +82,16 @@ _PHASES = {
     ),
     "forward and backward": (
         ("time/forward", "time/backward"),
-        "training.gradient_checkpointing=false spares a second pass, and larger batches use a device better, where "
-        "they fit",
+        "training.gradient_checkpointing=false, and larger batches, where they fit",
     ),
-    "optimizer": (("time/optimizer",), "it is a smaller part with a larger training.gradient_accumulation_steps"),
-    "waiting": (
-        ("time/waiting",),
-        "the process with the longest completions keeps the others waiting, less so with a larger "
-        "training.gradient_accumulation_steps",
-    ),
+    "optimizer": (("time/optimizer",), "training.gradient_accumulation_steps: larger"),
+    "waiting": (("time/waiting",), "processes wait for the longest completions; accumulate more"),
     "other": (("time/other",), "gathering, figures and callbacks take more than the model"),
 }
 
 
 def slowest_phase(record: RunRecord) -> tuple[str, ...]:
-    """A line on what takes more than half of the last steps, and what to change; none where nothing does."""
+    """A line on the phase that takes more than half of the last steps, and how to shorten it."""
     stage = record.rows[-1].get("stage") if record.rows else None
     rows = [row for row in record.rows if row.get("stage") == stage][-int(WINDOW) :]
     whole = sum(values(rows, "step_time"))

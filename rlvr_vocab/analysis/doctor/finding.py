@@ -1,4 +1,4 @@
-"""What the doctor says of a run, and what a rule is that leads to it."""
+"""A finding of the doctor, and the rule that leads to it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ Severity = Literal["warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a run.
+    """One fault of a run.
 
     Attributes:
-        name: what it is called everywhere, such as `kl_high`; each name is found once in a run.
-        title: the same for people, in a few words.
-        severity: `error` where the run cannot have learned what it was to learn, else `warning`.
+        name: such as `kl_high`; each name is found once in a run. `title` is the same for people.
+        severity: `error` where the run cannot have learned its task, else `warning`.
         evidence: figures, steps, and the threshold that they passed.
-        cause: the likeliest reason.
-        remedy: a line with the keys to change.
+        cause: the likeliest reason; remedy: a line with the keys to change.
         step: the first step at which it could be seen.
     """
 
@@ -37,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Symptom:
-    """What a rule has seen. Title, cause, remedy and severity go over those of the rule; `step` is else the last."""
+    """Evidence for a rule. Title, cause, remedy and severity replace those of the rule; `step` defaults to the last."""
 
     evidence: str
     title: str = ""
@@ -49,12 +47,7 @@ class Symptom:
 
 @dataclass(frozen=True)
 class Rule:
-    """What leads to one finding, which has the name of the function that looks for it.
-
-    Attributes:
-        look: returns what it has seen in the rows so far, or None.
-        explains: findings that follow from this one, and are not told beside it.
-    """
+    """Leads to one finding, which has the name of the function `look`; findings in `explains` follow from it."""
 
     look: Callable[[History], Symptom | None]
     severity: Severity
@@ -86,7 +79,7 @@ class Rule:
 def rule(
     *, severity: Severity, title: str = "", cause: str = "", remedy: str = "", explains: tuple[str, ...] = ()
 ) -> Callable[[Callable[[History], Symptom | None]], Rule]:
-    """Make a rule of the decorated function; its symptoms may have a title, a cause and a remedy of their own."""
+    """Make a rule of the decorated function."""
     return lambda look: Rule(look, severity, title, cause, remedy, explains)
 
 
@@ -100,7 +93,7 @@ UNSTABLE = (*INCOHERENT, "kl_high", "entropy_collapsing")
 
 
 def figure(value: float) -> str:
-    """Three significant digits, no more zeros than needed: 0.123, 12.3, 1e-06."""
+    """Three significant digits: 0.123, 12.3, 1e-06."""
     return f"{value:.3g}"
 
 

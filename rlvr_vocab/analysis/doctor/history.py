@@ -1,4 +1,4 @@
-"""The rows of a run as the doctor's rules see them: the first and the last ones of the current stage."""
+"""The rows of a run as the doctor's rules read them: the first and the last ones of the current stage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_SAMPLING = ("reward", "completions/mean_length", "completions/clipped_ratio"
 
 
 def declared(reward: RewardFact) -> Traits:
-    """What a function declares; the library's are logged by their names, a second one of a run as name_2."""
+    """The traits of a reward function by its logged name; a second one of a name is logged as name_2."""
     return traits_by_name(re.sub(r"_\d+$", "", reward.name))
 
 
@@ -53,12 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RewardScale:
-    """What the rewards of a run are measured by.
-
-    Attributes:
-        largest: the largest weight of a function.
-        full: the reward of a completion that leaves nothing to wish for; 0 where there are only penalties.
-    """
+    """The scale of the rewards of a run: the largest weight, and the full reward (0 with penalties alone)."""
 
     largest: float
     full: float
@@ -78,9 +73,9 @@ class RewardScale:
 
 
 class Evaluation(NamedTuple):
-    """Accuracy, or reward, on held-out problems, with the reward in training then and at the beginning of its stage.
+    """Accuracy, or reward, on held-out problems, with the training reward then and at the beginning of its stage.
 
-    `deviation` is that of the reward over the problems; None for an accuracy.
+    `deviation` is that of the held-out reward over the problems; None for an accuracy.
     """
 
     step: int
@@ -93,14 +88,10 @@ class Evaluation(NamedTuple):
 
 
 class RowSeries:
-    """Rows in their order, in bounded memory.
-
-    Windows are given in steps, so that they hold as many steps whether every step is logged or every tenth.
+    """Rows in their order, in bounded memory; windows are given in steps, however many steps a row holds.
 
     Attributes:
-        count: how many rows there were.
-        fewest: rows that a window has at least.
-        least_steps: steps that `recent` covers at least.
+        fewest: rows that a window has at least; least_steps: steps that `recent` covers at least.
     """
 
     def __init__(self, least_steps: float = 0.0) -> None:
@@ -118,7 +109,6 @@ class RowSeries:
 
     @property
     def last(self) -> Row:
-        """The last row; an empty one before the first."""
         return self._last[-1] if self._last else {}
 
     @property
@@ -127,20 +117,18 @@ class RowSeries:
         return (rows[-1]["step"] - rows[0]["step"]) / (len(rows) - 1) if len(rows) > 1 else 1.0
 
     def rows_for(self, steps: float) -> int:
-        """How many rows a window of so many steps has."""
         return max(self.fewest, self._rows_of(steps))
 
     def recent(self, steps: float = WINDOW) -> list[Row]:
-        """The rows of the last steps; none as long as there are too few."""
+        """The rows of the last steps; empty while there are too few."""
         needed = self.rows_for(max(steps, self.least_steps))
         return list(self._last)[-needed:] if len(self._last) >= needed else []
 
     def earliest(self, steps: float = WINDOW) -> list[Row]:
-        """The rows of the first steps."""
         return self._first[: self.rows_for(steps)]
 
     def beginning(self, steps: float = BEGINNING) -> list[Row]:
-        """The same, and no more than them: a single row, where it holds so many."""
+        """The same without a lower limit on the number of rows."""
         return self._first[: max(1, self._rows_of(steps))]
 
     def _rows_of(self, steps: float) -> int:
@@ -148,22 +136,14 @@ class RowSeries:
 
 
 class History:
-    """What a run has logged, in bounded memory.
-
-    A new stage forgets the rows of the one before: its rewards and lengths are others, and so may its settings be.
+    """The rows of the current stage, and evaluations of all stages, in bounded memory.
 
     Attributes:
-        facts: what the run was to do; in a run of stages, what the current one was.
-        rows: those of the current stage, with their rewards at the weights of the configuration.
-        sampled: those of them that have figures of completions.
-        scale: of these rewards.
-        reward_name: what they are called in evidence.
-        rows_since_warmup: how many rows there were after the learning rate had stopped to rise.
-        first_kl, last_kl: step and value, where any row had one.
-        best, best_step: the highest mean reward of a window, and where that ended.
+        rows: with rewards at the weights of the configuration; sampled: those with figures of completions.
+        rows_since_warmup: rows since the learning rate stopped to rise.
+        first_kl, last_kl: step and value.
+        best, best_step: the highest mean reward of a window, and the step at its end.
         has_risen: whether some window had a reward clearly above the first one's.
-        evaluations: on held-out problems, in earlier stages too.
-        summary: the outcome of a finished run.
     """
 
     def __init__(self, facts: RunFacts) -> None:
@@ -225,9 +205,9 @@ class History:
         value, deviation, problems = number(row, "eval/accuracy"), None, number(row, "eval/problems")
         if value is None:
             value, deviation = number(row, "eval/reward"), number(row, "eval/reward_std")
-            if deviation is None:  # of one problem
+            if value is None or deviation is None:  # of one problem
                 return
-        if value is not None and problems is not None:
+        if problems is not None:
             reward = self.reward_in(self.sampled.recent() or self.sampled.earliest())
             self.evaluations.append(
                 Evaluation(int(row["step"]), value, problems, reward, self.first_reward, self._stage, deviation)
@@ -235,12 +215,10 @@ class History:
 
     @property
     def step(self) -> int:
-        """The last step of the stage that was logged."""
         return int(self.rows.last.get("step", 0))
 
     @property
     def first_reward(self) -> Estimate | None:
-        """The reward in the first steps of the stage."""
         rows = self.sampled.earliest()
         return self.reward_in(rows) if len(rows) >= FEWEST_ROWS else None
 
@@ -250,11 +228,10 @@ class History:
         return math.sqrt(self._squared_jumps / 2 / max(1, self.sampled.count - 1))
 
     def reward_in(self, rows: Iterable[Row]) -> Estimate | None:
-        """Mean reward of these rows; None for fewer than two."""
         return estimate(values(rows, "reward"))
 
     def has_tokens(self, rows: Sequence[Row], length: float | None) -> bool:
-        """Whether rows of completions of such a length hold tokens enough for a share or a mean of them."""
+        """Whether rows of completions of that mean length hold enough tokens for a mean over them."""
         per_step = self.facts.completions_per_step
         if length is None or per_step is None:
             return bool(length)
@@ -320,5 +297,5 @@ def estimate(found: Sequence[float]) -> Estimate | None:
 
 
 def recurs(count: int, rows: Sequence[Row]) -> bool:
-    """Whether what happened in so many of these rows is a habit."""
+    """Whether something that happened in so many of these rows is no accident."""
     return count >= max(2, RECURRING * len(rows))

@@ -1,4 +1,4 @@
-"""Findings on what is learned: a reward that does not rise, that falls, or that rises without held-out accuracy."""
+"""Findings on learning: a reward that does not rise, that falls, or that rises without held-out accuracy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ _FLAT_STILL, _NO_KL, NO_RATE = 0.5, 0.001, 1e-8
     "with rlvr-vocab score",
 )
 def reward_flat(history: History) -> Symptom | None:
-    """The reward does not rise, although a gain would have been seen."""
     logged = history.rows.count * history.rows.steps_per_row
     half = min(logged / 2, _FLAT_WINDOW)
     early_rows, late_rows = history.sampled.earliest(half), history.sampled.recent(half)
@@ -59,7 +58,7 @@ def reward_flat(history: History) -> Symptom | None:
 
 
 def _standing_still(history: History) -> str:
-    """The words for a policy that has hardly left the initial model; empty where it has, or nothing says."""
+    """Evidence that the policy has hardly left the initial model; empty without any."""
     step, kl = history.last_kl or (0, 0.0)
     if step > _FLAT_LEAST and kl < _NO_KL:
         return f"; kl {figure(kl)} at step {step} (limit {figure(_NO_KL)})"
@@ -82,7 +81,6 @@ _LOST_ERRORS = 4.0  # standard errors: the best of many windows is partly luck
     ),
 )
 def reward_collapsed(history: History) -> Symptom | None:
-    """The reward that had been learned, or was there at the beginning, is lost."""
     rows = history.sampled.recent()
     now = history.reward_in(rows)
     if now is None:
@@ -100,8 +98,7 @@ def reward_collapsed(history: History) -> Symptom | None:
 def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str]]:
     """The best window of the usual length, and the best short one of the beginning.
 
-    At a rate that is far too high the reward is gone before a window is full. The spread of so few rows says little of
-    their luck, so that the second is given that of all rows; and among all windows of a run some short one is lucky.
+    At a far too high rate the reward is gone before a window is full. So few rows get the noise of all rows.
     """
     if history.best is not None:
         yield _with_noise(history, history.best, length), f"the {length} rows up to step {history.best_step}"
@@ -114,7 +111,7 @@ def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str
 
 
 def _with_noise(history: History, window: Estimate, length: int) -> Estimate:
-    """With the noise of all rows where its own are more alike: among many windows some are so by luck."""
+    """With the noise of all rows where its own are more alike, which some of many windows are by chance."""
     return Estimate(window.mean, max(window.error, history.reward_noise / math.sqrt(length)))
 
 
@@ -132,7 +129,7 @@ _ENOUGH_TO_PAIR = 4
     "the hole",
 )
 def held_out_accuracy_falls(history: History) -> Symptom | None:
-    """The reward rises while held-out answers get worse, over four evaluations or from before the run to after it."""
+    """Over four evaluations, or from before the run to after it."""
     around, evaluations = _before_and_after(history), list(history.evaluations)
     if around is not None:
         return _fallen(history, *around)
@@ -151,8 +148,7 @@ def _both(one: Evaluation, other: Evaluation) -> Evaluation:
 
 
 def _error(one: Evaluation, other: Evaluation) -> float:
-    """Standard error of the difference of two, of accuracies with one problem more right and one more wrong in each:
-    none of four is not certain to stay none."""
+    """Standard error of the difference of two; of accuracies with one more right and one more wrong problem in each."""
     variances = []
     for each in (one, other):
         if each.deviation is not None:
@@ -181,7 +177,7 @@ def _fallen(history: History, best: Evaluation, last: Evaluation) -> Symptom | N
 
 
 def _before_and_after(history: History) -> tuple[Evaluation, Evaluation] | None:
-    """What a finished run measured before and after: accuracy, or reward where nothing is right or wrong."""
+    """The measurements of a finished run: accuracy, or reward where nothing is right or wrong."""
     summary = history.summary or {}
     name = "accuracy" if is_number(summary.get("accuracy_before")) else "reward"
     before, after, problems = (summary.get(key) for key in (f"{name}_before", f"{name}_after", "held_out_problems"))

@@ -1,4 +1,4 @@
-"""Findings on the policy and its updates: what it writes, how far it has gone, and whether its weights move."""
+"""Findings on the policy and its updates: completions, KL, entropy, sampler, gradients, weights that do not move."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ _CLOSED = 0.5  # share of completions: healthy above 0.9, doubtful below 0.7 (do
     explains=("reward_flat", "format_reward_zero", "mode_collapse"),
 )
 def completions_cut_off(history: History) -> Symptom | None:
-    """Completions do not come to an answer: they end at the limit, or do not close their thinking."""
     rows = history.sampled.recent()
     clipped, closed, thinking, answering = (
         median(rows, name)
         for name in ("completions/clipped_ratio", "thinking/closed", "thinking/mean_length", "answering/mean_length")
     )
-    # Where most of the text is no thinking, a small share may only mean that few completions think at all.
+    # Where most of the text is no thinking, few completions may think at all.
     unclosed = closed is not None and closed < _CLOSED and thinking and thinking >= (answering or 0.0)
-    told = f", thinking/closed {share(closed)}" if unclosed and closed is not None else ""
+    shown = f", thinking/closed {share(closed)}" if unclosed and closed is not None else ""
     if clipped is not None and clipped > _CLIPPED:
         return Symptom(
             f"completions/clipped_ratio {share(clipped)} in {steps(rows)} (limit {share(_CLIPPED)}), at "
-            f"{history.facts.max_completion_length} tokens{told}",
+            f"{history.facts.max_completion_length} tokens{shown}",
             severity="error" if clipped > NEARLY_ALL else "warning",
         )
     if not unclosed:
         return None
     return Symptom(
-        f"{told.removeprefix(', ')} in {steps(rows)} (limit {share(_CLOSED)})",
+        f"{shown.removeprefix(', ')} in {steps(rows)} (limit {share(_CLOSED)})",
         "Thinking is not closed",
         f"the model does not know {history.facts.think_tags[1]}: no answer, no reward",
         "dataset.open_thinking=model; warmup.max_steps: show it; training.max_completion_length: twice as much",
@@ -71,7 +70,6 @@ _SHARED = 0.5  # share of completions: half of the texts do not depend on the pr
     explains=(*NO_SIGNAL, "reward_flat"),
 )
 def mode_collapse(history: History) -> Symptom | None:
-    """The same text again and again, and not a right one."""
     rows, size = history.sampled.recent(), history.facts.num_generations
     most = _DUPLICATES * (size - 1) / size
     repeated, shared, reward = (
@@ -79,12 +77,12 @@ def mode_collapse(history: History) -> Symptom | None:
     )
     if size < 2 or (reward is not None and history.scale.is_near_full(reward)):
         return None
-    told = []
+    shown = []
     if repeated is not None and repeated > most:
-        told.append(f"completions/duplicates {share(repeated)} (limit {share(most)} for groups of {size})")
+        shown.append(f"completions/duplicates {share(repeated)} (limit {share(most)} for groups of {size})")
     if shared is not None and shared > _SHARED:
-        told.append(f"completions/shared {share(shared)} (limit {share(_SHARED)})")
-    return Symptom(f"{' and '.join(told)} in {steps(rows)}") if told else None
+        shown.append(f"completions/shared {share(shared)} (limit {share(_SHARED)})")
+    return Symptom(f"{' and '.join(shown)} in {steps(rows)}") if shown else None
 
 
 _KL = 0.5  # nats per token (docs/guide.md): further from the initial model, words change and not only odds
@@ -97,7 +95,6 @@ _KL = 0.5  # nats per token (docs/guide.md): further from the initial model, wor
     remedy="training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
 )
 def kl_high(history: History) -> Symptom | None:
-    """The KL to the initial model is above its limit."""
     if not history.rows.recent() or history.first_kl is None or history.last_kl is None:
         return None
     (first_step, first), (step, kl) = history.first_kl, history.last_kl
@@ -126,7 +123,6 @@ _ENTROPY_NONE = 0.01  # nats per token: every completion of a group is the same,
     explains=tuple(name for name in INCOHERENT if name != "mode_collapse"),
 )
 def entropy_collapsing(history: History) -> Symptom | None:
-    """The policy has stopped to try anything else, and is neither right nor getting better."""
     rows, last = history.sampled.recent(), history.sampled.recent(WINDOW / 2)
     reward, half = median(last, "reward"), len(rows) // 2
     before, now = history.reward_in(rows[:half]), history.reward_in(rows[half:])
@@ -171,7 +167,6 @@ _LOGP_GAP, _LOGP_GAP_VLLM = 0.05, 0.1
     explains=UNSTABLE,
 )
 def sampler_disagrees(history: History) -> Symptom | None:
-    """The policy that samples is not the one that is trained."""
     rows = history.sampled.recent()
     limit = _LOGP_GAP_VLLM if history.facts.use_vllm else _LOGP_GAP
     for metric in ("sampling/logp_gap", "sampling/sampling_logp_difference/mean"):
@@ -189,7 +184,7 @@ def sampler_disagrees(history: History) -> Symptom | None:
     explains=UNSTABLE,
 )
 def loss_not_finite(history: History) -> Symptom | None:
-    """Loss or gradient is no number; a single one is usual where fp16 looks for its scale."""
+    """A single bad value is usual where fp16 looks for its scale."""
     rows = history.rows.recent()
     for metric in ("loss", "grad_norm"):
         bad = [row for row in rows if metric in row and number(row, metric) is None]
@@ -215,7 +210,7 @@ _RATE_JUDGED = 0.1  # of `training.learning_rate`: the ends of a warm-up and of 
     explains=("reward_flat",),
 )
 def weights_not_moving(history: History) -> Symptom | None:
-    """Updates leave the weights as they are: a rate of 0, a frozen adapter, or weights that round updates away."""
+    """A rate of 0, a frozen adapter, or weights that round updates away."""
     asked = history.facts.learning_rate
     rows = history.rows.recent()
     rates = values(rows, "learning_rate")

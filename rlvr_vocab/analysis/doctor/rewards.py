@@ -1,4 +1,4 @@
-"""Findings on the scores: groups without spread, formats that nobody meets, and rows without a score."""
+"""Findings on the scores: groups without spread, formats that are never met, and rows without a score."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _WITHIN = 0.1  # `groups/reward_std` in units of `reward_std`: healthy runs have
     explains=("reward_flat", "weights_not_moving"),
 )
 def no_group_differs(history: History) -> Symptom | None:
-    """The completions of a group all earn the same, and did so from the beginning: there is nothing to learn from."""
     rows, first_rows, scale = history.sampled.recent(), history.sampled.beginning(), history.scale
     reward, first = mean(rows, "reward"), values(history.sampled.earliest(BEGINNING), "reward")
     if reward is None or not first or not _are_alike(history, rows):
@@ -73,7 +72,6 @@ def no_group_differs(history: History) -> Symptom | None:
     explains=("reward_flat", "weights_not_moving"),
 )
 def spread_lost(history: History) -> Symptom | None:
-    """The completions of a group have come to earn the same, at a reward below the full mark."""
     rows, scale = history.sampled.recent(), history.scale
     # What is being learned is at its full mark in the last rows first; and so few rows may be below it by luck.
     rewards = [mean(part, "reward") for part in (rows[-FEWEST_ROWS:], rows)]
@@ -127,7 +125,6 @@ _PENALTY_NAME = re.compile(r"(^|_)(no|not|without|missing|bad|wrong)_|penalt|pun
     explains=(*NO_SIGNAL, "reward_flat"),
 )
 def format_reward_zero(history: History) -> Symptom | None:
-    """A reward for a format, by its name or by what it declares, is 0 for every completion."""
     rows = history.sampled.recent()
     if not rows or history.sampled.count > 10 * len(rows):
         return None
@@ -168,16 +165,15 @@ _UNSCORED = 0.05  # share of completions: one in twenty is sampled for nothing
     explains=(*NO_SIGNAL, "reward_flat"),
 )
 def rows_skipped(history: History) -> Symptom | None:
-    """Completions without a score: a reward function raised, passed on them, or ran into its deadline."""
     rows, names = history.sampled.recent(), [reward.name for reward in history.facts.rewards]
-    told = []
+    seen = []
     for name in names if rows else ():
         for metric in ("timeouts", "failures"):
             counts = [value for value in values(rows, f"rewards/{name}/{metric}") if value > 0]
             if recurs(len(counts), rows):
-                told.append(f"rewards/{name}/{metric} {sum(counts):g} in {len(counts)} of {len(rows)} rows")
+                seen.append(f"rewards/{name}/{metric} {sum(counts):g} in {len(counts)} of {len(rows)} rows")
         unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
         # Among several functions one of the user's own may pass on rows that are for another.
         if unscored > _UNSCORED and (len(names) == 1 or re.sub(r"_\d+$", "", name) in LIBRARY):
-            told.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(_UNSCORED)})")
-    return Symptom(f"{', '.join(told)}, {steps(rows)}") if told else None
+            seen.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(_UNSCORED)})")
+    return Symptom(f"{', '.join(seen)}, {steps(rows)}") if seen else None

@@ -1,4 +1,4 @@
-"""The curves of a run: which metrics share a chart, and what its words say. Only what was logged is drawn."""
+"""The curves of a run: which metrics share a chart. Only logged metrics are drawn."""
 
 from __future__ import annotations
 
@@ -14,27 +14,21 @@ from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
 from rlvr_vocab.record.metrics import PHASES, RunRecord
 from rlvr_vocab.record.results import HeldOutMetric
 
-_SEEN = 0.005  # what is less of all seconds is not drawn
-_PER_FUNCTION_CHARTS = {
-    "mean": ("Each reward by itself", "mean score", "Before its weight."),
-    "weight": ("Weights that adapt", "weight", ""),
-    "failures": ("Completions on which a reward function failed", "rows", ""),
-    "timeouts": ("Comparisons that ran into their deadline", "rows", ""),
-    "unscored": ("Completions without a score", "share", ""),
-}
-_PER_FUNCTION = re.compile(rf"rewards/(?P<name>.+)/(?P<what>{'|'.join(_PER_FUNCTION_CHARTS)})")
+_SEEN = 0.005  # share of all seconds from which a phase is drawn
 
 
 @dataclass(frozen=True)
 class CurveSpec:
-    """Which metrics share a chart, each under a name of its own; `spread` are the metrics that bound the first one."""
+    """Which metrics share a chart, each under a name of its own."""
 
     caption: str
     y_label: str
     metrics: tuple[tuple[str, str], ...]
-    percent: bool = False
     note: str = ""
-    spread: tuple[str, str] | None = None
+
+    @property
+    def percent(self) -> bool:
+        return self.y_label.startswith("share")
 
 
 CURVES = (
@@ -42,8 +36,7 @@ CURVES = (
         "Groups without spread",
         "share of completions",
         (("frac_reward_zero_std", ""),),
-        percent=True,
-        note="In groups whose rewards are all equal: they teach nothing.",
+        "In groups whose rewards are all equal: they teach nothing.",
     ),
     CurveSpec(
         "Length of completions",
@@ -53,51 +46,40 @@ CURVES = (
             ("thinking/mean_length", "thinking"),
             ("answering/mean_length", "answering"),
         ),
-        note="Means; the band spans the shortest and the longest completion of a step.",
-        spread=("completions/min_length", "completions/max_length"),
+        "Means; the band spans the shortest and the longest completion of a step.",
     ),
-    CurveSpec(
-        "Cut off at the length limit", "share of completions", (("completions/clipped_ratio", ""),), percent=True
-    ),
+    CurveSpec("Cut off at the length limit", "share of completions", (("completions/clipped_ratio", ""),)),
     CurveSpec(
         "Thinking closed",
         "share of completions",
         (("thinking/closed", ""),),
-        percent=True,
-        note="Completions that thought and ended outside the thinking.",
+        "Completions that thought and ended outside the thinking.",
     ),
-    CurveSpec(
-        "Reasoning tokens",
-        "share while thinking",
-        (("thinking/reasoning_share", ""),),
-        percent=True,
-        note="Among the tokens chosen while thinking.",
-    ),
+    CurveSpec("Reasoning tokens", "share while thinking", (("thinking/reasoning_share", ""),)),
     CurveSpec(
         "Entropy per token",
         "nats",
         (("entropy/thinking", "thinking"), ("entropy/answering", "answering"), ("entropy/copies", "copies")),
-        note="Of the text; copies: what the choice between a token and its copies adds while thinking.",
+        "Of the text; copies: of the choice between a token and its copies while thinking.",
     ),
     CurveSpec(
         "Hidden channel",
         "bits per thinking token",
         (("hidden/bound", "bound"), ("hidden/capacity", "capacity")),
-        note="What each choice between a token and its copies can tell at most of the problem, given what stands "
-        "before it, and no reader of the text sees: log2 of the open ids less the choice's entropy; 0 at chance.",
+        "The most that a choice between a token and its copies can tell about the problem, which no reader of the "
+        "text sees: log2 of the open ids less the choice's entropy; 0 at chance.",
     ),
     CurveSpec(
         "Held-out answers",
         "share of answers",
         (("eval/format", "well formed"), ("eval/clipped_ratio", "cut off")),
-        percent=True,
-        note="Well formed: by the run's format reward; without one, it closed its thinking, ended, and answered.",
+        "Well formed: by the run's format reward; without one, it closed its thinking, ended, and answered.",
     ),
     CurveSpec(
         "KL to the initial model",
         "nats per token",
         (("kl", "kl"), ("kl/ids", "kl/ids")),
-        note="k3 estimate, mean per token; kl/ids counts the choice between a token and its copies too.",
+        "k3 estimate, mean per token; kl/ids counts the choice between a token and its copies too.",
     ),
     CurveSpec("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
     CurveSpec("Learning rate", "learning rate", (("learning_rate", ""),)),
@@ -105,54 +87,56 @@ CURVES = (
         "Clipped importance ratios",
         "share of tokens",
         (("clip_ratio/low_mean", "below"), ("clip_ratio/high_mean", "above"), ("cispo_clip_ratio", "weight cut off")),
-        percent=True,
     ),
     CurveSpec(
         "Repeated completions",
         "share of completions",
         (("completions/duplicates", "within the group"), ("completions/shared", "over prompts")),
-        percent=True,
     ),
     CurveSpec(
         "Sampler against trainer",
         "nats per token",
         (("sampling/logp_gap", ""),),
-        note="Mean absolute difference of log-probabilities before the first update on a batch.",
+        "Mean absolute difference of log-probabilities before the first update on a batch.",
     ),
-    CurveSpec("Weights that moved", "share of a sample", (("weights/moved", ""),), percent=True),
+    CurveSpec("Weights that moved", "share of a sample", (("weights/moved", ""),)),
     CurveSpec(
         "Tokens per second",
         "tokens per second",
         (("time/sampled_tokens_per_second", "sampled"), ("time/trained_tokens_per_second", "trained")),
-        note="Of completions: sampled, per second of generation; trained, per second of forward, backward, optimizer.",
+        "Sampled: per second of generation; trained: per second of forward, backward and optimizer.",
     ),
 )
+# A chart with a line for each reward function: caption, label of the axis.
+_PER_FUNCTION = {
+    "mean": ("Each reward by itself", "mean score before its weight"),
+    "weight": ("Weights that adapt", "weight"),
+    "failures": ("Completions on which a reward function failed", "rows"),
+    "timeouts": ("Comparisons that ran into their deadline", "rows"),
+    "unscored": ("Completions without a score", "share"),
+}
 
 
-def curves(record: RunRecord, held_out: Line | None, measure: HeldOutMetric) -> Markup:
-    """All charts that there is data for, and below them in words what never changed.
+def curves(record: RunRecord, held_out: Line | None, metric: HeldOutMetric) -> Markup:
+    """All charts that there is data for, and below them the metrics that never changed.
 
     Args:
-        held_out: the measure over the steps, before and after among them; None where nothing was measured.
+        held_out: the metric over the steps, before and after among them; None where nothing was measured.
     """
-    bands = stages_of(record)
-    drawn, constant = [_reward(record, bands)], []
-    if held_out is not None:
-        drawn.insert(0, _held_out(record, held_out, measure, bands))
-    for spec in (*_per_function(record), *CURVES):
+    bands, constant = stages_of(record), []
+    drawn = [] if held_out is None else [_held_out(record, held_out, metric, bands)]
+    drawn += _reward(record, bands)
+    for spec in (*_per_function(record), *CURVES, *_seconds(record)):
         lines = [line for line in _lines(record, spec) if len(line.values) > 1 or len(record.rows) == 1]
-        if lines and all(len(set(line.values)) == 1 for line in lines) and spec.spread is None:
-            for line in lines:
-                name, value = f"{spec.caption}: {line.name}".removesuffix(": "), line.values[0]
-                constant.append((name, f"{100 * value:.3g} %" if spec.percent else f"{value:.3g}"))
-        elif lines:
+        if lines and any(len(set(line.values)) > 1 or line.low is not None for line in lines):
             svg = line_chart(lines, y_label=spec.y_label, percent=spec.percent, title=spec.caption, bands=bands)
             drawn.append(Chart(spec.caption, svg, spec.note))
-    drawn.append(_seconds(record, bands))
-    grid = chart_grid([chart for chart in drawn if chart is not None])
-    if not constant:
-        return grid
-    return grid + paragraph("The same at every logged step, so not drawn:", "note") + facts(constant)
+            continue
+        for line in lines:
+            name, value = f"{spec.caption}: {line.name}".removesuffix(": "), line.values[0]
+            constant.append((name, f"{100 * value:.3g} %" if spec.percent else f"{value:.3g}"))
+    note = paragraph("The same at every logged step, so not drawn:", "note") + facts(constant)
+    return chart_grid(drawn) + (note if constant else "")
 
 
 def stages_of(record: RunRecord) -> list[Band]:
@@ -162,71 +146,51 @@ def stages_of(record: RunRecord) -> list[Band]:
     return [Band(str(name), min(steps), max(steps)) for name, steps in spans]
 
 
-def _reward(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
+def _reward(record: RunRecord, bands: Sequence[Band]) -> list[Chart]:
     """The mean, and around it the mean spread within groups, without which nothing is learned."""
     spread = dict(zip(*record.series("groups/reward_std"), strict=True))
     steps, values = record.series("reward")
     if not steps:
-        return None
+        return []
+    line, note = Line("reward", steps, values), "Mean over the batch."
     if all(step in spread for step in steps):
         low = [value - spread[step] for step, value in zip(steps, values, strict=True)]
         high = [value + spread[step] for step, value in zip(steps, values, strict=True)]
         line = Line("reward", steps, values, low, high)
-        note = "Mean over the batch; the band is one mean standard deviation within groups to each side."
-    else:
-        line, note = Line("reward", steps, values), "Mean over the batch. The spread within groups was not logged."
-    return Chart("Reward", line_chart([line], y_label="reward", title="Reward", bands=bands), note)
+        note += " The band is one mean standard deviation within groups to each side."
+    return [Chart("Reward", line_chart([line], y_label="reward", title="Reward", bands=bands), note)]
 
 
-def _held_out(record: RunRecord, held_out: Line, measure: HeldOutMetric, bands: Sequence[Band]) -> Chart:
-    """The measure on held-out problems beside that on those trained on: the two should rise together."""
-    lines, title = [held_out], "Accuracy" if measure.is_share else "Held-out reward"
-    steps, values = record.series(f"rewards/{measure.grader}/mean" if measure.is_share else "reward")
-    if steps and (not measure.is_share or all(0 <= value <= 1 for value in values)):
+def _held_out(record: RunRecord, held_out: Line, metric: HeldOutMetric, bands: Sequence[Band]) -> Chart:
+    """The metric on held-out problems beside that on the problems trained on."""
+    lines, title = [held_out], "Accuracy" if metric.is_share else "Held-out reward"
+    steps, values = record.series(f"rewards/{metric.grader}/mean" if metric.is_share else "reward")
+    if steps and (not metric.is_share or all(0 <= value <= 1 for value in values)):
         lines.append(Line("problems trained on", steps, values))
-    svg = line_chart(lines, y_label=measure.name, percent=measure.is_share, title=title, bands=bands)
-    by = f" Graded{measure.by}." if measure.by else ""
-    return Chart(title, svg, f"One sample a problem; bars are 95 % intervals.{by}")
+    svg = line_chart(lines, y_label=metric.name, percent=metric.is_share, title=title, bands=bands)
+    return Chart(title, svg, f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals.")
 
 
-def _seconds(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
-    """The seconds of each step by phase, which add up to all of them."""
-    steps, whole = record.series("step_time")
-    layers = []
-    for name in PHASES:
-        seconds = dict(zip(*record.series(name), strict=True))
-        layers.append(Line(name.removeprefix("time/"), steps, [seconds.get(step, 0.0) for step in steps]))
-    drawn = [layer for layer in layers if sum(layer.values) > _SEEN * sum(whole)]
-    if not drawn:
-        return None
-    title = "Where the seconds of a step go"
-    return Chart(title, line_chart(drawn, y_label="seconds", title=title, bands=bands))
+def _seconds(record: RunRecord) -> Iterator[CurveSpec]:
+    """The seconds of each step by phase."""
+    whole = sum(record.series("step_time")[1])
+    phases = [name for name in PHASES if sum(record.series(name)[1]) > _SEEN * whole]
+    if phases:
+        metrics = tuple((name, name.removeprefix("time/")) for name in phases)
+        yield CurveSpec("Where the seconds of a step go", "seconds", metrics)
 
 
 def _per_function(record: RunRecord) -> Iterator[CurveSpec]:
-    names = sorted({name for row in record.rows for name in row})
-    found: dict[str, list[tuple[str, str]]] = {}
-    for metric in names:
-        match = _PER_FUNCTION.fullmatch(metric)
-        if match is not None:
-            found.setdefault(match["what"], []).append((metric, match["name"]))
-    if len(found.get("mean", ())) == 1:  # which is the reward
-        del found["mean"]
-    for what, (caption, y_label, note) in _PER_FUNCTION_CHARTS.items():
-        if what in found:
-            yield CurveSpec(caption, y_label, tuple(found[what]), percent=what == "unscored", note=note)
+    metrics = sorted({name for row in record.rows for name in row})
+    for what, (caption, y_label) in _PER_FUNCTION.items():
+        found = [(match[0], match[1]) for name in metrics if (match := re.fullmatch(rf"rewards/(.+)/{what}", name))]
+        if len(found) > (what == "mean"):  # the only one is the reward
+            yield CurveSpec(caption, y_label, tuple(found))
 
 
 def _lines(record: RunRecord, spec: CurveSpec) -> list[Line]:
-    lines = []
-    for metric, name in spec.metrics:
-        steps, values = record.series(metric)
-        if steps:
-            lines.append(Line(name, steps, values))
-    if spec.spread is None or not lines:
-        return lines
-    (low_at, low), (high_at, high) = (record.series(metric) for metric in spec.spread)
-    first = lines[0]
-    if list(first.steps) == low_at == high_at:
-        lines[0] = Line(first.name, first.steps, first.values, low, high)
+    lines = [Line(name, *record.series(metric)) for metric, name in spec.metrics if record.series(metric)[0]]
+    (low_at, low), (high_at, high) = (record.series(f"completions/{end}_length") for end in ("min", "max"))
+    if lines and spec.caption == "Length of completions" and list(lines[0].steps) == low_at == high_at:
+        lines[0] = Line(lines[0].name, lines[0].steps, lines[0].values, low, high)
     return lines

@@ -1,17 +1,7 @@
-"""One self-contained HTML page, and the blocks that its sections are made of. Everything given is escaped.
+"""One self-contained HTML page, and the blocks of its sections: it loads nothing, runs nothing, and escapes everything.
 
-A page has a title, its outcome in a sentence and sections; it loads nothing and runs nothing.
-
-Classes of page.css, for whoever writes a section (the functions below make most of them):
-
-- `.charts > figure`: a grid of charts, each a `figcaption` and an `<svg>`.
-- `.table-scroll > table`: scrolls inside its own box; `td.number` is set to the right, in figures of one width.
-- `.facts`: a `<dl>` of short names and values, in columns where there is room.
-- `.finding`, with `.warning` or `.error`: what the doctor says. `.verdict`: what a comparison comes to.
-- `.sample > pre`: a completion as it was written. `.m1 .m2 …`: tokens by copy index, `.answering` dimmed.
-  `.chosen`: a token whose choice was not chance.
-- `.note`: small print below something. `.missing`: says what is not there. `.lede`: the sentence below the title,
-  `.warnings` the list of warnings below it.
+Classes of page.css: `.charts`, `.table-scroll`, `.facts` (a `<dl>`), `.finding`, `.sample`, `.m1 .m2 …` (tokens by copy
+index), `.chosen` (a token whose choice was not chance), `.note` (small print), `.missing` (what is not there).
 """
 
 from __future__ import annotations
@@ -30,8 +20,8 @@ from rlvr_vocab.analysis.charts import Chart
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.text import TURNING
 
-# Half a surrogate pair cannot be written as UTF-8, what turns the direction of text would turn the page's own words,
-# and the rest is no character of an HTML page.
+# Half a surrogate pair cannot be written as UTF-8, marks of direction would turn the page's own words, and the rest are
+# no characters of an HTML page.
 _NO_CHARACTER = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff{TURNING}]")
 
 
@@ -46,13 +36,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
-
-    Attributes:
-        sentence: the outcome, in words.
-        kind: what stands small above the title.
-        warnings: what a reader must know before believing the outcome.
-    """
+    """A page: `sentence` is the outcome, `kind` stands small above the title, `warnings` below the sentence."""
 
     title: str
     sentence: str
@@ -82,7 +66,7 @@ def _templates() -> Environment:
 
 @dataclass(frozen=True)
 class SampleCard:
-    """A completion: `body` its text with marked tokens, `facts` its gold answer, rewards and reasons."""
+    """A completion: its text with marked tokens, and its gold answer, rewards and reasons."""
 
     title: str
     prompt: str
@@ -100,12 +84,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Collec
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
-    """Short names with their values."""
     return _block("facts", list(pairs))
 
 
 def folded(summary: str, html: Markup) -> Markup:
-    """Opens at a click, and on paper."""
+    """It opens at a click, and on paper."""
     return _block("folded", summary, html)
 
 
@@ -114,22 +97,18 @@ def finding(found: Finding) -> Markup:
 
 
 def samples(title: str, shown: Sequence[SampleCard]) -> Markup:
-    """Some beside each other, as far as there is room."""
     return _block("samples", title, shown)
 
 
 def heading(text: str) -> Markup:
-    """The heading of a part of a section."""
     return Markup("<h3>{}</h3>\n").format(text)
 
 
 def paragraph(text: str, kind: str = "") -> Markup:
-    """`kind` is one of the classes of page.py, such as `note`."""
     return Markup('<p class="{}">{}</p>\n').format(kind, text) if kind else Markup("<p>{}</p>\n").format(text)
 
 
 def preformatted(text: str) -> Markup:
-    """A command or a file, as it is."""
     return Markup('<pre class="command">{}</pre>\n').format(text)
 
 

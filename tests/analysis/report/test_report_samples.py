@@ -22,13 +22,12 @@ def run(tmp_path: Path) -> Path:
 def test_samples_are_chosen_by_rule(run: Path) -> None:
     for step in range(7, 50):
         write_completions(run, step, [{**completion(step, row), "reward": -row / 7} for row in range(8)])
-    choice = choose_samples(CompletionFiles(run / "completions"), 9)
-    assert [each.completion.step for each in choice.samples] == [1, 1, 1, 25, 25, 25, 49, 49, 49]
-    highest, lowest, random = choice.samples[3:6]
-    assert (highest.completion.row, lowest.completion.row) == (1, 8)
-    assert random.completion.row not in (1, 8)
-    assert choose_samples(CompletionFiles(run / "completions"), 9) == choice
-    assert len(choose_samples(CompletionFiles(run / "completions"), 1).samples) == 1
+    chosen, unreadable = choose_samples(CompletionFiles(run / "completions"), 9)
+    assert [each.step for _, each in chosen] == [1, 1, 1, 25, 25, 25, 49, 49, 49] and not unreadable
+    highest, lowest, random = (each.row for _, each in chosen[3:6])
+    assert (highest, lowest) == (1, 8) and random not in (1, 8)
+    assert choose_samples(CompletionFiles(run / "completions"), 9)[0] == chosen
+    assert len(choose_samples(CompletionFiles(run / "completions"), 1)[0]) == 1
 
 
 def test_what_all_prompts_share_is_not_shown_each_time(run: Path) -> None:
