@@ -1,17 +1,15 @@
 """What does not go with several processes is refused in one line, and nobody waits for a process that has ended."""
 
-import signal
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks.accelerator import check_processes
-from rlvr_vocab.errors import UserError, main_process_reports
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.sharding import require_same_sharding
 
 FSDP2 = {
@@ -87,14 +85,6 @@ def test_a_checkpoint_is_resumed_as_it_was_written(tmp_path, file, way, matches)
         require_same_sharding(tmp_path, SimpleNamespace(distributed_type=way))
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "deepspeed_zero3"])
-def test_accelerate_knows_every_key_of_the_shipped_files(kind, config_file):
-    # An unknown key is an error there; the precision is the run's to choose, by training.bf16.
-    config = load_config_from_file(str(config_file(kind)))
-    assert config.mixed_precision == "no"
-    assert config.num_machines == 1
-
-
 def test_a_file_for_gpus_is_refused_on_the_cpu_rather_than_trained_unsharded(launched, tmp_path, grpo_train, small):
     done = launched("fsdp2", grpo_train, *small, "warmup.max_steps=0", f"output_dir={tmp_path / 'run'}")
     assert done.returncode != 0
@@ -108,16 +98,3 @@ def test_what_one_process_alone_finds_wrong_ends_all_and_is_told_once(launched, 
     assert done.stderr.count("error: the second alone knows") == 1
     assert "[rank0]: Traceback" not in done.stderr
     assert time.monotonic() - started < 40
-
-
-@pytest.mark.parametrize(("rank", "waits"), [("0", False), ("1", True)])
-def test_the_main_process_speaks_first(monkeypatch, rank, waits):
-    monkeypatch.setenv("RANK", rank)
-    before = signal.getsignal(signal.SIGTERM)
-    started = time.monotonic()
-    try:
-        with pytest.raises(UserError), main_process_reports(seconds=0.3):
-            raise UserError("found by all")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert (time.monotonic() - started >= 0.3) == waits

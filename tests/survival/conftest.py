@@ -1,7 +1,6 @@
 """Small runs of the quickstart that are killed, told to stop or damaged, beside one that nobody disturbs.
 
 Every test here asks the same: does the next start go on, and does it end with what the undisturbed run ended with?
-RLVR_VOCAB_SURVIVAL=30 asks it at 30 moments instead of a few, and at every single change of a file.
 """
 
 import hashlib
@@ -80,13 +79,6 @@ def read_outcome(folder: Path) -> Outcome:
 @pytest.fixture(scope="session")
 def outcome_of() -> Callable[[Path], Outcome]:
     return read_outcome
-
-
-@pytest.fixture(scope="session")
-def moments() -> int | None:
-    """How many random moments are asked for; None: a few."""
-    asked = os.environ.get("RLVR_VOCAB_SURVIVAL")
-    return None if asked is None else int(asked)
 
 
 class Forks:

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpointing.find import newest_checkpoint, set_invalid_aside
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 
 
 def cut(path):
@@ -36,32 +36,12 @@ def test_each_file_of_the_newest_checkpoint(damage, unfinished):
     assert problem_with(newest) is None
 
 
-def test_broken_ones_are_set_aside_and_good_ones_stay(unfinished):
-    shutil.copytree(unfinished / "checkpoint-6", unfinished / "checkpoint-9")
-    flip(unfinished / "checkpoint-9" / "optimizer.pt")
-    (unfinished / "checkpoint-6" / "manifest.json").unlink()
-    sentences = set_invalid_aside(unfinished)
-    assert [word in sentence for word, sentence in zip(("optimizer.pt", "manifest.json"), sentences, strict=True)]
-    assert sorted(path.name for path in unfinished.glob("*checkpoint-*")) == [
-        "broken-checkpoint-6",
-        "broken-checkpoint-9",
-        "checkpoint-5",
-    ]
-
-
 def test_the_run_goes_on_from_the_checkpoint_before(forks, unfinished, undisturbed, outcome_of):
     flip(unfinished / "checkpoint-6" / "scheduler.pt")
     assert forks.run(unfinished) == 0
     said = forks.said(unfinished)
     assert "scheduler.pt is not what was written" in said and "set aside as broken-checkpoint-6" in said
     assert f"going on from {unfinished / 'checkpoint-5'}" in said
-    assert outcome_of(unfinished) == outcome_of(undisturbed())
-
-
-def test_a_run_without_any_checkpoint_that_counts_begins_again(forks, unfinished, undisturbed, outcome_of):
-    for checkpoint in unfinished.glob("checkpoint-*"):
-        flip(checkpoint / "trainer_state.json")
-    assert forks.run(unfinished) == 0
     assert outcome_of(unfinished) == outcome_of(undisturbed())
 
 

@@ -104,30 +104,11 @@ def test_killed_while_further_problems_are_drawn_for_a_batch(forks, undisturbed,
         require_the_same_end(forks, folder, expected, outcome_of, *words)
 
 
-def test_killed_before_every_change_of_a_file(forks, undisturbed, moments, outcome_of, tmp_path):
-    if moments is None:
-        pytest.skip("all changes: RLVR_VOCAB_SURVIVAL=30")
-    expected = outcome_of(undisturbed())
-    for number in range(1, len(forks.changes(undisturbed())) + 1):
-        folder = tmp_path / str(number)
-        assert forks.run(folder, kill_at=number) == -signal.SIGKILL
-        require_the_same_end(forks, folder, expected, outcome_of)
-        shutil.rmtree(folder)
-
-
-def test_killed_at_any_moment(forks, undisturbed, moments, outcome_of, tmp_path):
+def test_killed_at_any_moment(forks, undisturbed, outcome_of, tmp_path):
     expected = outcome_of(undisturbed())
     dice = random.Random(7)
-    for number in range(moments or 4):
+    for number in range(4):
         folder = tmp_path / str(number)
         forks.run(folder, signals=[[dice.uniform(0.3, 3.0), signal.SIGKILL]])
         require_the_same_end(forks, folder, expected, outcome_of)
         shutil.rmtree(folder)
-
-
-def test_killed_again_and_again(forks, undisturbed, outcome_of, tmp_path):
-    folder, dice, kills = tmp_path / "run", random.Random(11), 0
-    while forks.run(folder, signals=[[dice.uniform(0.3, 0.9) + 0.15 * kills, signal.SIGKILL]]) != 0:
-        kills += 1
-    assert kills > 2
-    assert outcome_of(folder) == outcome_of(undisturbed())

@@ -1,7 +1,6 @@
 """SIGTERM, SIGINT and SIGUSR1 at any moment: a code that means "resume me", and nothing of the run is lost."""
 
 import itertools
-import random
 import signal
 
 import pytest
@@ -39,23 +38,6 @@ def test_a_run_that_is_told_to_stop_goes_on_as_if_it_had_not_been(kind, forks, u
     said = forks.said(folder)  # not each stop is within a training: the step after the last one is none
     assert said.count(", saved in checkpoint-") >= 2 and said.count("going on from") >= 2
     assert outcome_of(folder) == outcome_of(undisturbed(*words))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_at_any_moment(kind, forks, undisturbed, moments, outcome_of, tmp_path):
-    if moments is None:
-        pytest.skip("random moments: RLVR_VOCAB_SURVIVAL=30")
-    words = (RARE, *KINDS[kind])
-    expected = outcome_of(undisturbed(*words))
-    dice, signals = random.Random(kind), itertools.cycle(SIGNALS)
-    for number in range(moments // 3 + 1):
-        folder = tmp_path / str(number)
-        for _ in range(3):
-            code = forks.run(folder, *words, signals=[[dice.uniform(0.3, 2.0), next(signals)]])
-            done = (folder / "summary.json").exists()  # a signal then meets a process that has nothing left to do
-            assert done or code in (0, RESUME_ME), forks.said(folder)
-        assert forks.run(folder, *words) == 0, forks.said(folder)
-        assert outcome_of(folder) == expected
 
 
 def test_the_step_is_finished_and_saved_and_the_last_line_says_so(forks, tmp_path):

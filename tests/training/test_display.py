@@ -116,16 +116,6 @@ def test_no_line_is_wider_than_the_terminal_and_the_end_of_a_completion_is_shown
         assert "120/200" in text and "SIGINT: stopping after this step" in text and "45.0%" in text
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    terminal = PseudoTerminal()
-    with live_display(console_on(terminal.file, monkeypatch), "GRPO") as shown:
-        for step in (1, 2, 3):
-            shown.row(row(step), step, 3)
-    written = terminal.close()
-    assert "\x1b" not in written and len(written.splitlines()) == 3
-
-
 def test_a_pipe_gets_one_plain_line_a_step(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     reading, writing = os.pipe()
@@ -225,15 +215,6 @@ def test_a_logger_that_holds_the_old_stream_does_not_write_past_the_display(monk
         logger.warning("[b]said[/b]")
     assert screen.file.getvalue() == "[b]said[/b]\n" * 2
     assert before.getvalue() == "" and handler.stream is before
-
-
-def test_a_stream_that_goes_to_a_file_goes_there(monkeypatch):
-    screen = on_terminals(monkeypatch)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with redirecting_output(screen):
-        sys.stderr.write("an error\n")
-        print("a line")
-    assert sys.stderr.getvalue() == "an error\n" and screen.file.getvalue() == "a line\n"
 
 
 def test_a_forked_process_writes_where_it_always_did(tmp_path, monkeypatch):

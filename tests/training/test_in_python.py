@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
@@ -46,13 +45,6 @@ def test_a_cpu_that_has_bfloat16_trains_in_it(fields, tmp_path, monkeypatch, cap
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     config = grpo_config(arguments(tmp_path, use_cpu=False, **fields))
     assert config.bf16 is ("fp16" not in fields) and config.use_cpu is config.bf16 and not caplog.text
-
-
-@pytest.mark.usefixtures("cpu_with_bf16")
-def test_another_device_is_asked_about_itself(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("mps"))
-    assert grpo_config(arguments(tmp_path, use_cpu=False, bf16=True)).bf16 is False
-    assert "bf16: this machine" in caplog.text
 
 
 @pytest.mark.parametrize("has_bf16", [True, False])
@@ -159,12 +151,6 @@ class TestInitialModel:
             (base / "tokenizer.json").write_text(json.dumps(content))
         with pytest.raises(UserError, match=rf"was expanded otherwise .*\({differs}\)"):
             initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
-
-    def test_differences_of_another_rank_are_another_model(self, make_shape, tmp_path):
-        base, low_rank = make_shape("qwen3").folder, Expansion(size=10, reasoning_rank=4)
-        assert initial_folder(base, tmp_path, low_rank) == initial_folder(base, tmp_path, low_rank)
-        with pytest.raises(UserError, match="was expanded otherwise"):
-            initial_folder(base, tmp_path, replace(low_rank, reasoning_rank=5))
 
     def test_a_loaded_model_is_expanded_like_its_folder(self, make_shape, tmp_path):
         base = make_shape("qwen3").folder

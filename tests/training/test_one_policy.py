@@ -3,13 +3,11 @@
 import gc
 import math
 import weakref
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from accelerate.utils import DistributedType
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.kl import ReferenceKL
@@ -206,14 +204,6 @@ def test_what_beta_acts_on_is_chosen_and_both_are_logged(expand_shape, make_trai
     assert of_text["grad_norm"] != pytest.approx(of_ids["grad_norm"], rel=1e-2)
     with pytest.raises(UserError, match=r"^kl_over=texts: must be text or ids$"):
         make_trainer(folder, tmp_path, kl_over="texts")
-
-
-@pytest.mark.parametrize(("kind", "usual"), [("NO", 50), ("MULTI_GPU", 50), ("FSDP", 0), ("DEEPSPEED", 0)])
-def test_a_sharded_policy_gets_no_reference_unasked(kind, usual):
-    trainer = SimpleNamespace(
-        accelerator=SimpleNamespace(state=SimpleNamespace(distributed_type=DistributedType[kind]))
-    )
-    assert [ReferenceKL(trainer, every)._every for every in (None, 7, 0)] == [usual, 7, 0]
 
 
 @pytest.mark.parametrize("has_bf16", [True, False])

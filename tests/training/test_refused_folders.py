@@ -11,22 +11,7 @@ from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.vocab.expand import Expansion, expand
 from rlvr_vocab.vocab.peft.adapter import load_model
 
-INVALID = [
-    "{",
-    "[]",
-    "null",
-    b"\xff\xfe",
-    {"temperature": -1},
-    {"temperature": "hot"},
-    {"eos_token_id": "<|im_end|>"},
-    {"eos_token_id": [2, "2"]},
-    {"bos_token_id": {}},
-    {"pad_token_id": "0"},
-    {"max_new_tokens": "many"},
-    {"cache_implementation": "none of them"},
-    {"early_stopping": "soon"},
-    {"watermarking_config": 3},
-]
+INVALID = ["{", "[]", b"\xff\xfe", {"temperature": "hot"}, {"eos_token_id": "<|im_end|>"}, {"max_new_tokens": "many"}]
 
 
 def copied(folder, to):

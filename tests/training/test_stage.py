@@ -29,40 +29,22 @@ class Callbacks:
         self.callbacks.append(callback)
 
 
-def test_a_stage_says_which_step_of_the_run_its_own_steps_are(tmp_path):
-    context = StageContext(tmp_path, "long", first_step=40)
-    assert context.run_step(3) == 43
-    assert context.columns(3) == {"step": 43, "stage": "long", "stage_step": 3}
-    assert StageContext(tmp_path).columns(3) == {"step": 3}
-
-
-def test_weights_and_biases_sees_the_steps_of_the_run(tmp_path):
+def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
+    """The second stage begins after step 40 of the run."""
+    record_wandb(tmp_path, "abc", last_step=42)
     trainer = Callbacks(WandbCallback())
     log_run_steps_to_wandb(trainer, StageContext(tmp_path, "long", first_step=40))
     [callback] = trainer.callbacks
     logged = []
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
-    state = TrainerState(global_step=3, is_world_process_zero=True)
-    callback.on_log(None, state, None, logs={"reward": 0.5})
-    assert logged == [{"train/reward": 0.5, "train/global_step": 43}]
-    assert state.global_step == 3
-
-
-def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
-    record_wandb(tmp_path, "abc", last_step=2)
-    trainer = Callbacks(WandbCallback())
-    log_run_steps_to_wandb(trainer, StageContext(tmp_path))
-    [callback] = trainer.callbacks
-    logged = []
-    callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
     for step in (1, 2, 3):
         callback.on_log(None, TrainerState(global_step=step, is_world_process_zero=True), None, logs={"loss": 0.0})
-    assert [row["train/global_step"] for row in logged] == [3]
-    assert recorded_wandb(tmp_path) == {"id": "abc", "last_step": 3}
+    assert [row["train/global_step"] for row in logged] == [43]
+    assert recorded_wandb(tmp_path) == {"id": "abc", "last_step": 43}
     for step in (2, 3):
         state = TrainerState(global_step=step, is_world_process_zero=True)
         callback.on_log(None, state, None, logs={"eval_problems": 5})
-    assert logged[1:] == [{"eval/problems": 5, "train/global_step": 3}]
+    assert logged[1:] == [{"eval/problems": 5, "train/global_step": 43}]
 
 
 def test_a_figure_of_held_out_problems_ends_a_stage_by_the_name_that_it_is_logged_by():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.vllm_check import VLLMCheck, check_engine, set_vllm_context
+from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import region_of_next
 
@@ -80,17 +80,6 @@ def test_each_fault_ends_the_run_with_a_line_of_its_own(fault, message, asked):
         asked(fault)
 
 
-def test_a_server_is_named_in_the_message(make_trainer, expand_shape, tmp_path):
-    trainer = make_trainer(expand_shape("llama", size=None), tmp_path)
-    info = {
-        "model_config": {"model": "base", "logprobs_mode": "processed_logprobs", "logits_processors": None},
-    }
-    client = SimpleNamespace(base_url="http://10.0.0.7:8000", get_server_info=lambda: info)
-    trainer.vllm_generation = SimpleNamespace(mode="server", vllm_client=client)
-    with pytest.raises(UserError, match=r"the vLLM server at http://10\.0\.0\.7:8000 .* it serves base"):
-        check_engine(trainer)
-
-
 WORDS = ("one", "one two three four", "one two")
 
 
@@ -117,9 +106,3 @@ def test_vllm_makes_room_for_the_longest_prompt_and_its_completion(settings, eva
     args, layout = SimpleNamespace(**{**given, **settings}), VocabLayout(90, (), 1, 2, (3, 4), (1, 2, 3, 4))
     set_vllm_context(args, layout, lambda text: {"input_ids": text.split()}, dataset(WORDS), evaluation)
     assert args.vllm_max_model_length == context
-
-
-def test_a_stream_of_prompts_leaves_vllm_the_context_of_the_model():
-    args = SimpleNamespace(use_vllm=True, vllm_max_model_length=None, max_completion_length=30)
-    set_vllm_context(args, VocabLayout(9, (), 1, 2, (), ()), None, iter([{"prompt": "a"}]), None)
-    assert args.vllm_max_model_length is None

@@ -1,15 +1,12 @@
 """Sampled and scored log-probabilities of the same tokens: how far apart a run logs them to be."""
 
-import json
 import math
-import shutil
 
 import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.metrics.batch import gap_sums
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -91,13 +88,3 @@ def test_what_acts_on_the_sampler_past_the_checks_shows(acting, expand_shape, ma
     trainer = make_trainer(expand_shape("llama", size=None), tmp_path, max_steps=1)
     trainer.generation_config.update(**acting)
     assert gaps_of(trainer)[0] > 1e-2
-
-
-def test_a_sampler_that_would_draw_from_something_else_is_refused(expand_shape, make_trainer, tmp_path):
-    folder = shutil.copytree(expand_shape("llama", size=None), tmp_path / "folder")
-    with pytest.raises(UserError, match=r"^top_k=2: the trained and the sampled policy would differ"):
-        make_trainer(folder, tmp_path, top_k=2)
-    defaults = json.loads((folder / "generation_config.json").read_text())
-    (folder / "generation_config.json").write_text(json.dumps({**defaults, "min_p": 0.3}))
-    with pytest.raises(UserError, match=r"generation_config\.json: min_p=0\.3: the trained"):
-        make_trainer(folder, tmp_path)

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
-from rlvr_vocab.training.models.lora import linear_layers, quantization_config, quantized_layers, skeleton
+from rlvr_vocab.training.models.lora import linear_layers, quantized_layers, skeleton
 from rlvr_vocab.training.settings import Lora
 
 bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
@@ -156,8 +156,3 @@ def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(quantized, tmp_pat
     assert torch.equal(logits_of(second.model.eval(), rows), logits_of(first.model.eval(), rows))
     with second.model.disable_adapter():
         assert torch.equal(logits_of(second.model, rows), initial)
-
-
-def test_the_names_that_stay_unquantized_are_those_of_the_architecture(expand_shape):
-    folder = expand_shape("gpt2", size=None)
-    assert quantization_config(8, folder, torch.float32).llm_int8_skip_modules == ["transformer.wte", "lm_head"]

@@ -113,23 +113,6 @@ def test_interrupted_between_two_checks_it_ends_with_the_weights_of_one_that_was
     assert weights[0] == weights[1]
 
 
-def test_the_accuracy_of_a_check_before_the_interruption_is_known_after_it(base, tmp_path, monkeypatch):
-    fields = {"max_steps": 3, "until_accuracy": 0.9}
-    step = warmup.SFTTrainer.training_step
-
-    def fails_in_the_third(self, *args, **kwargs):
-        if self.state.global_step == 2:
-            raise InterruptedError
-        return step(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(warmup.SFTTrainer, "training_step", fails_in_the_third)
-        with pytest.raises(InterruptedError):
-            run(base, tmp_path, [0.25], **fields)
-    outcome, _ = run(base, tmp_path, [], **fields)
-    assert (outcome.steps, outcome.accuracy) == (3, 0.25)
-
-
 def test_a_check_that_ends_it_leaves_no_checkpoint_to_train_on_from(base, tmp_path):
     """Killed before its model is saved it takes the last steps again, and stops where it stopped."""
     run(base, tmp_path, [0.1, 0.5], until_accuracy=0.4)
