@@ -1,7 +1,4 @@
-"""Samples with an offline vLLM engine on a model folder, under the region policy of our plugin.
-
-vLLM is imported once something is sampled: everything else of this room works without it.
-"""
+"""Samples with an offline vLLM engine on a model folder, under the region policy of our plugin."""
 
 from __future__ import annotations
 
@@ -31,49 +28,29 @@ def vllm_sampler(
     prompts: Sequence[Messages],
     settings: SamplingSettings,
 ) -> Iterator[Sampler]:
-    """A sampler while the block runs; the engine ends with it.
-
-    Each question has a seed of its own, which `settings.seed` and its place decide, so that what is sampled with it
-    does not matter (but for rounding, where a device adds up larger batches in another order).
+    """A sampler while the block runs; each question has its own seed, by `settings.seed` and its place.
 
     Args:
         folder: a whole model; vLLM refuses adapters that train rows of the vocabulary.
-        prompts: all that will be asked, so that the engine has room for the longest.
-
-    Raises:
-        UserError: a prompt does not fit, or the engine would sample past the region policy.
+        prompts: all prompts to come; UserError where one does not fit the context.
     """
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     ids = chat_ids(tokenizer, prompts)
     needed = max(map(len, ids)) + settings.max_new_tokens
     context = getattr(config.get_text_config(), "max_position_embeddings", needed)
     require_room_in(context, ids, prompts, settings)
-    engine = _start(folder, config, needed, settings.seed)
-    try:
-        _require_policy(engine, folder, layout)
+    with _engine(folder, layout, needed, settings.seed) as engine:
         yield _sampler(engine, tokenizer, layout, settings)
-    finally:
-        engine.llm_engine.engine_core.shutdown()
 
 
 @contextmanager
 def vllm_continuations(
     folder: Path, layout: VocabLayout, longest: int, settings: SamplingSettings
 ) -> Iterator[Continue]:
-    """What samples the ids that follow others, while the block runs; the engine leaves room for a model beside it.
-
-    Args:
-        longest: tokens of the longest prompt.
-    """
+    """A `Continue` while the block runs, for prompts of at most `longest` tokens; a model fits beside the engine."""
     needed = longest + settings.max_new_tokens
-    engine = _start(
-        folder, AutoConfig.from_pretrained(folder, **NO_CODE), needed, settings.seed, gpu_memory_utilization=0.5
-    )
-    try:
-        _require_policy(engine, folder, layout)
+    with _engine(folder, layout, needed, settings.seed, gpu_memory_utilization=0.5) as engine:
         yield _continue(engine, settings.temperature)
-    finally:
-        engine.llm_engine.engine_core.shutdown()
 
 
 def _continue(engine: Any, temperature: float) -> Continue:
@@ -92,28 +69,31 @@ def _continue(engine: Any, temperature: float) -> Continue:
     return sample
 
 
-def _start(folder: Path, config: Any, needed: int, seed: int, **more: Any) -> Any:
-    # Else vLLM logs to the screen what only its developers read.
+@contextmanager
+def _engine(folder: Path, layout: VocabLayout, needed: int, seed: int, **more: Any) -> Iterator[Any]:
+    """An engine for sequences of `needed` tokens; UserError where it would sample past the region policy."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     from vllm import LLM
     from vllm.platforms import current_platform
 
-    # "auto" would take weights in float32 for float16, and so another model than Transformers samples.
-    dtype = str(config.dtype).removeprefix("torch.") if config.dtype is not None else "auto"
-    # A request with a seed whose prompt is taken in several parts ends vLLM 0.31 on a CPU.
-    if current_platform.is_cpu():
-        more["enable_chunked_prefill"] = False
-    return LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed, **more)
-
-
-def _require_policy(engine: Any, folder: Path, layout: VocabLayout) -> None:
     from rlvr_vocab.vocab.vllm.logits_processor import NAME_OF_NAMED, named_processors
 
-    if layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):
-        raise UserError(
-            f"backend=vllm: vLLM would sample {folder} past its region policy: rlvr-vocab's plugin rlvr_vocab_engine "
-            "is not loaded; install rlvr-vocab in this environment and let VLLM_PLUGINS name it, or leave it unset"
-        )
+    config = AutoConfig.from_pretrained(folder, **NO_CODE)
+    # "auto" would load weights in float32 as float16, another model than Transformers samples.
+    dtype = str(config.dtype).removeprefix("torch.") if config.dtype is not None else "auto"
+    if current_platform.is_cpu():  # vLLM 0.31 fails on a seeded request whose prompt is prefilled in chunks
+        more["enable_chunked_prefill"] = False
+    engine = LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed, **more)
+    try:
+        if layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):
+            raise UserError(
+                f"backend=vllm: vLLM would sample {folder} past its region policy: rlvr-vocab's plugin "
+                "rlvr_vocab_engine is not loaded; install rlvr-vocab in this environment and let VLLM_PLUGINS name it, "
+                "or leave it unset"
+            )
+        yield engine
+    finally:
+        engine.llm_engine.engine_core.shutdown()
 
 
 def _sampler(
@@ -134,17 +114,12 @@ def _sampler(
             for place in range(len(prompts))
         ]
         answers = engine.generate([{"prompt_token_ids": each} for each in ids], params, use_tqdm=False)
-        return [
-            _completion(tokenizer, layout, prompt_ids, answer.outputs[0])
-            for prompt_ids, answer in zip(ids, answers, strict=True)
-        ]
+        turns = []
+        for prompt_ids, answer in zip(ids, answers, strict=True):
+            output = answer.outputs[0]
+            completion_ids = list(output.token_ids)
+            turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
+            turns.append(Completion(prompt_ids, completion_ids, turn, finished=output.finish_reason == "stop"))
+        return turns
 
     return sample
-
-
-def _completion(
-    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, prompt_ids: list[int], output: Any
-) -> Completion:
-    completion_ids = list(output.token_ids)
-    turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
-    return Completion(prompt_ids, completion_ids, turn, finished=output.finish_reason == "stop")

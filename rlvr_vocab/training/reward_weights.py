@@ -1,4 +1,4 @@
-"""The weights of a run's rewards while it trains, and their place in a checkpoint."""
+"""Reward weights that follow success, and the check that a batch has rewards."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ REWARD_STATE = "reward_state.json"
 
 
 class AdaptiveWeights:
-    """Moves the adaptive ones of a trainer's weights after each generation batch.
-
-    Every process sees the rewards of all, so all move alike.
-
-    Args:
-        adaptive: the weights that move, by the name of their reward.
-    """
+    """Updates a trainer's adaptive weights, by the name of their reward, after each generation batch."""
 
     def __init__(self, adaptive: Mapping[str, AdaptiveWeight]) -> None:
         self._adaptive = adaptive
@@ -45,7 +39,7 @@ class AdaptiveWeights:
         (folder / REWARD_STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """Go on from a checkpoint; a weight that was not adaptive then begins anew."""
+        """Restore the weights from a checkpoint; one that was not adaptive then begins anew."""
         state = json.loads((folder / REWARD_STATE).read_text(encoding="utf-8"))
         for name, weight in self._adaptive.items():
             if name in state:
@@ -55,20 +49,13 @@ class AdaptiveWeights:
 def require_scores(
     rewards_BR: torch.Tensor, names: Sequence[str], step: int, logged: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Stop where a whole batch has no reward to learn from.
-
-    Args:
-        logged: columns that the functions have logged, among them why a row has no score.
-
-    Raises:
-        UserError: no completion has a finite reward.
-    """
+    """UserError where no completion of a batch has a finite reward, with the reasons that functions logged."""
     if not torch.isfinite(rewards_BR).any():
-        said = {
+        reasons = {
             name: next(filter(None, logged.get(f"{REASON}{name}", ())), "gave only None, NaN or infinite ones")
             for name in names
         }
-        listed = "; ".join(f"{name} {reason}" for name, reason in said.items())
+        listed = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
         raise UserError(f"step {step + 1}: none of {pluralize(len(rewards_BR), 'completion')} has a reward: {listed}")
     infinite = torch.isinf(rewards_BR).nonzero()
     if len(infinite):

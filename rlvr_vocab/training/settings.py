@@ -11,7 +11,7 @@ from annotated_types import Ge, Lt
 from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
 from rlvr_vocab.text import pluralize
 
-# What the KL to the initial model compares where one text has several ids.
+# The distribution whose KL to the initial model counts, where one text has several ids.
 KLOver = Literal["text", "ids"]
 
 
@@ -25,14 +25,12 @@ class UntilSettings:
     window: Count = 20
 
     def reached(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the last rows reach it; rows without the metric are passed over.
-
-        A trainer's history has `eval_accuracy` for what a run logs as `eval/accuracy`.
+        """Whether the last rows that have the metric reach it.
 
         >>> UntilSettings("reward", above=0.5, window=2).reached([{"reward": 0.0}, {"reward": 0.5}, {"reward": 0.7}])
         True
         """
-        name = self.metric.replace("eval/", "eval_") if self.metric.startswith("eval/") else self.metric
+        name = self.metric.replace("eval/", "eval_")  # as a trainer's history names it
         values = [float(row[name]) for row in rows if name in row][-self.window :]
         if len(values) < self.window:
             return False
@@ -46,11 +44,7 @@ class UntilSettings:
 
 @dataclass(frozen=True)
 class CurriculumSettings:
-    """Which problems are drawn, by how those before were answered.
-
-    Attributes:
-        skip_solved: a problem all of whose completions were right so many times in a row is not drawn again.
-    """
+    """A problem whose completions were all right `skip_solved` times in a row is not drawn again."""
 
     skip_solved: Count | None = None
 
@@ -69,13 +63,9 @@ class TinyShape:
 
 @dataclass(frozen=True)
 class WarmupSettings:
-    """How long to learn from worked solutions before GRPO.
+    """Supervised steps on worked solutions before GRPO, until a check samples at least `until_accuracy`.
 
-    Attributes:
-        max_steps: 0 for none.
-        until_accuracy: stop at the first check that samples at least this accuracy.
-        check_every: steps between checks.
-        num_check_problems: problems of a check, on which nothing is learnt.
+    A check comes every `check_every` steps, on `num_check_problems` problems that are not trained on.
     """
 
     max_steps: Annotated[Whole, Ge(0)]
@@ -88,13 +78,13 @@ class WarmupSettings:
 
 @dataclass(frozen=True)
 class Lora:
-    """What trains in place of the model's own weights.
+    """A LoRA adapter, trained in place of the model's own weights.
 
     Attributes:
         target_modules: names of the modules that get an adapter, or `all-linear`: every linear layer but the head.
-        lora_dropout: share of an adapter's inputs that an update does without; sampling and scoring know no dropout.
-        train_rows: which rows of embedding and head train as well.
-        enabled: what the configuration says; None: on where nothing else can train, off elsewhere.
+        lora_dropout: of the loss alone; sampling and scoring have none.
+        train_rows: the rows of embedding and head that train as well.
+        enabled: None: on where nothing else can train, off elsewhere.
     """
 
     r: Count = 16

@@ -20,11 +20,7 @@ from rlvr_vocab.errors import UserError
 
 
 def require_sharding(state: AcceleratorState) -> None:
-    """Refuse to train whole models where sharded ones were asked for.
-
-    Raises:
-        UserError: accelerate shards between GPUs only, and these processes are on a CPU.
-    """
+    """UserError where FSDP was asked for on a CPU: accelerate would train whole models."""
     if os.environ.get("ACCELERATE_USE_FSDP") == "true" and state.num_processes > 1 and not is_sharded(state):
         raise UserError(
             "FSDP shards a model between GPUs, and these processes train on the CPU: take accelerate_configs/ddp.yaml"
@@ -37,10 +33,7 @@ def is_sharded(state: AcceleratorState) -> bool:
 
 
 class RunOnceSharded(TrainerCallback):
-    """Does something with a model between its being sharded and its first step.
-
-    Before, FSDP2 leaves it in main memory, and under ZeRO-3 nothing can be computed with it.
-    """
+    """Calls a function once the model is sharded, before the first step."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -50,14 +43,14 @@ class RunOnceSharded(TrainerCallback):
 
 
 def on_its_device(trainer: Trainer) -> Any:
-    """The model of a trainer, which FSDP2 leaves in main memory where nothing was left to train."""
+    """The model of a trainer, moved to its device if FSDP2 has left it in main memory."""
     model = trainer.model
     waits = trainer.accelerator.distributed_type == DistributedType.FSDP and not isinstance(model, FSDPModule)
     return model.to(trainer.accelerator.device) if waits else model
 
 
 def shard_like_policy(model: Any, accelerator: Accelerator) -> Any:
-    """Put a frozen model on the devices as the one that trains lies there: whole, or sharded."""
+    """Place or shard a frozen model like the one that trains."""
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
         return prepare_deepspeed(model, accelerator)
     if accelerator.distributed_type == DistributedType.FSDP:
@@ -66,10 +59,9 @@ def shard_like_policy(model: Any, accelerator: Accelerator) -> Any:
 
 
 def keep_float32(state: AcceleratorState) -> None:
-    """Let sharded models give their outputs in the type they were computed in, and sum their gradients in float32.
+    """Keep outputs of sharded models in their own type, and sums of gradients in float32.
 
-    Accelerate rounds both to the type of mixed precision. A log-probability in bfloat16 is off by up to 0.4 %: 0.03
-    at -8, where the ratio that an update is clipped at is 1.2.
+    Accelerate would round both to bfloat16: a log-probability of -8 by up to 0.03.
     """
     plugin = getattr(state, "fsdp_plugin", None)
     if plugin is not None and isinstance(plugin.mixed_precision_policy, MixedPrecisionPolicy):
@@ -79,10 +71,7 @@ def keep_float32(state: AcceleratorState) -> None:
 
 
 def without_tied_copies(model: Any, state_dict: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A gathered state dict as `save_pretrained` writes it: tied weights once, under the name they are stored by.
-
-    Gathering gives each name a tensor of its own, so that nothing can be told from where they lie in memory.
-    """
+    """A gathered state dict with tied weights once, under the name that `save_pretrained` writes."""
     if state_dict is None:
         return None
     tied = getattr(model, "all_tied_weights_keys", {})
@@ -90,11 +79,7 @@ def without_tied_copies(model: Any, state_dict: Mapping[str, Any] | None) -> Map
 
 
 def require_same_sharding(checkpoint: Path, state: AcceleratorState) -> None:
-    """Refuse to go on from the checkpoint of a run that was sharded otherwise.
-
-    Raises:
-        UserError: its optimizer's state is written for another way, or in files that this one does not read.
-    """
+    """UserError where a checkpoint was sharded otherwise: its optimizer's state cannot be read."""
     ways = {DistributedType.FSDP: "fsdp2.yaml", DistributedType.DEEPSPEED: "deepspeed_zero3.yaml"}
     written = "fsdp2.yaml" if (checkpoint / "optimizer.bin").exists() else "no sharding (one process, or ddp.yaml)"
     written = "deepspeed_zero3.yaml" if (checkpoint / "zero_to_fp32.py").exists() else written

@@ -1,4 +1,4 @@
-"""Which stage of a run a trainer trains, and what ends it early: a goal, a signal, the clock."""
+"""The stage of a run that a trainer trains, and its early end: a goal, a signal, the clock."""
 
 from __future__ import annotations
 
@@ -28,16 +28,13 @@ class StageContext:
         return self.first_step + stage_step
 
     def columns(self, stage_step: int) -> dict[str, Any]:
-        """What a row of metrics says of its step."""
+        """The columns of a row of metrics that name its step."""
         step = {"step": self.run_step(stage_step)}
         return {**step, "stage": self.stage, "stage_step": stage_step} if self.stage else step
 
 
 class StopEarly(TrainerCallback):
-    """Stops the training at the first logged step that reaches the goal.
-
-    It looks at the logged history alone, which a checkpoint holds: a resumed stage stops at the same step.
-    """
+    """Stops the training at the first logged step that reaches the goal, by the history that a checkpoint holds."""
 
     def __init__(self, until: UntilSettings) -> None:
         self._until = until
@@ -55,14 +52,7 @@ class StopEarly(TrainerCallback):
 
 
 class StopOnSignalOrTime(TrainerCallback):
-    """Stops a training after its present step.
-
-    Args:
-        max_hours: stop after so many hours.
-
-    Attributes:
-        reason: why the training was stopped, such as `SIGTERM`; None as long as it goes on.
-    """
+    """Stops a training after its present step; `reason` is then `SIGTERM` or such, or `max_hours=…`."""
 
     def __init__(self, max_hours: float | None = None) -> None:
         self.reason: str | None = None
@@ -76,7 +66,7 @@ class StopOnSignalOrTime(TrainerCallback):
         stop_signals.defer_signals = False
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """All processes stop after the same step, whichever of them was told to."""
+        """All processes stop after the same step, whichever of them got the signal."""
         time_is_up = f"max_hours={self._max_hours:g}" if time.monotonic() >= self._deadline else None
         reasons = [reason for reason in gather_object([stop_signals.reason or time_is_up]) if reason is not None]
         if reasons:

@@ -1,7 +1,6 @@
-"""Proof, before training, that vLLM samples under the region policy and reports log-probabilities of it.
+"""Checks before training that vLLM samples under the region policy and reports log-probabilities under it.
 
-The trainer can only hand prompts to vLLM, colocated or on a server, and believe what comes back. A sampler that
-ignored the policy would still train, on gradients that mean nothing, so the run asks first.
+A sampler that ignores the policy would train too, with wrong gradients.
 """
 
 from __future__ import annotations
@@ -21,26 +20,24 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 
 PROCESSOR = "NamedRegionLogitsProcessor"
-# As much as vLLM's API lets a request push a token: more than any logit, less than a token that is forbidden needs.
+# The largest `logit_bias` of vLLM's API: above any logit, and not enough for a forbidden token.
 _PUSH = 100.0
 _TOKENS = 16
-# Nats by which vLLM's log-probabilities may differ on average: bfloat16 comes to 0.02 … 0.05 (docs/vllm.md), while
-# answering without the policy is off by ln 2 and another model by whole nats.
+# Nats on average: bfloat16 differs by 0.02 to 0.05 (docs/vllm.md), answers without the policy by ln 2.
 _MOST_DIFFERENCE = 0.25
 
 
 def set_vllm_context(
     args: GRPOConfig, layout: VocabLayout, tokenizer: PreTrainedTokenizerBase, train: Any, evaluation: Any
 ) -> None:
-    """Where nothing is set, have vLLM make room for the longest prompt and its completion.
+    """Set an unset `vllm_max_model_length` to the longest prompt and its completion, if the dataset has a length.
 
-    By itself it makes room for the whole context of a model: 40,960 tokens for Qwen3. A dataset without a length
-    leaves it at that.
+    vLLM's default is the whole context of a model: 40,960 tokens for Qwen3.
     """
     named = evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
     datasets = [each for each in (train, *named.values()) if each is not None]
-    settled = not args.use_vllm or args.vllm_max_model_length is not None
-    if settled or not all(hasattr(each, "__len__") for each in datasets):
+    nothing_to_set = not args.use_vllm or args.vllm_max_model_length is not None
+    if nothing_to_set or not all(hasattr(each, "__len__") for each in datasets):
         return
     of_template = args.chat_template_kwargs or {}
     longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
@@ -49,7 +46,7 @@ def set_vllm_context(
 
 
 class VLLMCheck(TrainerCallback):
-    """Asks a `RegionGRPOTrainer`'s vLLM a few things as training begins, and stops the run if it answers wrongly."""
+    """Runs the checks when training begins; UserError where one fails."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -58,12 +55,12 @@ class VLLMCheck(TrainerCallback):
         trainer = self._trainer
         check_engine(trainer)
         check_forbids(trainer)
-        if trainer.stage_context.run_step(state.global_step) == 0:  # until the first samples it has the initial weights
+        if trainer.stage_context.run_step(state.global_step) == 0:  # vLLM holds the initial weights
             check_logps(trainer)
 
 
 def check_engine(trainer: Any) -> None:
-    """What the engine says of itself: the policy is named in it, log-probabilities are those after processing."""
+    """The engine's configuration names the policy, and log-probabilities are those after processing."""
     where, config = _engine(trainer)
     model = config["model_config"]
     if model["logprobs_mode"] != "processed_logprobs":
@@ -80,7 +77,7 @@ def check_engine(trainer: Any) -> None:
 
 
 def check_forbids(trainer: Any) -> None:
-    """Pushed to a reasoning token, vLLM must take it while thinking and must not while answering."""
+    """With a bias towards a reasoning token, vLLM must sample it while thinking and must not while answering."""
     layout = trainer.policy.layout
     pushed = int(open_copies(layout)[0][0])
     with _asking(trainer, 1, {"logit_bias": {pushed: _PUSH}}):
@@ -114,7 +111,7 @@ def check_logps(trainer: Any) -> None:
 
 
 def _engine(trainer: Any) -> tuple[str, dict[str, Any]]:
-    """Where vLLM runs, in words, and the part of its configuration that matters."""
+    """The place of vLLM for messages, and the part of its configuration that matters."""
     generation = trainer.vllm_generation
     if generation.mode == "server":
         client = generation.vllm_client if trainer.accelerator.is_main_process else None
@@ -134,7 +131,7 @@ def _prompts(layout: VocabLayout) -> list[list[int]]:
 
 @contextmanager
 def _asking(trainer: Any, tokens: int, more: dict[str, Any]) -> Iterator[None]:
-    """Ask for so many tokens, with other sampling parameters than those of training beside them."""
+    """Inside the block vLLM samples so many tokens, with further sampling parameters."""
     generation = trainer.vllm_generation
     before = generation.max_completion_length, generation.generation_kwargs
     generation.max_completion_length, generation.generation_kwargs = tokens, {**before[1], **more}

@@ -1,4 +1,4 @@
-"""Finds valid checkpoints: their manifest, written last, is there, and their files are as it says and can be read."""
+"""Finds valid checkpoints: the manifest, written last, lists their files, which have its sizes and hashes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rlvr_vocab.vocab.weights import weights_fingerprint
 logger = logging.getLogger(__name__)
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-# What reading a pickle as plain tensors ends in, where it is none, or holds anything else.
+# Errors of reading a file as plain tensors.
 _NOT_PLAIN = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError)
 
 
 def problem_of_checkpoint(folder: Path, *, hashed: bool = True) -> str | None:
-    """Why nothing can go on from a checkpoint, naming the file; None where it is valid."""
+    """The fault of a checkpoint, with the file; None where it is valid. Not `hashed`: by sizes alone."""
     problem = problem_with(folder, hashed=hashed)
     if problem is not None:
         return problem
@@ -46,29 +46,21 @@ def problem_of_checkpoint(folder: Path, *, hashed: bool = True) -> str | None:
 
 
 def newest_checkpoint(output_dir: Path, at_step: int | None = None, *, hashed: bool = True) -> Path | None:
-    """The valid checkpoint of the highest step, or that of a given step; None where there is none.
-
-    Args:
-        hashed: compare checksums, or, for a message about a checkpoint that nobody loads, sizes alone.
-    """
+    """The valid checkpoint of the highest step, or that of a given step; None where there is none."""
     steps = steps_in(output_dir)
     wanted = sorted(steps, reverse=True) if at_step is None else [at_step] * (at_step in steps)
     return next((steps[step] for step in wanted if problem_of_checkpoint(steps[step], hashed=hashed) is None), None)
 
 
 def newest_checkpoint_for_all(output_dir: Path, at_step: int | None = None) -> Path | None:
-    """The same for every process of a run, looked for, and its checksums taken, by the main one alone."""
+    """The same for every process of a run; the main one searches."""
     found = newest_checkpoint(output_dir, at_step) if PartialState().is_main_process else None
     [agreed] = broadcast_object_list([found])
     return agreed
 
 
 def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Path | None:
-    """The checkpoint that a trainer goes on from: the one that is named, or, for True, the newest valid one.
-
-    Raises:
-        UserError: the named one is not valid, by the sizes of its files.
-    """
+    """The checkpoint that a trainer resumes: the named one, checked by sizes, or, for True, the newest valid one."""
     if resume is True:
         for sentence in set_invalid_aside(output_dir) if PartialState().is_main_process else ():
             logger.warning(sentence)
@@ -80,7 +72,7 @@ def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Pa
 
 
 def set_invalid_aside(output_dir: Path) -> list[str]:
-    """Rename the folders that are newer than the newest valid checkpoint; a sentence on each."""
+    """Rename the folders that are newer than the newest valid checkpoint; return a message for each."""
     sentences = []
     for _, folder in sorted(steps_in(output_dir).items(), reverse=True):
         problem = problem_of_checkpoint(folder)
@@ -92,7 +84,7 @@ def set_invalid_aside(output_dir: Path) -> list[str]:
 
 
 def steps_in(output_dir: Path) -> dict[int, Path]:
-    """The folders that are named like checkpoints, by their step."""
+    """The folders with the names of checkpoints, by their step."""
     return {
         int(match[1]): path for path in output_dir.glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))
     }

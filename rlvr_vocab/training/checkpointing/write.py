@@ -1,8 +1,7 @@
-"""Writes a checkpoint so that it is there whole or not at all, and removes old ones without leaving halves.
+"""Writes and removes checkpoints; whenever a process is killed, every folder `checkpoint-<step>` is whole.
 
-A checkpoint is written in `.saving/`, synced, given its manifest, synced again, and only then takes its name. An old
-one first loses its name and is deleted then. Whenever a process is killed, every folder called `checkpoint-<step>` is
-a whole one, and what else lies there is rubbish that the next start clears away.
+A checkpoint is written in `.saving/`, synced, given its manifest, synced again, and then renamed. An old one is renamed
+before it is deleted. The next start clears the rest away.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from rlvr_vocab.training.checkpointing.find import newest_checkpoint, steps_in
 logger = logging.getLogger(__name__)
 
 _SAVING, _DELETING = ".saving", ".deleting"
-# What a full disk, or a full quota, is called by the system and by safetensors. torch says in which of its lines it
-# could not write on, and not why.
+# Errors of a full disk or quota, of the system and of safetensors; torch names its file and no reason.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_IN_WORDS = ("No space left on device", "Disk quota exceeded", "inline_container.cc")
 
@@ -40,16 +38,11 @@ def save_whole(
     keep: int | None = None,
     best: int | None = None,
 ) -> str | None:
-    """Have every process write its part of a checkpoint, and give it its name; every process calls it.
+    """Write a checkpoint, each process its part by `write`; return a message where the disk is full, and leave nothing.
 
     Args:
-        write: writes this process's part of the checkpoint's content into a folder.
-        publishes: whether this process gives it its name once all have written their part.
-        keep: how many checkpoints stay, this one included; None: all.
-        best: step of one that stays in any case.
-
-    Returns:
-        None if the checkpoint is valid, else a message that there is no room for it; then nothing of it is left.
+        publishes: whether this process renames it once all have written.
+        keep: the number of checkpoints that stay, this one included; None: all. The one of step `best` stays too.
     """
     staged = output_dir / _SAVING / f"checkpoint-{step}"
     full = _of_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
@@ -63,14 +56,14 @@ def save_whole(
 
 
 def clear_leftovers(output_dir: Path) -> None:
-    """Remove what a killed process left of a save or of a deletion."""
+    """Remove the leftovers of a save or a deletion that was killed."""
     for folder in (output_dir / _SAVING, output_dir / _DELETING):
         if folder.exists():
             _delete(folder)
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that there is no room on the disk."""
+    """Whether an error is that of a full disk."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     return any(words in str(error) for words in _FULL_IN_WORDS)
@@ -78,11 +71,7 @@ def is_full(error: BaseException) -> bool:
 
 @contextmanager
 def report_disk_full(folder: Path) -> Iterator[None]:
-    """Whatever a run is writing when the disk is full, it ends with a sentence on it.
-
-    Raises:
-        OutOfRoom: in place of the system's error.
-    """
+    """Inside the block the error of a full disk becomes OutOfRoom, one line."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -98,7 +87,7 @@ def _publish(staged: Path, output_dir: Path) -> None:
     _sync(staged / MANIFEST)
     _sync(staged)
     final = output_dir / staged.name
-    if final.exists():  # of a run that was told to go back before this step
+    if final.exists():  # of a run that was resumed before this step
         _remove(final)
     staged.rename(final)
     _sync(output_dir)
@@ -151,7 +140,6 @@ def _remove(folder: Path) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """Somebody else's permissions are no reason to end a run."""
     try:
         shutil.rmtree(folder)
     except OSError as error:
@@ -165,7 +153,7 @@ def _sync_all(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk itself."""
+    """Sync a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -21,12 +21,9 @@ _OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropi
 
 
 class SampledEntropies(NamedTuple):
-    """In nats, of the distributions that the tokens of each completion were drawn from.
+    """Entropies in nats of the distributions that each token was drawn from: over texts, and over copies of the text.
 
-    Attributes:
-        text: over texts.
-        copies: what the entropy over ids has above that.
-        choice_bits: how far the choice among the ids of each token's own text was from chance, in bits.
+    `choice_bits`: the distance from chance of the choice among the ids of the token's text, in bits.
     """
 
     text: list[list[float]]
@@ -39,13 +36,9 @@ class CompletionRows:
     """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none.
 
     Attributes:
-        sampling_logps: of each sampled token, where the sampler tells them.
-        sampling_entropies: in nats, over texts, of the distribution that each token was drawn from; a server tells
-            none.
-        sampling_copy_entropies: what the entropy over ids has above that, where there are copies.
-        sampling_choice_bits: how far the choice among the ids of each token's own text was from chance, likewise.
-        reasons: why each row was scored as it was, by function, for those that say so.
-        kinds: of each problem those of the columns `KINDS` that its set has.
+        sampling_logps: of each sampled token; this and the `SampledEntropies` are None where the sampler has none.
+        reasons: the reason of each score, by function, for those that give one.
+        kinds: the columns `KINDS` of each problem.
     """
 
     prompt_ids: Sequence[list[int]]
@@ -75,13 +68,7 @@ class CompletionRows:
 def gather_rollouts(
     trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], entropies: SampledEntropies | None
 ) -> CompletionRows:
-    """The completions of a generation in all processes, as a `GRPOTrainer` has just scored them.
-
-    Args:
-        inputs: this process's rows of the problem set.
-        batch: what the trainer has made of them.
-        entropies: of the distributions that this process's tokens were drawn from; None where the sampler tells none.
-    """
+    """The completions of a scored generation in all processes; `inputs`, `batch`, `entropies` are this process's."""
     masks = batch["completion_mask"].bool()
     prompts = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
     local_rows = {
@@ -114,7 +101,7 @@ def gather_rollouts(
 
 
 def remove_step_files_after(step: int, run_folder: Path) -> None:
-    """Remove completions and held-out results of later steps: a run that goes on from `step` writes its own."""
+    """Remove completions and held-out results of later steps, which the run takes again."""
     completions = (run_folder / "completions").glob("*_*.parquet")  # ours, and those of training.log_completions
     for path in [*completions, *(run_folder / "evaluation").glob("step_*.jsonl")]:
         name, _, number = path.stem.partition("_")
@@ -123,7 +110,7 @@ def remove_step_files_after(step: int, run_folder: Path) -> None:
 
 
 def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
-    """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, template and all."""
+    """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, with its template."""
     columns = {
         "step": step,
         "prompt": tokenizer.batch_decode(list(rows.prompt_ids)),
@@ -142,7 +129,7 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
             columns[name] = list(figures)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step_{step:05d}.parquet"
-    partial = path.with_name(f".{path.name}.partial")  # whoever looks at a run that goes on finds whole files
+    partial = path.with_name(f".{path.name}.partial")  # readers of a running run find whole files
     try:
         pd.DataFrame(columns).to_parquet(partial, index=False)
         partial.replace(path)

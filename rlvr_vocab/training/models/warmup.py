@@ -1,7 +1,4 @@
-"""A short supervised warm-up on worked solutions, stopped while the model is still mediocre.
-
-It goes on from its newest checkpoint when it was interrupted, and ends with the same weights as if it had not been.
-"""
+"""A short supervised warm-up on worked solutions; an interrupted one is resumed to the bit."""
 
 from __future__ import annotations
 
@@ -29,6 +26,7 @@ from rlvr_vocab.device import device_type
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
+from rlvr_vocab.training.trl_seams import StagedCheckpoints
 
 logger = logging.getLogger(__name__)
 
@@ -66,37 +64,11 @@ def warm_up(
     """Fine-tune a model on worked solutions.
 
     Args:
-        checkpoints: where the newest checkpoint lies as long as it trains; one that is there already is gone on from.
-        measure_accuracy: samples the model's answers to problems outside `problems` and returns the share that is
-            right, None where no gold answer can be read.
-        on_progress: called with (step, steps at most, figures): `loss` and `examples/s` now and then, `accuracy` where
-            it was measured. The seconds of measuring do not count.
-        bf16: train and measure in bfloat16 autocast; for a device that computes it (`has_bf16`).
+        checkpoints: the folder of the newest checkpoint; one that exists is resumed.
+        measure_accuracy: the share of right answers to other problems, None without a readable gold answer.
+        on_progress: called with (step, steps at most, figures): `loss` and `examples/s`, or `accuracy`.
+        bf16: train and measure in bfloat16 autocast.
     """
-    rows = [
-        {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
-        for problem in problems
-    ]
-    trainer = _WarmupTrainer(
-        model=model,
-        args=_sft_config(settings, seed, checkpoints, use_cpu, bf16),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=tokenizer,
-    )
-
-    def measure() -> float | None:
-        with trainer.accelerator.autocast():
-            return measure_accuracy()
-
-    watch = _WarmupWatch(settings, measure, on_progress)
-    trainer.add_callback(watch)
-    trainer.remove_callback(PrinterCallback)
-    newest = newest_checkpoint(checkpoints)
-    trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
-    return WarmupOutcome(trainer.state.global_step, watch.accuracy)
-
-
-def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path, use_cpu: bool, bf16: bool) -> SFTConfig:
     config = SFTConfig(
         output_dir=str(checkpoints),
         max_steps=settings.max_steps,
@@ -115,24 +87,41 @@ def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path, use_cpu:
         disable_tqdm=True,
     )
     config._n_gpu = min(config.n_gpu, 1)  # of several GPUs that one process sees; TRL refuses to use them all
-    return config
+    rows = [
+        {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
+        for problem in problems
+    ]
+    trainer = _WarmupTrainer(
+        model=model,
+        args=config,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+    )
+
+    def measure() -> float | None:
+        with trainer.accelerator.autocast():
+            return measure_accuracy()
+
+    watch = _WarmupWatch(settings, measure, on_progress)
+    trainer.add_callback(watch)
+    trainer.remove_callback(PrinterCallback)
+    newest = newest_checkpoint(checkpoints)
+    trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
+    return WarmupOutcome(trainer.state.global_step, watch.accuracy)
 
 
-class _WarmupTrainer(SFTTrainer):
-    """Its newest checkpoint is whole; where there is no room for one it goes on without."""
-
-    _staging: Path | None = None
-
-    def _get_output_dir(self, trial: Any) -> str:
-        return str(self._staging or super()._get_output_dir(trial))
+class _WarmupTrainer(StagedCheckpoints, SFTTrainer):
+    """Its newest checkpoint is whole; without room on the disk it goes on without one."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """`SFTTrainer._save_checkpoint` without its model card."""
+
         def write(folder: Path) -> None:
-            self._staging = folder.parent
+            self.staging = folder.parent
             try:
-                Trainer._save_checkpoint(self, model, trial)  # TRL's adds a model card
+                Trainer._save_checkpoint(self, model, trial)
             finally:
-                self._staging = None
+                self.staging = None
 
         full = save_whole(Path(self.args.output_dir), self.state.global_step, write, publishes=True, keep=1)
         if full is not None:
@@ -140,7 +129,7 @@ class _WarmupTrainer(SFTTrainer):
 
 
 class _WarmupWatch(TrainerCallback):
-    """Measures accuracy now and then, and stops the warm-up once it suffices."""
+    """Measures accuracy every `check_every` steps, and stops the warm-up once it suffices."""
 
     def __init__(
         self, settings: WarmupSettings, measure: Callable[[], float | None], on_progress: ProgressReport
