@@ -25,7 +25,7 @@ from rlvr_vocab.runs.multirun import jobs_of
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-LONGEST_README = 250
+LONGEST_README = 170
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED_DOCUMENTS = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
