@@ -24,20 +24,13 @@ def local_file(name: str) -> Path | None:
     Raises:
         UserError: the file is missing or empty, or has an unknown extension.
     """
-    path = expanded(name)
+    path = Path(name).expanduser()
     if path.is_dir():
         return None
     if path.suffix.lower() not in EXTENSIONS and not name.startswith((".", "/", "~")) and not path.exists():
         return None
     check_file(path)
     return path
-
-
-def expanded(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        raise UserError(f"data file {name} has no place on this machine: {error}") from error
 
 
 def check_file(path: Path) -> None:
@@ -75,7 +68,7 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
     from datasets import load_dataset
 
     try:
-        return load_dataset(str(expanded(name)) if name.startswith("~") else name, subset, split=split).to_list()
+        return load_dataset(str(Path(name).expanduser()) if name.startswith("~") else name, subset, split=split).to_list()
     except Exception as error:  # anything from httpx.ConnectError to a loading script's RuntimeError
         wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
         raise UserError(

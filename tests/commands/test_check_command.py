@@ -1,6 +1,5 @@
 """`rlvr-vocab check` end to end: what is reported is what is there."""
 
-import csv
 import json
 import os
 import re
@@ -113,19 +112,6 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "2. 2 rows repeat an earlier problem" in advice
     assert "3. 1 gold answer of no use to the verifier: mend what can be mended (row 8)" in advice
     assert "4." not in advice and "\x07" not in shown
-
-
-def test_gold_answers_that_may_be_codes_are_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    golds = ["2024-01-05", "$7-11$", "7-11", "3/4"]
-    rows = [{"question": f"Which, {gold}?", "result": gold} for gold in golds]
-    shown = section(
-        check(capsys, write_rows(tmp_path / "codes.jsonl", rows), "dataset.eval_fraction=0"), "Gold answers"
-    )
-    assert shown == [
-        "  the verifier can use all 4 of them",
-        "  2 compared as text, for want of a sign of mathematics: write what is mathematics as $…$",
-        "    2: a date, a range or a code? (row 1: 2024-01-05; row 3: 7-11)",
-    ]
 
 
 def test_the_json_file_holds_the_same_facts_with_all_row_numbers(
@@ -276,13 +262,18 @@ def test_prompts_that_leave_no_room_for_a_completion_are_advised_against(
     assert "and a completion of up to 1,024 do not fit the model's 512" in last_section(shown)[0]
 
 
-def test_worked_solutions_read_as_bare_answers_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    rows = [{"question": f"Add {n} to 1.", "result": f"{n}+1={n + 1}\n#### {n + 1}"} for n in range(120)]
-    path = write_rows(tmp_path / "hash.jsonl", rows)
-    assert "set dataset.answer_format=hash" in last_section(check(capsys, path))[0]
-    shown = check(capsys, path, "dataset.answer_format=hash")
-    assert last_section(shown) == ["  nothing stands in the way"]
-    assert "-> " in section(shown, "Rows")[3]
+def test_worked_solutions_and_few_problems_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [{"question": f"Add {n} to 1.", "result": f"{n}+1={n + 1}\n#### {n + 1}"} for n in range(40)]
+    path = write_rows(tmp_path / "hash.jsonl", [*rows, *({"question": "", "result": 1} for _ in range(20))])
+    advice = last_section(check(capsys, path))
+    assert [line.partition(":")[0].strip() for line in advice] == [
+        "1. nearly all answers are worked solutions",
+        "2. 33% of the rows are left out",
+        "3. only 39 problems to train on",
+    ]
+    assert not any(
+        "worked solutions" in line for line in last_section(check(capsys, path, "dataset.answer_format=hash"))
+    )
 
 
 def test_decimal_commas_are_noticed_and_read_where_that_is_said(
@@ -296,21 +287,6 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
     assert "100% are numbers: smallest 0.5" in shown
     assert last_section(shown) == ["  nothing stands in the way"]
     assert re.search(r"-> [0-9]+\.5$", section(shown, "Rows")[3])
-
-
-def test_few_problems_and_many_dropped_rows_are_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    rows = [problem(number) if number % 3 else {"question": "", "result": 1} for number in range(30)]
-    advice = last_section(check(capsys, write_rows(tmp_path / "few.jsonl", rows)))
-    assert "33% of the rows are left out" in advice[0] and "only 19 problems to train on" in advice[1]
-
-
-def test_a_csv_file_with_columns_of_its_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "expert.csv"
-    with path.open("w", newline="", encoding="utf-8-sig") as file:
-        csv.writer(file).writerows([("question", "expert_answer"), *((f"Add {n}.\nTwice", n) for n in range(150))])
-    shown = check(capsys, path, "dataset.columns.answer=expert_answer")
-    assert "150 rows read, 150 usable; 147 to train on, 3 held out" in shown
-    assert "read as: problem = question, answer = expert_answer" in shown
 
 
 GOOD = "".join(json.dumps(problem(number)) + "\n" for number in range(3))

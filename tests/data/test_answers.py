@@ -77,10 +77,6 @@ def test_values_of_json_are_bare_answers_as_they_are(value: object) -> None:
     assert (answer, type(answer)) == (value, type(value))
 
 
-def test_a_decimal_which_json_lacks_becomes_text() -> None:
-    assert cell_answer(Decimal("72.00"), "bare") == "72"
-
-
 @pytest.mark.parametrize("text", [r"\frac{1}{2}", "1,000", "72.0", "007", r"\text{ A }", "x=1, y=2", "None"])
 def test_bare_text_is_kept_as_it_is(text: str) -> None:
     assert cell_answer(f" {text}\n", "bare") == text

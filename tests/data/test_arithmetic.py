@@ -1,10 +1,9 @@
 """The generated sums are right, distinct and seeded."""
 
 import re
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
 
 import pytest
-from annotated_types import Le
 
 from rlvr_vocab.data.arithmetic import ArithmeticTask, arithmetic_problems, worked_sum
 from rlvr_vocab.errors import UserError
@@ -23,14 +22,9 @@ def sum_at_the_end_of(reasoning: str) -> int:
     return totals[-1] * 10 ** (len(totals) - 1) + sum(total % 10 * 10**i for i, total in enumerate(totals[:-1]))
 
 
-def test_every_answer_is_the_sum_of_the_numbers_in_the_problem() -> None:
+def test_answer_and_working_are_the_sum_of_the_numbers_in_the_problem() -> None:
     for row in arithmetic_problems(ArithmeticTask(digits=3, num_problems=500), seed=1):
-        assert int(row["answer"]) == sum(summands(row["problem"]))
-
-
-def test_the_working_comes_to_the_answer() -> None:
-    for row in arithmetic_problems(ArithmeticTask(digits=3, num_problems=500), seed=2):
-        assert sum_at_the_end_of(row["reasoning"]) == int(row["answer"])
+        assert int(row["answer"]) == sum(summands(row["problem"])) == sum_at_the_end_of(row["reasoning"])
 
 
 @pytest.mark.parametrize(
@@ -68,24 +62,11 @@ def test_the_working_of_a_long_sum_has_every_sum_on_the_way(shown: Literal["whol
         assert row["reasoning"] == (",".join(sums) if shown == "whole" else last)
 
 
-def test_the_longest_sum_can_be_made() -> None:
-    bounds = get_args(get_args(get_type_hints(ArithmeticTask, include_extras=True)["terms"])[0])[1:]
-    [most] = [each.le for each in bounds if isinstance(each, Le)]
-    [row] = arithmetic_problems(ArithmeticTask(num_problems=1, terms=most), seed=0)
-    assert row["problem"].count("+") == most - 1 >= 10
-
-
 def test_a_long_sum_is_no_remainder_and_there_are_so_many() -> None:
     with pytest.raises(UserError, match="modulus asks for a remainder and terms for a sum"):
         ArithmeticTask(modulus=2, terms=3)
     with pytest.raises(UserError, match="with terms=3 it must be from 1 to 1000"):
         ArithmeticTask(terms=3, num_problems=1001)
-
-
-def test_a_seed_gives_the_same_problems_and_another_seed_others() -> None:
-    task = ArithmeticTask(num_problems=50)
-    assert arithmetic_problems(task, seed=4) == arithmetic_problems(task, seed=4)
-    assert arithmetic_problems(task, seed=4) != arithmetic_problems(task, seed=5)
 
 
 def test_more_sums_than_there_are_are_refused() -> None:

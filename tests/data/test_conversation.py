@@ -50,13 +50,6 @@ def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> N
     assert parts["prompt"][-1] == user("xy")
 
 
-def test_a_set_without_answers_has_no_columns_for_them() -> None:
-    rows = [{"prompt": [user("a")], "answer": 1, "solution": "b"}]
-    [row] = problem_table(usable_rows(rows, COLUMNS, "bare").problems, PromptStyle(None), COLUMNS)
-    assert set(row) == {"prompt", "problem", "raw_prompt", "raw_answer", "raw_solution"}
-    assert (row["raw_answer"], row["raw_solution"], row["raw_prompt"]) == (1, "b", [user("a")])
-
-
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [

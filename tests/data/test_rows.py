@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.rows import Problem, require_columns, usable_rows
+from rlvr_vocab.data.rows import require_columns, usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import short_text
 
 COLUMNS = Columns("question", "answer")
 
@@ -46,11 +45,6 @@ def test_a_problem_that_is_a_number_becomes_text() -> None:
     assert (problem.text, problem.solution, problem.fingerprinted) == ("17", 4.0, ("17", "4"))
 
 
-def test_problems_in_another_writing_are_the_same_one() -> None:
-    assert Problem("What  is\n$x$ ", "1", {}, 1).key == Problem("3. what is x?", "2", {}, 2).key
-    assert Problem("What is x?", "1", {}, 1).key != Problem("What is y?", "1", {}, 2).key
-
-
 def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
     with pytest.raises(UserError) as caught:
         require_columns(ProblemSource("p.csv", Columns("problem", "answer")), ["problem_text", "answer"], "p.csv")
@@ -78,13 +72,3 @@ def test_no_column_is_guessed_where_none_has_a_similar_name_and_the_key_is_named
     with pytest.raises(UserError) as caught:
         require_columns(ProblemSource("p.csv", columns), ["question", "expert_answer"], "p.csv")
     assert str(caught.value).endswith(f"; its columns are question, expert_answer; name {said}")
-
-
-def test_the_columns_of_all_rows_are_named_in_the_order_of_their_first_occurrence() -> None:
-    rows = [{"question": "q", "answer": "1"}, 5, {"level": 3, "answer": "2"}]
-    assert usable_rows(rows, COLUMNS, "bare").columns == ("question", "answer", "level")
-
-
-def test_a_short_text_holds_nothing_that_a_terminal_would_obey() -> None:
-    assert short_text("red \x1b[31m\u202edna") == "red ␛[31m<U+202E>dna"
-    assert short_text("a\n b" + "c" * 100, limit=10) == "a bcccccc…"

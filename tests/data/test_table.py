@@ -128,8 +128,3 @@ def test_turns_come_in_the_order_system_examples_problem() -> None:
         ("assistant", "4"),
         ("user", "3+3="),
     ]
-
-
-@pytest.mark.parametrize("system_prompt", [None, ""])
-def test_without_a_system_prompt_the_problem_stands_alone(system_prompt: str | None) -> None:
-    assert build_messages(" x \n", PromptStyle(system_prompt)) == [{"role": "user", "content": " x \n"}]
