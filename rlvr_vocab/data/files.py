@@ -68,7 +68,9 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
     from datasets import load_dataset
 
     try:
-        return load_dataset(str(Path(name).expanduser()) if name.startswith("~") else name, subset, split=split).to_list()
+        return load_dataset(
+            str(Path(name).expanduser()) if name.startswith("~") else name, subset, split=split
+        ).to_list()
     except Exception as error:  # anything from httpx.ConnectError to a loading script's RuntimeError
         wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
         raise UserError(

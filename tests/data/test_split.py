@@ -1,6 +1,5 @@
 """Problems are divided by seed, held-out ones first, with none in common."""
 
-
 import pytest
 
 from rlvr_vocab.data.load import partition
