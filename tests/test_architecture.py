@@ -118,6 +118,9 @@ def source_files() -> list[Path]:
     )
 
 
+CODE = [path for path in source_files() if path.suffix in {".py", ".sh"}]
+
+
 def test_rooms_import_only_lower_floors() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {violation}"
@@ -188,20 +191,6 @@ def test_forbidden_imports_are_found(room: str, source: str) -> None:
     assert len(violations(room, source, f"rlvr_vocab.{room}")) == 1
 
 
-@pytest.mark.parametrize(
-    ("room", "source"),
-    [
-        ("vocab", "import torch\nfrom rlvr_vocab.errors import UserError\nfrom . import regions"),
-        ("vocab", "from .regions import regions_of\nfrom rlvr_vocab.vocab.policy import bias_table"),
-        ("training", "from rlvr_vocab.data import load\nfrom ..rewards import build"),
-        ("exp", "from rlvr_vocab import expand\nfrom rlvr_vocab.exp import options"),
-        ("data", "from rlvr_vocab import __version__"),
-    ],
-)
-def test_permitted_imports_pass(room: str, source: str) -> None:
-    assert violations(room, source, f"rlvr_vocab.{room}") == []
-
-
 def test_rooms_without_torch_load_without_it() -> None:
     rooms = [f"rlvr_vocab.{room}" for room in ROOMS_WITHOUT_TORCH if (PACKAGE / room / "__init__.py").exists()]
     code = f"import {', '.join(['sys', *rooms])}; print('torch' in sys.modules)"
@@ -216,14 +205,9 @@ def test_no_file_of_exp_hides_a_package() -> None:
     assert here & (importable | {"bitsandbytes", "reasoning_gym", "vllm"}) == set()
 
 
-def test_no_source_file_is_longer_than_two_files_worth() -> None:
-    too_long = {
-        str(path.relative_to(ROOT)): lines
-        for path in source_files()
-        if path.suffix in {".py", ".sh"}
-        and (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
-    }
-    assert too_long == {}
+def test_no_source_file_is_longer_than_a_topic() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CODE}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
 
 def test_no_source_file_names_a_path_of_somebodys_machine() -> None:
@@ -234,12 +218,6 @@ def test_no_source_file_names_a_path_of_somebodys_machine() -> None:
         if MACHINE_PATH.search(line)
     ]
     assert found == []
-
-
-@pytest.mark.parametrize("folder", ["root", "work", "home"])
-def test_machine_paths_are_told_from_other_paths(folder: str) -> None:
-    assert MACHINE_PATH.search(f'open("/{folder}/someone/file")')
-    assert not MACHINE_PATH.search(f"https://example.org/{folder}/page, $HOME/{folder}/file, ./{folder}/file")
 
 
 def constraints() -> dict[str, str]:
@@ -260,14 +238,6 @@ def test_uv_takes_the_versions_of_the_constraints() -> None:
     direct = {re.split(r"[^\w-]", line)[0].lower() for line in project["project"]["dependencies"]}
     expected = sorted(f"{name}=={constraints()[name]}" for name in direct)
     assert sorted(project["tool"]["uv"]["constraint-dependencies"] + project["dependency-groups"]["dev"]) == expected
-
-
-def test_git_does_not_carry_a_lock_file() -> None:
-    # A uv lock names package registries by URL.
-    assert "uv.lock" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
-    if (ROOT / ".git").exists():
-        tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert "uv.lock" not in tracked.stdout.splitlines()
 
 
 def test_dir_shows_every_public_name() -> None:

@@ -32,10 +32,6 @@ def test_the_custom_task_trains_and_leaves_a_model_that_answers(qwen3, tmp_path)
     assert json.loads(answer.stdout)["prompt"] == "Sort: b, a"
 
 
-def test_the_custom_task_is_short_enough_to_be_read():
-    assert len(TASK.read_text().splitlines()) < 80
-
-
 def test_its_rewards_tell_right_from_wrong_by_hand():
     spec = importlib.util.spec_from_file_location("custom_task", TASK)
     task = importlib.util.module_from_spec(spec)
@@ -67,7 +63,6 @@ def test_the_guides_script_runs_with_another_import(make_shape, tmp_path, size):
     layout = json.loads((tmp_path / "out" / "initial_model" / "reasoning_vocab.json").read_text())
     assert layout["source_ids"] == ({"range": [0, 50]} if size == "50" else [])
     assert is_adapter(tmp_path / "out" / "final_adapter")
-    assert len(GUIDE.read_text().splitlines()) < 120
 
 
 @pytest.mark.slow

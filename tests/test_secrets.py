@@ -89,12 +89,8 @@ def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text
 
 
 def test_the_header_of_a_key_is_shown_without_it() -> None:
-    assert (
-        without_secrets("sent X-Api-Key: letmein and the key: word", NOWHERE) == "sent X-Api-Key: *** and the key: word"
-    )
-    assert (
-        without_secrets("X-API-KEY: letmein, PRIVATE-TOKEN: letmein", NOWHERE) == "X-API-KEY: ***, PRIVATE-TOKEN: ***"
-    )
+    text = "sent X-Api-Key: letmein, PRIVATE-TOKEN: letmein and the key: word"
+    assert without_secrets(text, NOWHERE) == "sent X-Api-Key: ***, PRIVATE-TOKEN: *** and the key: word"
     assert is_secret("rewards.functions.params.headers.X-Api-Key", "letmein", NOWHERE)
 
 

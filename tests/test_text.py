@@ -1,0 +1,40 @@
+"""Text for people: control characters are drawn, and a mistyped word gets its nearest neighbour."""
+
+import pytest
+
+from rlvr_vocab.text import did_you_mean, hidden_characters, nearest_word, printable, visible_lines, visible_text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("naïve 你好 $x^2$ 😀", "naïve 你好 $x^2$ 😀"),
+        ("a\r\nb\tc\0", "a␍⏎\nb␉c␀"),
+        ("\x1b[31mred\x1f", "␛[31mred␟"),
+        ("zero\u200bwidth, no\u00a0break", "zero<U+200B>width, no<U+00A0>break"),
+        ("right\u202eleft", "right<U+202E>left"),
+        ("\x7f\x85\ud800\U000f0000", "<U+007F><U+0085><U+D800><U+F0000>"),
+    ],
+)
+def test_every_character_that_does_not_show_is_drawn(text: str, shown: str) -> None:
+    assert visible_text(text) == shown
+    assert visible_lines(text) == shown.replace("⏎", "")
+
+
+def test_line_feeds_and_tabs_are_not_hidden() -> None:
+    assert hidden_characters("a\r\nb\tc\u00a0d") == {"\r", "\u00a0"}
+
+
+def test_the_middle_of_a_long_text_is_left_out() -> None:
+    assert printable("a\n\x1b[2Jb", 100) == r"a\n\x1b[2Jb"
+    assert printable("0123456789", 10) == "0123456789"
+    assert printable("0123456789x", 10) == "01234 … 1 characters … 6789x"
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"), [("ANSWER", "answer"), ("anwser", "answer"), ("Soluton", "Solution"), ("xyz", None)]
+)
+def test_the_nearest_word_is_the_likeliest_slip(given: str, nearest: str | None) -> None:
+    known = ["SANER", "answer", "Solution"]
+    assert nearest_word(given, known) == nearest
+    assert did_you_mean(given, known) == (f"; did you mean {nearest}?" if nearest else "")
