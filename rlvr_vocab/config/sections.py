@@ -30,7 +30,6 @@ from rlvr_vocab.training.settings import (
     UntilSettings,
     WarmupSettings,
 )
-from rlvr_vocab.vocab.layout import Part
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
@@ -87,7 +86,7 @@ else:
 @dataclass(frozen=True)
 class ModelSettings:
     name: str
-    reasoning_vocab_size: NONE_BELOW_0 | Literal["full"] | Part
+    reasoning_vocab_size: NONE_BELOW_0 | Literal["full"]
     reasoning_multiplicity: Count
     source_ids: Annotated[tuple[NONE_BELOW_0, ...], MinLen(1)] | None
     reasoning_mode: Literal["expand", "replace"]

@@ -30,7 +30,6 @@ Sharding = Literal["none", "fsdp2", "deepspeed_zero3"]
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 USUAL_PROMPT = 256
 _TINY_ROWS = 517  # at most: bytes and words up to 512, and five that are added
-_PART_COPIES = 64  # of the digits or the connectives of a vocabulary there are about so many
 _ADAM_IN_8_BITS = ("adamw_8bit", "adamw_bnb_8bit")  # of bitsandbytes
 # Bytes of optimizer state for each trained weight, by how the optimizer's name begins, whether it is `paged_` or not;
 # AdamW's two moments elsewhere.
@@ -276,7 +275,7 @@ def copies_of(run: RunSettings, shape: Architecture) -> int:
     size = run.model.reasoning_vocab_size
     if size == "full":
         return shape.rows * run.model.reasoning_multiplicity
-    return size if isinstance(size, int) else _PART_COPIES
+    return size
 
 
 def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:

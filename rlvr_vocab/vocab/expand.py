@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -25,21 +23,13 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir, json_text, read_json_if_there
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.copied_rows import ROWS_AT_ONCE, RowDelta, save_differences
-from rlvr_vocab.vocab.layout import (
-    PARTS,
-    Mode,
-    Part,
-    VocabLayout,
-    default_source_ids,
-    ids_of_part,
-    refuse_expanded,
-    refuse_quantized,
-)
+from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 from rlvr_vocab.vocab.weights import (
     NO_CODE,
     READ_AS_DATA,
+    reading_weights,
     refuse_invalid_generation_config,
     refuse_not_finite,
     refuse_pickled,
@@ -55,18 +45,16 @@ class Expansion:
     """What to add to a base model.
 
     Attributes:
-        size: number of reasoning tokens; None copies every standard token `multiplicity` times, and the name of a part
-            of the vocabulary those in it.
-        multiplicity: how many copies of the whole vocabulary `size` may reach.
-        source_ids: what each reasoning token copies, instead of `k mod V`; decides the size.
+        size: number of reasoning tokens; None copies every standard token `multiplicity` times.
+        multiplicity: the number of copies of the whole vocabulary that `size` may reach.
+        source_ids: of the reasoning tokens, instead of `k mod V`; decides the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
-        reasoning_rank: of the difference between the rows of copies and of their sources while the model trains, 0 for
-            none; None: rows of their own. See `rlvr_vocab.vocab.copied_rows`.
+        reasoning_rank: rank of the copied rows' deltas in training, 0 for none; None: rows of their own.
         open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
         chat_template: text of a template for a base model without one.
     """
 
-    size: int | Part | None = 0
+    size: int | None = 0
     multiplicity: int = 1
     source_ids: tuple[int, ...] | None = None
     mode: Mode = "expand"
@@ -79,16 +67,10 @@ class Expansion:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if self.size is not None and self.size not in PARTS and not (type(self.size) is int and self.size >= 0):
-            raise UserError(f"size={self.size}: must be 0 (the baseline), above, {' or '.join(PARTS)}, or None")
-        if not 0 <= self.init_noise < math.inf:
-            raise UserError(f"init_noise={self.init_noise}: must be finite, at least 0")
+        if self.size is not None and self.size < 0:
+            raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
         if self.init_noise and self.reasoning_rank == 0:
             raise UserError(f"init_noise={self.init_noise}: copies of reasoning_rank=0 are what their sources are")
-        if self.reasoning_rank is not None and self.reasoning_rank < 0:
-            raise UserError(f"reasoning_rank={self.reasoning_rank}: must be at least 0, or None")
-        if self.think_tags[0] == self.think_tags[1] or not all(tag.strip() for tag in self.think_tags):
-            raise UserError(f"think_tags={self.think_tags}: must be two different non-empty strings")
 
 
 @dataclass(frozen=True)
@@ -96,9 +78,9 @@ class ExpansionPlan:
     """Everything about an expanded checkpoint but its weights.
 
     Attributes:
-        tokenizer: the base's, with think tags and a template that opens the thinking where it has to.
-        tag_pieces: for each think tag that the base lacked, the ids whose rows it starts as the mean of.
-        context_length: most positions the model takes, where its configuration says so.
+        tokenizer: the base's, with think tags and a template that opens the thinking where needed.
+        tag_pieces: for each think tag that the base lacked, the ids whose mean row it starts as.
+        context_length: of the model, where its configuration has one.
     """
 
     base: str
@@ -195,7 +177,7 @@ def require_same_expansion(plan: ExpansionPlan, folder: Path) -> None:
 
 
 def _expansion_record(plan: ExpansionPlan) -> dict[str, Any]:
-    """What decides the content of an expanded folder beside its layout."""
+    """The inputs that decide the content of an expanded folder, beside its layout."""
     where = {name: value for name, value in plan.source_kwargs.items() if name != "trust_remote_code"}
     config = cached_file(plan.base, "config.json", **where)
     tokenizer: Any = plan.tokenizer
@@ -238,11 +220,8 @@ def read_with_think_tags(
 
 def _read_weights(base: str, source_kwargs: Mapping[str, Any], dtype: str) -> PreTrainedModel:
     refuse_pickled(base, base)
-    try:
+    with reading_weights(base):
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, **{**READ_AS_DATA, **source_kwargs})
-    except (SafetensorError, OSError) as error:
-        other = UserError(f"the weights of {base} cannot be read: {' '.join(str(error).split())}")
-        raise why_not_read(base, error) or other from error
     refuse_not_finite(model, base)
     return model
 
@@ -267,13 +246,13 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
 
 
 def _lay_out(
-    base: str,
-    tokenizer: PreTrainedTokenizerBase,
-    standard_size: int,
-    expansion: Expansion,
-    source_kwargs: Any,
+    base: str, tokenizer: PreTrainedTokenizerBase, standard_size: int, expansion: Expansion, source_kwargs: Any
 ) -> VocabLayout:
-    source_ids = _source_ids(tokenizer, standard_size, expansion)
+    if expansion.source_ids is not None:
+        source_ids = expansion.source_ids
+    else:
+        size = standard_size * expansion.multiplicity if expansion.size is None else expansion.size
+        source_ids = default_source_ids(size, standard_size, expansion.multiplicity)
     open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in expansion.think_tags)
     return VocabLayout(
         standard_size=standard_size,
@@ -288,32 +267,17 @@ def _lay_out(
     )
 
 
-def _source_ids(tokenizer: PreTrainedTokenizerBase, standard_size: int, expansion: Expansion) -> tuple[int, ...]:
-    if expansion.source_ids is not None:
-        return expansion.source_ids
-    if isinstance(expansion.size, str):
-        return ids_of_part(expansion.size, tokenizer) * expansion.multiplicity
-    size = standard_size * expansion.multiplicity if expansion.size is None else expansion.size
-    return default_source_ids(size, standard_size, expansion.multiplicity)
-
-
 def _control_ids(
     base: str, tokenizer: PreTrainedTokenizerBase, tags: tuple[int, int], source_kwargs: Any
 ) -> tuple[int, ...]:
-    ends = end_of_sequence_ids(base, source_kwargs)
-    special = [token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special]
-    named = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id]
-    return tuple(sorted({*tags, *ends, *special, *(token_id for token_id in named if token_id is not None)}))
-
-
-def end_of_sequence_ids(base: str, source_kwargs: Mapping[str, Any]) -> list[int]:
-    """Every id that ends a completion, from the generation config, else from the model's own."""
     try:
         config = GenerationConfig.from_pretrained(base, **source_kwargs)
     except OSError:  # a folder without generation_config.json, which is legitimate
         config = GenerationConfig.from_model_config(AutoConfig.from_pretrained(base, **source_kwargs))
-    ends = config.eos_token_id
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    special = [token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special]
+    named = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id]
+    return tuple(sorted({*tags, *special, *(token_id for token_id in (*ends, *named) if token_id is not None)}))
 
 
 def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
@@ -338,11 +302,7 @@ def _vocabulary_tensors(model: PreTrainedModel) -> list[torch.Tensor]:
 
 @torch.no_grad()
 def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, torch.Tensor]:
-    """Give the tables rows for the copies.
-
-    Returns:
-        How these differ from their sources, as `save_differences` takes it; nothing where they are rows of their own.
-    """
+    """Give the tables rows for the copies; returns their deltas, as `save_differences` takes them."""
     layout, expansion = plan.layout, plan.expansion
     if expansion.init_noise:
         model.float()  # bf16 would round small noise away
@@ -364,11 +324,11 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
         if expansion.init_noise:
             noise_K1 = expansion.init_noise * tensor.std(dim=1, keepdim=True)[sources]
         if layout.reasoning_rank:
-            shape_KH, table = (layout.size, tensor.size(1)), next(tables)
-            difference = RowDelta.new(shape_KH, layout.reasoning_rank, noise_K1, generator)
-            differences.update({f"{table}.{name}": part.data for name, part in difference.named_parameters()})
+            delta = RowDelta.new((layout.size, tensor.size(1)), layout.reasoning_rank, noise_K1, generator)
+            table = next(tables)
+            differences.update({f"{table}.{name}": part.data for name, part in delta.named_parameters()})
             for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
-                copies[ks] += difference(ks).to(copies.dtype)
+                copies[ks] += delta(ks).to(copies.dtype)
         elif noise_K1 is not None:
             copies += torch.randn(copies.shape, generator=generator) * noise_K1
     return differences

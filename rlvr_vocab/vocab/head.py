@@ -25,14 +25,10 @@ from rlvr_vocab.vocab.regions import scored_regions
 
 @dataclass
 class RegionScores(ModelOutput):
-    """Scores of the next-token labels; every field is 0 where the label is -100.
+    """`Scores` of the next-token labels, `(B, T - 1)` each; every field is 0 where the label is -100.
 
     Attributes:
-        log_probs: `(B, T - 1)` log-probability of each label under the region policy.
-        entropy: `(B, T - 1)` entropy over texts of the distribution that the label was scored under.
-        copy_log_probs: `(B, T - 1)` log-probability of each label given its text.
-        copy_entropy: `(B, T - 1)` what the entropy over ids has above that over texts.
-        copy_capacity: `(B, T - 1)` the most that it could be.
+        entropy: over texts.
         aux_loss: load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
     """
 
@@ -54,14 +50,13 @@ def attach_region_head(
 ) -> None:
     """`model(input_ids=…, labels=…, fused_lm_head=True)` then returns `RegionScores`.
 
-    It stands where `trl.trainer.utils.add_fused_lm_head` would and is called the same way; without
-    `fused_lm_head=True` the forward is the model's own, so generation is unchanged.
+    It takes the place of `trl.trainer.utils.add_fused_lm_head`, and its signature. Without `fused_lm_head=True` the
+    forward is the model's own.
 
     Args:
-        policy: the policy to score under; its rows must be the model's.
-        temperature: what logits are divided by, fixed from here on.
+        temperature: the divisor of the logits, fixed from here on.
         cast_lm_head_to_fp32: run the head in float32, outside autocast.
-        outputs: accepted for TRL's sake; log-probabilities and entropy come from the same pass.
+        outputs: ignored; log-probabilities and entropy come from the same pass.
     """
     own_forward = model.forward
     settings = head_settings(model.config, temperature)
@@ -89,7 +84,7 @@ def attach_region_head(
 
 
 def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
-    """How a model family turns the head's product into logits, by the names that configurations use for it."""
+    """A model family's steps from the head's product to logits, by the names that configurations use for them."""
     text = config.get_text_config()
     for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
         scale = getattr(text, name, None)
@@ -120,14 +115,14 @@ def _score(
     regions = scored_regions(input_ids.to(device), policy.layout)[:, 1:][scored]
     hidden = backbone.last_hidden_state[:, :-1].to(device)[scored]
 
-    held = copied_rows_of(model)
+    copied = copied_rows_of(model)
 
     def score(hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
         own_rows = head.rows if isinstance(head, TrainedRows) else None
-        parameters = [head.weight, head.bias, own_rows] if held is None else held.head_parameters()
+        parameters = [head.weight, head.bias, own_rows] if copied is None else copied.head_parameters()
         with whole_in_zero3(*parameters):
-            rows = HeadWeights(head.weight, head.bias, own_rows) if held is None else held.head_weights(hidden)
-            return region_logprobs(hidden, rows, labels[scored], regions, policy, settings)
+            weights = HeadWeights(head.weight, head.bias, own_rows) if copied is None else copied.head_weights(hidden)
+            return region_logprobs(hidden, weights, labels[scored], regions, policy, settings)
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
     with precision:
@@ -146,13 +141,12 @@ def _score(
 
 
 def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], Any], inputs: torch.Tensor) -> Any:
-    """Call a module with another forward, so that whatever has sharded it does what it does around its own.
+    """Call a module with another forward, within the hooks of FSDP2 and ZeRO-3.
 
-    Around the forward FSDP2 and ZeRO-3 gather a module's parameters, and sum their gradients over all processes in
-    the backward pass. A sharded weight that is read outside would have to be gathered by hand, and of its gradient
-    each process would keep what its own rows contributed.
+    They gather a module's parameters around its forward, and sum their gradients over all processes in the backward
+    pass. A sharded weight that is read outside keeps the gradient of its own process alone.
     """
-    own = module.__dict__.get("forward")  # a module's forward is a method of its class, unless a hook has replaced it
+    own = module.__dict__.get("forward")  # set where a hook has replaced the method of the class
     module.forward = function
     try:
         return module(inputs)
@@ -166,7 +160,7 @@ def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], A
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Positions counted from the first id that is not padding, as `generate` counts them.
 
-    Models with absolute positions (GPT-2) would otherwise sample a left-padded prompt at one place and score it at
+    Without them a model with absolute positions (GPT-2) samples a left-padded prompt at one place and scores it at
     another.
     """
     mask = kwargs.get("attention_mask")

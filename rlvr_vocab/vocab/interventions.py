@@ -1,4 +1,4 @@
-"""Thoughts with other ids of the same text: what a reader sees stays, what the model sees is exchanged."""
+"""Thoughts with other ids of the same text: a reader sees the same, the model does not."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from rlvr_vocab.vocab.regions import THINKING, regions_after, scored_regions
 
 @dataclass(frozen=True)
 class Thought:
-    """What was sampled up to the end of the thinking.
+    """A completion up to the end of its thinking.
 
     Attributes:
-        prompt_ids: what the model was given.
-        ids: what it sampled, the closing tag included.
-        places: where in `ids` another id of the same text was open.
-        start: where in `ids` the thinking begins.
+        ids: the sampled ones, the closing tag included.
+        places: indices in `ids` at which another id of the same text was open.
+        start: index in `ids` at which the thinking begins.
     """
 
     prompt_ids: tuple[int, ...]
@@ -42,7 +41,7 @@ class CopyExchange:
             self._open_ids[self._text_of[each]].append(each)
 
     def thought(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> Thought | None:
-        """What a completion has thought; None where it did not begin to, or did not end."""
+        """The thought of a completion; None where thinking does not begin or does not end."""
         ids, length, layout = torch.tensor([[*prompt_ids, *completion_ids]]), len(prompt_ids), self._policy.layout
         thinking = (scored_regions(ids, layout)[0, length:] == THINKING).tolist()
         closed = (regions_after(ids, layout)[0, length:] != THINKING).tolist()
@@ -89,7 +88,7 @@ class CopyExchange:
         return replace(thought, ids=(*kept, thought.ids[-1]), places=places)
 
     def permuted(self, thoughts: Sequence[Thought], random: np.random.Generator) -> list[Thought]:
-        """The ids of each text dealt out anew over all thoughts: each keeps its rate, and loses its place."""
+        """The ids of each text permuted over all thoughts: each keeps its rate, and loses its place."""
         where: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for number, thought in enumerate(thoughts):
             for place in thought.places:

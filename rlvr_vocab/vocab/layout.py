@@ -1,4 +1,4 @@
-"""What a reasoning vocabulary is: which ids exist, what each one copies, and the file that says so."""
+"""The layout of a reasoning vocabulary: which ids exist, what each one copies, and `reasoning_vocab.json`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ class VocabLayout:
     copies standard token `source_ids[k]`. A baseline has no source ids.
 
     Attributes:
-        reasoning_rank: of the difference between the rows of copies and of their sources while a model trains, 0 for
-            none; None: copies have rows of their own.
+        reasoning_rank: rank of the copied rows' deltas in training, 0 for none; None: rows of their own.
     """
 
     standard_size: int
@@ -155,26 +154,3 @@ def refuse_quantized(base: str, quantization: Any) -> None:
     """
     if quantization is not None:
         raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")
-
-
-Part = Literal["digits", "connectives"]
-PARTS: tuple[Part, ...] = get_args(Part)
-CONNECTIVES = (
-    *("also", "although", "and", "as", "because", "but", "else", "finally", "first", "hence", "however", "if"),
-    *("instead", "next", "now", "or", "since", "so", "still", "then", "therefore", "though", "thus", "unless"),
-    *("until", "wait", "whereas", "while", "yet"),
-)
-
-
-def ids_of_part(part: Part, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that are digits and nothing else, or one English connective, with or without a space before it.
-
-    Raises:
-        UserError: there are none.
-    """
-    texts = [text.strip() for text in tokenizer.batch_decode([[token] for token in range(len(tokenizer))])]
-    belongs = str.isdecimal if part == "digits" else lambda text: text.lower() in CONNECTIVES
-    found = tuple(token for token, text in enumerate(texts) if belongs(text))
-    if not found:
-        raise UserError(f"{part}: no token of the vocabulary is one of them", about="part")
-    return found

@@ -1,4 +1,4 @@
-"""Decodes ids to text that says which of its tokens are reasoning tokens, and writes that as plain text or HTML."""
+"""Decodes ids to text in which reasoning tokens are marked, as plain text or HTML."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER_FILE = "tokenizer.json"
-# Where there is no colour, reasoning tokens stand between these.
+# Marks of plain text: around reasoning tokens, and around chosen ones.
 OPEN_MARK, CLOSE_MARK = "⟦", "⟧"
-# … and what was chosen between these.
 OPEN_CHOSEN, CLOSE_CHOSEN = "⟪", "⟫"
 CHOSEN_BITS = 0.1  # from chance from which on a choice is marked
 CHOSEN_MEANS = f"the choice among the ids of its text was {CHOSEN_BITS:g} bits or more from chance"
@@ -43,11 +42,7 @@ class TextSpan(NamedTuple):
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
-    """The tokenizer in a `tokenizer.json`; that of Transformers takes seconds to import.
-
-    Raises:
-        UserError: it holds none.
-    """
+    """The tokenizer in a `tokenizer.json`, without Transformers, which takes seconds to import."""
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library has no class of its own for it
@@ -63,47 +58,44 @@ class Marker:
 
     @classmethod
     def from_folder(cls, model_folder: Path) -> Marker:
-        """The marker of a model folder, such as a run's `initial_model/`.
-
-        Raises:
-            UserError: the folder has no layout or no tokenizer, or they cannot be read.
-        """
+        """The marker of a model folder; UserError where its layout or its tokenizer cannot be read."""
         return cls(read_tokenizer(model_folder / TOKENIZER_FILE), VocabLayout.load(model_folder))
 
     def copy_index(self, token: int) -> int:
-        """0 for a standard token, and for a row that nothing is in; m for an m-th copy."""
+        """m for an m-th copy, 0 for any other id."""
         copy = token - self.layout.standard_size
         return self.layout.copy_indices[copy] if 0 <= copy < self.layout.size else 0
 
     def spans(self, ids: Sequence[int], choice_bits: Sequence[float] = ()) -> list[TextSpan]:
-        """The surface text of ids, special tokens left out, in spans of one copy index that were chosen, or were not.
+        """The surface text of ids, special tokens left out, in spans that are marked alike.
+
+        A character whose bytes lie in several spans belongs to the one that ends it.
 
         Args:
             choice_bits: of each id, how far the choice among those of its text was from chance, where that is known.
-
-        A character whose bytes lie in several spans belongs to the one that ends it. Their texts put together are
-        the text of all ids.
         """
         chosen = [bits >= CHOSEN_BITS for bits in choice_bits] or [False] * len(ids)
         marked = zip(map(self.copy_index, ids), chosen, ids, strict=True)
         runs = [(marks, [token for *_, token in run]) for marks, run in groupby(marked, key=itemgetter(0, 1))]
-        texts = self.pieces([run for _, run in runs])
-        return _joined([TextSpan(text, *marks) for text, (marks, _) in zip(texts, runs, strict=True)])
+        texts = self._texts([run for _, run in runs])
+        spans = (TextSpan(text, *marks) for text, (marks, _) in zip(texts, runs, strict=True) if text)
+        alike = groupby(spans, key=itemgetter(1, 2))
+        return [TextSpan("".join(each.text for each in run), *marks) for marks, run in alike]
 
-    def pieces(self, runs: Sequence[Sequence[int]]) -> list[str]:
-        """The surface text of runs of ids that follow one another, cut between them as `spans` is."""
-        text, told, found = self._text([token for run in runs for token in run]), 0, list[str]()
+    def _texts(self, runs: Sequence[Sequence[int]]) -> list[str]:
+        """The surface text of runs of ids that follow one another, cut between them."""
+        text, shown, found = self._text([token for run in runs for token in run]), 0, list[str]()
         before, run_ids, start = list[int](), list[int](), 0
         for run in runs:
             run_ids += run
             written = self._text_after(before, run_ids)
             # An unfinished character stands as � at the end of `written`; in the whole text it is what it becomes.
             end = start + shared_prefix_length(written, text[start : start + len(written)])
-            found.append(text[told : max(told, end)])
-            told = max(told, end)
+            found.append(text[shown : max(shown, end)])
+            shown = max(shown, end)
             if start < end == start + len(written):
                 before, run_ids, start = run_ids, [], end
-        return [*found[:-1], found[-1] + text[told:]] if found else []
+        return [*found[:-1], found[-1] + text[shown:]] if found else []
 
     def _text_after(self, before: list[int], ids: list[int]) -> str:
         """The text of ids that follow others: some decoders strip the space in front of a text's first word."""
@@ -125,14 +117,13 @@ def marked_plain(spans: Iterable[TextSpan]) -> str:
     >>> marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("c", 2, chosen=True)])
     'a⟦b⟧⟪⟦2:c⟧⟫'
     """
-    return "".join(map(_plain, spans))
-
-
-def _plain(span: TextSpan) -> str:
-    text = visible_lines(span.text)
-    if span.copy_index:
-        text = f"{OPEN_MARK}{'' if span.copy_index == 1 else f'{span.copy_index}:'}{text}{CLOSE_MARK}"
-    return f"{OPEN_CHOSEN}{text}{CLOSE_CHOSEN}" if span.chosen else text
+    marked = []
+    for span in spans:
+        text = visible_lines(span.text)
+        if span.copy_index:
+            text = f"{OPEN_MARK}{'' if span.copy_index == 1 else f'{span.copy_index}:'}{text}{CLOSE_MARK}"
+        marked.append(f"{OPEN_CHOSEN}{text}{CLOSE_CHOSEN}" if span.chosen else text)
+    return "".join(marked)
 
 
 def marked_html(spans: Iterable[TextSpan]) -> Markup:
@@ -145,12 +136,12 @@ def _html(span: TextSpan) -> Markup:
     if not (span.copy_index or span.chosen):
         return text
     classes = [f"m{colour_number(span.copy_index)}"] * (span.copy_index > 0) + ["chosen"] * span.chosen
-    told = [f"copy {span.copy_index}" if span.copy_index else "standard", *["chosen"] * span.chosen]
-    return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), ", ".join(told), text)
+    title = [f"copy {span.copy_index}" if span.copy_index else "standard", *["chosen"] * span.chosen]
+    return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), ", ".join(title), text)
 
 
 def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]:
-    """The first and the last characters of what is longer, and how much lies between."""
+    """Spans cut to their first and last characters, with the number of characters that are left out."""
     length = sum(len(each.text) for each in spans)
     if length <= head + tail:
         return list(spans)
@@ -171,9 +162,3 @@ def _part(spans: Sequence[TextSpan], start: int, end: int) -> Iterator[TextSpan]
         at += len(each.text)
         if text:
             yield each._replace(text=text)
-
-
-def _joined(spans: Sequence[TextSpan]) -> list[TextSpan]:
-    """Empty ones left out, neighbours that are marked alike made one."""
-    told = (each for each in spans if each.text)
-    return [TextSpan("".join(each.text for each in run), *marks) for marks, run in groupby(told, key=itemgetter(1, 2))]

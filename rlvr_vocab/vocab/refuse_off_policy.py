@@ -43,11 +43,9 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
         (None, False),
     ),
 }
-# Those that take ids out of a distribution once the temperature is in it.
-TRUNCATING = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
 # Arguments of TRL's trainer, and a field of its configuration, by which a turn is more than one completion.
 _TOOLS = ("tools", "environment_factory", "rollout_func", "max_tool_calling_iterations")
-# What `generation_kwargs` may hold; of vLLM's options only what SamplingParams takes, which refuses any other name.
+# The options that `generation_kwargs` may hold.
 _SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
 OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
@@ -59,10 +57,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     Args:
         grpo: fields of `GRPOConfig`, and arguments of the trainer; one that is missing has TRL's default.
         reasoning: whether there are reasoning tokens.
-        key: what stands before the name of a field where the user writes it.
-
-    Raises:
-        UserError: naming the field, or the option in `generation_kwargs`.
+        key: prefix of a field's name in messages.
     """
     temperature = grpo.get("temperature", 1.0)
     if not 0 < temperature < math.inf:
@@ -87,7 +82,7 @@ def refuse_off_policy_options(
 
     Args:
         known: options that are read.
-        where: what stands before the name of an option where the user writes it; `key`, before that of a field.
+        where: prefix of an option's name in messages, as `key` is of a field's.
     """
     refuse_altered(options, where)
     for name, value in options.items():
@@ -101,7 +96,7 @@ def refuse_off_policy_options(
 
 
 def refuse_altered_config(generation_config: Any, folder: object) -> None:
-    """The same of a model's own generation configuration; who samples decides whether to."""
+    """The same for a model's own generation configuration."""
     given = {name: value for name, value in vars(generation_config).items() if value is not None}
     refuse_altered(given | {"do_sample": True}, f"{folder}/generation_config.json: ")
 

@@ -1,8 +1,8 @@
 """Which positions of a sequence are thinking and which are answering, as a pure function of its ids.
 
 The last event before a token decides: an opening tag begins thinking; a closing tag, or the end of the ids that open
-an assistant's turn, begins answering. Before any event a sequence is answering. `regions_after` says so of whole
-tensors, `after_last_ids` and `RegionTracker` follow sequences that grow.
+an assistant's turn, begins answering. Before any event a sequence is answering. `regions_after` reads whole tensors;
+`after_last_ids` and `RegionTracker` follow sequences that grow.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def region_of_next(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
 def after_last_ids(
     thinking_B: torch.Tensor, ids_BT: torch.Tensor, lengths_B: torch.Tensor, layout: VocabLayout
 ) -> torch.Tensor:
-    """Whether the next token of each sequence is chosen while thinking; looking twice at one last id changes nothing.
+    """Whether the next token of each sequence is chosen while thinking; reading one last id twice changes nothing.
 
     Args:
-        thinking_B: what this function said before the last id was there.
+        thinking_B: the result of this function before the last id.
         ids_BT: the ids of each sequence, then anything.
         lengths_B: how many ids each sequence has, at least 0.
     """

@@ -16,7 +16,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import finite_log, row_dot
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
-from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL, TRUNCATING
 from rlvr_vocab.vocab.regions import region_of_next
 
 
@@ -67,18 +66,15 @@ class SamplingRecorder:
     It keeps the token's log-probability and the entropies of the distribution that it was drawn from.
 
     Args:
-        temperature: divides the scores; None where the likeliest id is taken.
+        temperature: divides the scores.
     """
 
-    def __init__(self, policy: RegionPolicy, temperature: float | None = 1.0) -> None:
+    def __init__(self, policy: RegionPolicy, temperature: float = 1.0) -> None:
         self._policy, self._temperature = policy, temperature
         self._steps = list[torch.Tensor]()  # `(figures, B)` of each step
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if self._temperature is None:
-            scores = _only(scores, scores.argmax(dim=1, keepdim=True))
-        else:
-            scores = scores / self._temperature
+        scores = scores / self._temperature
         of_ids_BR = scores.softmax(dim=1)
         drawn_B1 = draw_one(of_ids_BR)
         log_p_B = scores.gather(1, drawn_B1).squeeze(1) - scores.logsumexp(dim=1)
@@ -115,15 +111,14 @@ class TwoStageSampler(SamplingRecorder):
         uniforms_BT2: torch.Tensor | None = None,
         texts_BT: torch.Tensor | None = None,
     ) -> None:
-        super().__init__(policy)
-        self._scale = 1 / temperature
+        super().__init__(policy, temperature)
         self._uniforms_BT2, self._texts_BT = uniforms_BT2, texts_BT
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         policy = self._policy
         regions = region_of_next(input_ids, policy.layout)
         bias_BR = policy.bias_on(scores.device, finite=True)[regions]
-        log_p_BR = torch.add(bias_BR, scores, alpha=self._scale).log_softmax(dim=1)
+        log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
         ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
@@ -169,8 +164,8 @@ class RegionSampler:
 
     Attributes:
         last_logps: `(B, steps)` of the last call under `recording()`; values past a row's end are meaningless.
-        last_entropies: of the same draws, in nats: entropy over texts, H(copy | text), and, with copies and an
-            untruncated distribution, how far the choice among the ids of each text was from chance, in bits.
+        last_entropies: of the same draws, in nats: entropy over texts, H(copy | text), and, with copies, how far the
+            choice among the ids of each text was from chance, in bits.
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
@@ -192,24 +187,18 @@ class RegionSampler:
         temperature = self._temperature(generation_config, kwargs)
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
-        if self._draw is not None:
-            given.update(_GREEDY)
-            with _last_of_all(self._draw, self._generating):
-                return self._own_generate(*args, **given)
-        cut = temperature is not None and self._is_cut(generation_config, kwargs)
-        recorder: SamplingRecorder | None = None
-        if self._recording and self.policy.layout.size and temperature is not None and not cut:
-            recorder = TwoStageSampler(self.policy, temperature)
-        else:
+        recorder: SamplingRecorder | None = self._draw
+        if recorder is None and self._recording and self.policy.layout.size:
+            recorder = TwoStageSampler(self.policy, temperature or 1.0)
+        elif recorder is None:
             processors.append(RegionLogitsProcessor(self.policy, temperature))
-            if self._recording:
-                recorder = SamplingRecorder(self.policy, 1.0 if cut else temperature)
+            recorder = SamplingRecorder(self.policy, temperature or 1.0) if self._recording else None
         if recorder is None:
             return self._own_generate(*args, **given)
-        if not cut:
-            given.update(_GREEDY)
         with _last_of_all(recorder, self._generating):
-            output = self._own_generate(*args, **given)
+            output = self._own_generate(*args, **{**given, **_GREEDY})
+        if recorder is self._draw:
+            return output
         self.last_logps, self.last_entropies = recorder.logps(), recorder.entropies()
         if self.last_logps.isnan().any():
             raise UserError(
@@ -220,7 +209,7 @@ class RegionSampler:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside the block, calls leave log-probabilities in `last_logps` and entropies in `last_entropies`."""
+        """Inside the block calls sample from the untruncated policy, and fill `last_logps` and `last_entropies`."""
         self.last_logps, self.last_entropies, self._recording = None, None, True
         try:
             yield
@@ -245,10 +234,6 @@ class RegionSampler:
         if not self._resolved("do_sample", False, config, kwargs):
             return None
         return float(self._resolved("temperature", 1.0, config, kwargs))
-
-    def _is_cut(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> bool:
-        """Whether an option takes ids out of the distribution behind the processors."""
-        return any(self._resolved(name, None, config, kwargs) not in NEUTRAL[name] for name in TRUNCATING)
 
     def _resolved(self, name: str, default: Any, config: GenerationConfig | None, kwargs: dict[str, Any]) -> Any:
         """An option as Transformers takes it: an argument, else the call's configuration, else the model's."""

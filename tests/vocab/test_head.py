@@ -88,12 +88,6 @@ def test_a_batch_with_nothing_to_score_still_has_a_backward(expand_shape):
     assert all(p.grad is None or p.grad.eq(0).all() for p in model.parameters())
 
 
-def test_scoring_needs_ids_because_regions_are_read_from_them(expand_shape):
-    model, _ = load(expand_shape("llama", size=None))
-    with pytest.raises(ValueError, match="input_ids"):
-        model(inputs_embeds=torch.zeros(1, 2, 32), labels=torch.tensor([[1, 2]]), fused_lm_head=True)
-
-
 @pytest.mark.parametrize(
     ("model_type", "fields", "expected"),
     [

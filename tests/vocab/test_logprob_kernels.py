@@ -16,7 +16,6 @@ import torch
 from rlvr_vocab.vocab import logprobs
 from rlvr_vocab.vocab.head_logits import HeadSettings
 from rlvr_vocab.vocab.logprobs import block_form
-from rlvr_vocab.vocab.policy import FORBIDDEN
 from tests.vocab import test_logprobs
 from tests.vocab.test_logprobs import CAPPED, DEVICE, MIXES, PLAIN, UPSTREAM, Case, assert_close, assert_equals_dense
 
@@ -140,30 +139,6 @@ def test_so_they_are_in_bfloat16_but_for_the_rounding_of_gradients(form, bias, k
         assert ours.dtype == torch.bfloat16
         scale = exact.abs().max()
         assert (ours - plain).abs().max() <= tolerance * scale and (ours - exact).abs().max() <= 2**-6 * scale
-
-
-def test_rows_of_their_own_stand_for_the_end_of_the_table():
-    case = Case(sources="the first 40", bias=True)
-    reference = case.dense(CAPPED)
-    hidden, weight, bias = case.gradients(reference, ALL)
-    rows = case.weight.detach()[23:].clone().requires_grad_()
-    case.weight = case.weight.detach().clone()
-    case.weight[23:] = torch.nan
-    with block_form("triton"):
-        scores = case.scores(CAPPED, rows)
-    assert_close(scores, reference, least_scale=0.1)
-    case.weight = rows
-    assert_close(case.gradients(scores, ALL), (hidden, weight[23:], bias), least_scale=1e-2)
-
-
-def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
-    case = Case("low_rank", sources="the first 40", regions="all answering")
-    case.targets[0] = test_logprobs.STANDARD + 1
-    with block_form("triton"):
-        scores = case.scores(HeadSettings())
-    assert scores.log_probs[0] <= FORBIDDEN / 2
-    (scores.log_probs[1:].sum() + scores.text_entropy.sum()).backward()
-    assert torch.isfinite(case.weight.grad).all() and torch.isfinite(case.hidden.grad).all()
 
 
 @pytest.mark.slow

@@ -201,39 +201,6 @@ def test_in_bfloat16_before_training_the_choice_is_as_far_from_chance_as_in_floa
     assert scores.copy_entropy.mean() > 0.5 and (scores.copy_entropy - scores.copy_capacity).abs().max() < 1e-5
 
 
-def test_entropies_over_texts_and_over_copies_are_that_over_ids():
-    case, settings = Case("low_rank", sources="all, thrice", regions="all thinking"), HeadSettings(0.8)
-    scores, (weight, bias) = case.scores(settings), case.whole()
-    assert bias is None
-    log_p = (case.hidden.double() @ weight.t() / 0.8 + case.policy.bias[1].double()).log_softmax(-1)
-    over_ids = entropy(log_p.exp())
-    assert (scores.text_entropy + scores.copy_entropy - over_ids).abs().max() < 1e-5
-    assert scores.copy_entropy.mean() > 0.05
-
-
-def test_before_training_copies_hold_the_logarithm_of_their_number_and_tell_nothing():
-    case = Case("frozen", sources="runs, holes and repeats", regions="all thinking")
-    z = (case.hidden.double() @ case.weight.double().t()).log_softmax(-1)
-    open_ids = 1 + torch.bincount(case.sources, minlength=STANDARD)
-    open_ids[list(CONTROL)] = 1
-    expected = (z.exp() * open_ids.log()).sum(1)
-    scores = case.scores(HeadSettings())
-    assert (scores.copy_entropy - expected).abs().max() < 1e-5
-    assert (scores.copy_capacity - expected).abs().max() < 1e-5
-
-
-def test_the_entropy_of_the_text_has_one_gradient_with_and_without_copies():
-    with_copies, without = (
-        Case("frozen", sources="all, thrice", regions="all thinking"),
-        Case(sources="none", regions="all thinking"),
-    )
-    gradients = []
-    for case in (with_copies, without):
-        gradients.append(case.gradients(case.scores(HeadSettings(0.7)), UPSTREAM["entropy"]))
-    assert torch.equal(with_copies.weight, without.weight)
-    assert_close(*gradients, least_scale=1e-2)
-
-
 def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
     case = Case(regions="all answering")
     case.targets[0] = STANDARD + 1
@@ -241,14 +208,6 @@ def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
     assert scores.log_probs[0] <= FORBIDDEN / 2
     (scores.log_probs[1:].sum() + scores.text_entropy.sum()).backward()
     assert torch.isfinite(case.weight.grad).all() and torch.isfinite(case.hidden.grad).all()
-
-
-def test_no_positions_give_no_scores_and_a_zero_gradient():
-    case = Case()
-    nothing = torch.zeros(0, dtype=torch.long)
-    scores = region_logprobs(case.hidden[:0], HeadWeights(case.weight), nothing, nothing, case.policy, HeadSettings())
-    scores.log_probs.sum().backward()
-    assert scores.log_probs.shape == (0,) and case.weight.grad.eq(0).all()
 
 
 def test_a_table_of_another_size_is_refused():

@@ -13,7 +13,6 @@ from rlvr_vocab.vocab.copied_rows import (
     read_differences,
     whole_table,
 )
-from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
@@ -165,21 +164,6 @@ def test_noise_at_the_beginning_is_in_the_differences(name, expand_shape):
         relative = (difference.std(dim=1) / copied.std(dim=1)).mean().item()
         assert relative == pytest.approx(NOISE, rel=0.1)
     assert farthest(held(folder), model, layout) < 1e-5
-
-
-def test_rows_of_rank_0_take_no_noise():
-    with pytest.raises(UserError, match=r"init_noise=0.1: copies of reasoning_rank=0 are what their sources are"):
-        Expansion(size=3, reasoning_rank=0, init_noise=NOISE)
-
-
-def test_without_noise_the_differences_are_zero_and_their_rank_is_as_asked(expand_shape):
-    differences = read_differences(expand_shape("phi", source_ids=SOURCES, reasoning_rank=4))
-    hidden, copies = 32, len(SOURCES)
-    expected = {"output.bias": (copies,)}
-    for table in ("input", "output"):
-        expected |= {f"{table}.A": (4, hidden), f"{table}.B": (copies, 4)}
-    assert {name: tuple(each.shape) for name, each in differences.items()} == expected
-    assert all(bool(each.any()) == name.endswith(".A") for name, each in differences.items())
 
 
 @pytest.mark.parametrize("kept", [0, -100])

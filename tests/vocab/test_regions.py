@@ -52,14 +52,6 @@ def test_regions_of_random_sequences_equal_a_walk_through_each_prefix(turn_ids):
         assert followed == expected
 
 
-def test_rows_of_a_batch_do_not_touch_each_other():
-    layout, rng = make_layout(), random.Random(1)
-    rows = [[rng.choice([OPEN, CLOSE, 5, 6, 1]) for _ in range(40)] for _ in range(16)]
-    together = regions_after(torch.tensor(rows), layout)
-    for row, regions in zip(rows, together, strict=True):
-        assert regions.tolist() == [walk(row[: end + 1], layout) for end in range(len(row))]
-
-
 @pytest.mark.parametrize("length", [1, 2, 3, 9])
 def test_region_of_next_is_the_last_column_of_regions_after(length):
     ids = torch.randint(0, 13, (200, length), generator=torch.Generator().manual_seed(length))

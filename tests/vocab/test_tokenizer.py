@@ -121,19 +121,12 @@ def test_saving_and_loading_again_keeps_all_that(pair, tmp_path):
     ids = base.encode(TEXTS[1], add_special_tokens=False)
     assert len(again) == layout.rows and sorted(again.get_vocab().values()) == list(range(layout.rows))
     assert again.encode(TEXTS[1], add_special_tokens=False) == ids
-    assert again.decode(half_copies(ids, layout)) == base.decode(ids)
+    stock = AutoTokenizer.from_pretrained(tmp_path)  # without a config.json it reads the tokenizer as it is
+    assert again.decode(half_copies(ids, layout)) == stock.decode(half_copies(ids, layout)) == base.decode(ids)
     tagged = again.encode(TEXTS[-1], add_special_tokens=False)
     assert again.decode(tagged, skip_special_tokens=True) == TEXTS[-1]
     assert (again.pad_token_id, again.eos_token_id) == (tokenizer.pad_token_id, tokenizer.eos_token_id)
     assert again.chat_template == tokenizer.chat_template
-
-
-@pytest.mark.parametrize("name", ["qwen3", "llama", "gemma3", "gpt2", "phi"])
-def test_stock_auto_tokenizer_decodes_copies_too(name, make_shape, expand_shape):
-    folder = expand_shape(name, size=None)
-    tokenizer, layout = AutoTokenizer.from_pretrained(folder), VocabLayout.load(folder)
-    ids = AutoTokenizer.from_pretrained(make_shape(name).folder).encode(TEXTS[1], add_special_tokens=False)
-    assert tokenizer.decode(half_copies(ids, layout)) == tokenizer.decode(ids)
 
 
 def test_gaps_between_entries_and_rows_decode_to_nothing_as_before(make_shape, expand_shape):
@@ -154,12 +147,6 @@ def test_no_text_encodes_to_a_copy(pair):
     marked = [string for string, token in content["model"]["vocab"].items() if token >= layout.standard_size]
     for string in random.Random(0).sample(marked, 40):
         assert max(tokenizer.encode(string, add_special_tokens=False)) < layout.standard_size
-
-
-def test_a_tokenizer_without_reasoning_tokens_is_the_base_with_tags(expand_shape, make_shape):
-    tokenizer = load_tokenizer(expand_shape("llama", size=0))
-    base = AutoTokenizer.from_pretrained(make_shape("llama").folder)
-    assert tokenizer.get_vocab().items() - base.get_vocab().items() == {("<think>", 333), ("</think>", 334)}
 
 
 def test_a_marker_that_the_vocabulary_uses_is_passed_over(make_shape, tmp_path):

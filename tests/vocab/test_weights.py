@@ -1,4 +1,4 @@
-"""Nothing is unpickled from a model folder, and no code of a model's own is run unless it is asked for."""
+"""Model folders are read as data: nothing is unpickled, no code is run unless asked for; weights have a fingerprint."""
 
 import json
 import shutil
@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from rlvr_vocab.cli import load_settings
-from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.model import loading_kwargs, source_kwargs
 from rlvr_vocab.training.models.lora import skeleton
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_tags, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.weights import pickled_weights, refuse_pickled, why_not_read
+from rlvr_vocab.vocab.weights import pickled_weights, refuse_pickled, weights_fingerprint
 
 
 class Malicious:
@@ -56,7 +54,6 @@ TAGS = ("<think>", "</think>")
     "read",
     [
         lambda folder, out: load_settings("train", [f"model.name={folder}", "logging=disabled"]),
-        lambda folder, out: load_settings("expand", [f"model.name={folder}", f"out={out}"]),
         lambda folder, out: load_settings("evaluate", [f"checkpoint={folder}", "dataset=arithmetic"]),
         lambda folder, out: expand(folder, out),
         lambda folder, out: read_with_think_tags(str(folder), TAGS),
@@ -70,14 +67,6 @@ def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
     with pytest.raises(UserError, match=r"holds only pickled weights \(pytorch_model.bin\), which are not read"):
         read(pickled, tmp_path / "out")
     assert not trace.exists() and not (tmp_path / "out").exists()
-
-
-def test_a_pickle_beside_safetensors_is_passed_over(pickled: Path, trace: Path, expand_shape: Any) -> None:
-    whole = expand_shape("llama", size=0)
-    shutil.copyfile(whole / "model.safetensors", pickled / "model.safetensors")
-    weights = load_model(pickled).get_input_embeddings().weight
-    assert torch.equal(weights, load_model(whole).get_input_embeddings().weight)
-    assert not trace.exists()
 
 
 def test_pickled_adapters_are_refused_and_stay_unread(
@@ -104,15 +93,6 @@ def test_a_checkpoint_is_not_mistaken_for_pickled_weights(tmp_path: Path) -> Non
     (tmp_path / "model.ckpt").touch()
     with pytest.raises(UserError, match=r"a folder: holds only pickled weights \(model.ckpt\)"):
         refuse_pickled(tmp_path, "a folder")
-
-
-def test_a_hub_model_without_safetensors_is_refused_in_one_line() -> None:
-    said = OSError(
-        "someone/old does not appear to have a file named model.safetensors or model.safetensors.index.json and thus "
-        "cannot be loaded with `safetensors`. Please do not set `use_safetensors=True`."
-    )
-    assert str(why_not_read("someone/old", said)).startswith("someone/old: holds only pickled weights, which are not")
-    assert why_not_read("someone/old", OSError("no route to host")) is None
 
 
 @pytest.mark.parametrize("key", ["use_safetensors", "weights_only"])
@@ -166,25 +146,60 @@ def test_code_of_a_model_is_refused_in_one_line_and_not_run(
     assert "\n" not in str(caught.value) and not trace.exists()
 
 
-def test_the_skeleton_runs_no_code_either(with_code: Path, trace: Path) -> None:
-    with pytest.raises(ValueError, match="custom code"):
-        skeleton(with_code)
-    assert not trace.exists()
-
-
 def test_code_of_a_model_is_run_where_it_is_asked_for(with_code: Path, trace: Path) -> None:
     assert skeleton(with_code, trust_remote_code=True).config.model_type == "odd_llama"
     assert trace.read_text() == "ran"
 
 
-def model_of(*words: str) -> Any:
-    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
-    assert isinstance(settings, RunSettings)
-    return settings.model
+@pytest.fixture
+def tensors() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return {name: torch.randn(300, 40, generator=generator) for name in ("embedding", "layer", "head")}
 
 
-def test_a_run_passes_trust_through_and_reads_its_own_folder_as_data() -> None:
-    assert loading_kwargs(model_of())["use_safetensors"] is True
-    assert "trust_remote_code" not in source_kwargs(model_of())
-    assert source_kwargs(model_of("+model.model_kwargs.trust_remote_code=true")) == {"trust_remote_code": True}
-    assert "trust_remote_code" not in loading_kwargs(model_of("+model.model_kwargs.trust_remote_code=true"))
+def fingerprint_of(folder: Path, *files: dict[str, torch.Tensor], **metadata: str) -> str | None:
+    folder.mkdir()
+    for number, tensors in enumerate(files):
+        save_file(tensors, folder / f"model-{number}.safetensors", metadata=metadata or None)
+    return weights_fingerprint(folder)
+
+
+def test_the_same_tensors_in_other_files_have_the_same_fingerprint(
+    tensors: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    assert weights_fingerprint(tmp_path) is None
+    whole = fingerprint_of(tmp_path / "whole", tensors)
+    head = {"head": tensors["head"]}
+    rest = {name: tensors[name] for name in ("layer", "embedding")}
+    assert whole is not None and whole == fingerprint_of(tmp_path / "split", head, rest, format="pt")
+
+
+@pytest.mark.parametrize("name", ["embedding", "layer", "head"])
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_changed_number_at_either_end_of_any_tensor_is_another_fingerprint(
+    name: str, place: int, tensors: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    before = fingerprint_of(tmp_path / "before", tensors)
+    tensors[name].view(-1)[place] += 1e-3
+    assert fingerprint_of(tmp_path / "after", tensors) != before
+
+
+def test_the_same_bytes_under_another_name_type_or_shape_are_other_weights(
+    tensors: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    found = {
+        fingerprint_of(tmp_path / "as_they_are", tensors),
+        fingerprint_of(tmp_path / "typed", {**tensors, "head": tensors["head"].view(torch.int32)}),
+        fingerprint_of(tmp_path / "turned", {**tensors, "head": tensors["head"].view(40, 300)}),
+        fingerprint_of(tmp_path / "named", {"tail": tensors.pop("head"), **tensors}),
+    }
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("kept", [3, 40, -1])
+def test_a_file_that_was_cut_short_is_refused(kept: int, tensors: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    save_file(tensors, tmp_path / "model.safetensors")
+    content = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content[:kept])
+    with pytest.raises(UserError, match=r"model\.safetensors cannot be read as weights: it is cut short"):
+        weights_fingerprint(tmp_path)

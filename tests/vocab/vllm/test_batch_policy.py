@@ -1,0 +1,212 @@
+"""Regions of a vLLM batch and the bias on its logits, against the definition."""
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after
+from rlvr_vocab.vocab.vllm.batch_policy import UNKNOWN, BatchRegions, LogitsBias, RequestRegion, SlotRegions
+
+OPEN, CLOSE, TURN = 3, 4, (5, 6, 7)
+LAYOUT = VocabLayout(20, tuple(range(20)), OPEN, CLOSE, TURN, (OPEN, CLOSE))
+LAYOUTS = {
+    "turn of three": LAYOUT,
+    "no turn": VocabLayout(20, (), OPEN, CLOSE, (), ()),
+    "turn that ends with a tag": VocabLayout(20, (), OPEN, CLOSE, (5, OPEN), ()),
+}
+SLOTS, LONGEST = 5, 40
+
+
+def defined(ids, layout=LAYOUT):
+    return int(regions_after(torch.tensor([ids]), layout)[0, -1]) if ids else ANSWERING
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_region_grown_token_by_token_is_that_of_the_whole_sequence(layout):
+    dice = random.Random(0)
+    for _ in range(100):
+        prompt = [dice.randrange(2, 9) for _ in range(dice.randrange(12))]
+        output = [dice.randrange(2, 9) for _ in range(dice.randrange(4))]
+        request = RequestRegion(layout, prompt, output, temperature=1.0)
+        for _ in range(20):
+            assert request.region() == defined(prompt + output, layout)
+            output.append(dice.randrange(2, 9))
+            request.advance()
+
+
+def test_a_token_that_becomes_known_after_the_update_counts_at_once():
+    output = [9]
+    request = RequestRegion(LAYOUT, [OPEN], output, temperature=1.0)
+    output.append(UNKNOWN)
+    request.advance()
+    with pytest.raises(RuntimeError, match="no-async-scheduling"):
+        request.region()
+    output[-1] = CLOSE
+    assert [request.region(), request.region()] == [ANSWERING, ANSWERING]
+    output += [OPEN, UNKNOWN]
+    request.advance()
+    output[-1] = 9
+    assert request.region() == THINKING
+
+
+def test_tokens_that_vllm_takes_back_no_longer_count():
+    output = [OPEN, 9, CLOSE, 9]
+    request = RequestRegion(LAYOUT, [8], output, temperature=1.0)
+    assert request.region() == ANSWERING
+    del output[2:]
+    request.advance()
+    assert request.region() == THINKING
+    output[:] = [9]
+    request.advance()
+    assert request.region() == ANSWERING
+
+
+@pytest.mark.parametrize(("given", "kept"), [(0.0, 0.0), (1e-6, 0.0), (0.01, 0.01), (1.0, 1.0)])
+def test_a_temperature_at_which_vllm_is_greedy_counts_as_zero(given, kept):
+    assert RequestRegion(LAYOUT, [], [], given).temperature == kept
+
+
+class Batch:
+    """vLLM's changes of its rows, made to plain lists: the sequences that every row should hold."""
+
+    def __init__(self, seed):
+        self.dice, self.rows, self.regions = random.Random(seed), {}, BatchRegions(LAYOUT)
+
+    def step(self):
+        dice, rows = self.dice, self.rows
+        removed = [row for row in rows if dice.random() < 0.1]
+        for row in removed:
+            del rows[row]
+        added = []
+        for row in range(8):
+            if row not in rows and dice.random() < 0.4:  # some resumed with output that they already had
+                prompt = [dice.randrange(2, 9) for _ in range(dice.randrange(1, 10))]
+                output = [dice.randrange(2, 9) for _ in range(dice.randrange(3))]
+                rows[row] = (prompt, output, dice.choice([0.0, 1.0]))
+                added.append((row, rows[row][2], prompt, output))
+        moved = []
+        if rows and dice.random() < 0.5:
+            source, target, swap = dice.choice(list(rows)), dice.randrange(8), dice.random() < 0.5
+            if source != target:
+                first, second = rows.pop(source), rows.pop(target, None)
+                rows[target] = first
+                if swap and second is not None:
+                    rows[source] = second
+                moved.append((source, target, swap))
+        self.regions.update(removed, added, moved)
+        self.regions.advance()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_keep_their_own_region_through_additions_removals_moves_and_swaps(seed):
+    batch = Batch(seed)
+    for _ in range(200):
+        batch.step()
+        rows = batch.rows.items()
+        expected = {row: (defined(prompt + output), temperature) for row, (prompt, output, temperature) in rows}
+        assert batch.regions.rows() == expected
+        for _, output, _ in batch.rows.values():
+            output.append(batch.dice.randrange(2, 9))
+
+
+class Runner:
+    """The part of vLLM's request state that a processor sees, with the runner's changes of it."""
+
+    def __init__(self):
+        self.all_token_ids = SimpleNamespace(gpu=torch.zeros(SLOTS, LONGEST, dtype=torch.int32))
+        self.total_len = SimpleNamespace(gpu=torch.zeros(SLOTS, dtype=torch.int32))
+        self.prefill_len = SimpleNamespace(np=np.zeros(SLOTS, dtype=np.int32))
+        self.device, self.max_num_reqs = torch.device("cpu"), SLOTS
+
+    def enter(self, slot, ids):
+        self.all_token_ids.gpu[slot, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
+        self.prefill_len.np[slot] = self.total_len.gpu[slot] = len(ids)
+
+    def sampled(self, slot, token):
+        self.all_token_ids.gpu[slot, self.total_len.gpu[slot]] = token
+        self.total_len.gpu[slot] += 1
+
+    def region(self, slot, layout):
+        return defined(self.all_token_ids.gpu[slot, : self.total_len.gpu[slot]].tolist(), layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_slots_follow_their_requests_whichever_of_them_a_step_schedules(seed, layout):
+    dice, runner = random.Random(seed), Runner()
+    slots, running = SlotRegions(layout, runner), set()
+    for _ in range(300):
+        for slot in list(running):
+            if runner.total_len.gpu[slot] == LONGEST or dice.random() < 0.05:
+                running.remove(slot)
+        for slot in range(SLOTS):
+            if slot not in running and dice.random() < 0.3:
+                runner.enter(slot, [dice.randrange(2, 9) for _ in range(dice.randrange(1, 20))])
+                slots.add(slot, 1.0)
+                running.add(slot)
+        slots.refresh()
+        found = {slot: int(slots.thinking_S[slot]) for slot in running}
+        assert found == {slot: runner.region(slot, layout) for slot in running}
+        for slot in running:
+            if dice.random() < 0.7:
+                runner.sampled(slot, dice.randrange(2, 9))
+
+
+def test_the_earlier_ids_of_a_slot_do_not_matter_to_the_next_request():
+    runner = Runner()
+    slots = SlotRegions(LAYOUT, runner)
+    for ids, temperature, thinking in (([3, 9, 9, 5, 6], 0.7, True), ([9], 1e-6, False)):
+        runner.enter(2, ids)
+        slots.add(2, temperature)
+        slots.refresh()
+        assert bool(slots.thinking_S[2]) == thinking
+        assert slots.temperatures_S[2] == (torch.tensor(0.7) if thinking else 0.0)
+
+
+V = 400
+FULL = VocabLayout(V, tuple(range(V)), 390, 391, (), (0, 1, 200, 390, 391))
+BIASES = {
+    "full": FULL,
+    "full, odds not kept": replace(FULL, preserve_odds=False),
+    "part": replace(FULL, source_ids=tuple(range(150))),
+    "part, replacing": replace(FULL, source_ids=tuple(range(150)), mode="replace"),
+    "several copies": replace(FULL, source_ids=tuple(k % V for k in range(900))),
+    "several copies, replacing": replace(FULL, source_ids=tuple(k % V for k in range(900)), mode="replace"),
+    "scattered": replace(FULL, source_ids=tuple(range(0, V, 7)) * 2),
+}
+TEMPERATURES = torch.tensor([0.0, 0.6, 1.0, 1.4, 1.0, 0.0, 0.01, 1.0])
+REGIONS = torch.tensor([0, 1, 0, 1, 1, 1, 0, 0])
+
+
+def logits_under(policy):
+    return torch.randn(8, policy.bias.size(1), generator=torch.Generator().manual_seed(0)) * 5
+
+
+@pytest.mark.parametrize("layout", BIASES.values(), ids=BIASES)
+def test_divided_by_its_temperature_a_row_has_the_distribution_of_the_policy(layout):
+    policy = RegionPolicy(layout, rows=layout.rows + 13)
+    temperatures = torch.where(TEMPERATURES == 0, 1.0, TEMPERATURES).unsqueeze(1)
+    bias = policy.bias.double()[REGIONS]
+    bias = torch.where((TEMPERATURES == 0).unsqueeze(1) & bias.isfinite(), 0.0, bias)
+    expected = (logits_under(policy).double() / temperatures.double() + bias).log_softmax(1)
+    added = logits_under(policy)
+    LogitsBias(policy, torch.device("cpu")).add(added, REGIONS, TEMPERATURES)
+    made = (added / temperatures).log_softmax(1).double()
+    assert torch.equal(made.isinf(), expected.isinf())
+    allowed = expected.isfinite()
+    assert (made - expected)[allowed].abs().max() < 1e-3 and (made - expected)[2:6][allowed[2:6]].abs().max() < 1e-5
+
+
+def test_a_row_in_no_region_stays_as_it_is_and_logits_of_another_width_are_refused():
+    policy = RegionPolicy(FULL)
+    added, bias = logits_under(policy), LogitsBias(policy, torch.device("cpu"))
+    bias.add(added, torch.where(TEMPERATURES > 1, -1, REGIONS), TEMPERATURES)
+    assert (added == logits_under(policy)).all(1).tolist() == (TEMPERATURES > 1).tolist()
+    with pytest.raises(ValueError, match="describes 800 rows, vLLM's logits have 803"):
+        bias.add(torch.zeros(1, 803), torch.zeros(1), torch.ones(1))
