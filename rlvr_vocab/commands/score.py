@@ -244,6 +244,8 @@ def read_completions(settings: ScoreSettings, path: Path) -> tuple[Rows, list[st
     cells: list[dict[str, Any]] = []
     for file in step_files(path) if path.is_dir() else [path]:
         most = None if settings.max_samples is None else settings.max_samples - len(cells)
+        if most == 0:
+            break
         for number, row in enumerate(read_rows(file)[:most], start=1):
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")

@@ -1,9 +1,9 @@
-"""What a process gives up before it runs a program that nobody has read: Linux enforces it, not Python.
+"""The confinement of a process before it runs an untrusted program, enforced by Linux.
 
 Landlock (https://docs.kernel.org/userspace-api/landlock.html) leaves it files to read below a few folders and none to
 write, seccomp (https://docs.kernel.org/userspace-api/seccomp_filter.html) the system calls that a computation needs:
-no process, no thread, no signal, no socket, no change to a file. Resource limits bound memory and time. What is given
-up stays so for the process and whatever it would start.
+no process, no thread, no signal, no socket, no change to a file. Resource limits bound memory and time. None of it can
+be undone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 
 
 class CannotConfine(Exception):
-    """This system has not what it takes; the text says what is missing."""
+    """This system cannot confine a process; the text says what is missing."""
 
 
 # System calls of a computation that reads files and pipes: their numbers on x86_64 and, None where there is none of the

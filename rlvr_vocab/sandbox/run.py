@@ -1,4 +1,4 @@
-"""Runs a program against its tests: starts the processes, waits for them no longer than they may take, and counts."""
+"""Run a program against its tests: start the processes, wait for them no longer than they may take, and count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,13 +32,7 @@ _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASH
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may use.
-
-    Attributes:
-        seconds: on the wall, and of processor time.
-        memory: bytes of address space, the interpreter included.
-        output: bytes that it may print.
-    """
+    """Limits of a program: seconds on the wall and of processor time, bytes of address space, bytes that it prints."""
 
     seconds: float = 10.0
     memory: int = 2**30
@@ -47,14 +41,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class ProgramTests:
-    """What a program is tested with: one of the three.
+    """The tests of a program: one of `code`, `cases` and `scripts`.
 
     Attributes:
-        code: Python with assertions.
-        cases: `{"arguments": […], "expected": …}` for the function `entry_point`; a list `also` has more that is right.
+        code: Python with assertions; `setup` is Python that goes before each piece.
+        cases: `{"arguments": […], "expected": …}` for the function `entry_point`; a list `also` has more right values.
         scripts: `(standard input, expected standard output)` of the whole program.
-        setup: Python that goes before each piece of `code`.
-        entry_point: the function that is tested; needed for cases, and for code in HumanEval's form.
     """
 
     code: tuple[str, ...] = ()
@@ -66,17 +58,12 @@ class ProgramTests:
 
 @dataclass(frozen=True)
 class Result:
-    """How many tests a program passed, of how many, and the first failure in a few words.
-
-    Attributes:
-        total: 0 where the tests can judge no program; `failure` is then the reason, if there is one.
-        timed_out: it was ended for the time that it took.
-    """
+    """The tests that a program passed, of how many (0 where they can judge no program), and the first failure."""
 
     passed: int
     total: int
     failure: str = ""
-    timed_out: bool = field(default=False)
+    timed_out: bool = False
 
 
 class TimeBudget:
@@ -109,16 +96,11 @@ def run_tests(
 ) -> Result:
     """Run a program's tests, in processes of their own, until one of them is not done in time.
 
-    Args:
-        source: the program.
-        tests: its tests.
-        limits: for the program, and its tests too; `seconds` is also the longest on the wall: of each script, of all
-            other tests together.
-        confined: False lets the program do whatever the user may do who runs it.
-        budget: of the batch, which may shorten `seconds`.
+    `limits` hold for the program and for its tests: `seconds` for each script, or for all other tests together;
+    `budget`, of a batch, may shorten them. With `confined=False` the program may do all that its user may.
 
     Raises:
-        CannotConfine: the system has not what it takes.
+        CannotConfine: the system cannot confine it.
     """
     budget = budget or TimeBudget(limits.seconds, cores=float("inf"))
     if not tests.scripts:
@@ -146,11 +128,11 @@ def probe() -> None:
 def _run_script(source: str, given: str, expected: str, limits: Limits, confined: bool) -> Result:
     limits = replace(limits, output=limits.output + 2 * len(expected.encode(errors="replace")))
     with ExitStack() as stack:
-        text, entered, printed, words = (_file(stack, content) for content in (source, given, "", ""))
+        text, entered, printed, errors = (_file(stack, content) for content in (source, given, "", ""))
         job = {"source": text.fileno(), "calls": []}
-        process = _start("program", job, [text.fileno()], limits, confined, (entered, printed, words))
+        process = _start("program", job, [text.fileno()], limits, confined, (entered, printed, errors))
         late = not _ended(process, limits.seconds)
-        output, error = _text(printed, "surrogateescape"), _last_line(words)
+        output, error = _text(printed, "surrogateescape"), _last_line(errors)
     if late:
         return Result(0, 1, _late(limits), timed_out=True)
     if process.returncode != 0:
@@ -163,33 +145,31 @@ def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: 
     pieces = [*tests.code, *tests.cases]
     asked = {"tests": pieces, "setup": tests.setup, "entry_point": tests.entry_point}
     with ExitStack() as stack:
-        text, entered, verdicts, words, error = (_file(stack, c) for c in (source, json.dumps(asked), "", "", ""))
+        text, entered, verdicts, ignored, errors = (_file(stack, c) for c in (source, json.dumps(asked), "", "", ""))
         (calls_in, calls_out), (answers_in, answers_out) = os.pipe(), os.pipe()
         try:
             numbers = {"calls": calls_out, "answers": answers_in, "verdicts": verdicts.fileno()}
-            files = (entered, subprocess.DEVNULL, error)
+            files = (entered, subprocess.DEVNULL, errors)
             tester = _start("tester", numbers, [*numbers.values()], limits, confined, files)
             job = {"source": text.fileno(), "calls": [calls_in, answers_out]}
-            nowhere = (subprocess.DEVNULL, subprocess.DEVNULL, words)
-            program = _start("program", job, [text.fileno(), calls_in, answers_out], limits, confined, nowhere)
+            unread = (subprocess.DEVNULL, subprocess.DEVNULL, ignored)
+            program = _start("program", job, [text.fileno(), calls_in, answers_out], limits, confined, unread)
         finally:
             for number in (calls_in, calls_out, answers_in, answers_out):
                 os.close(number)
         late = not _ended(tester, limits.seconds)
         _ended(program, 0.0)
         lines = [json.loads(line) for line in _text(verdicts).splitlines(keepends=True) if line.endswith("\n")]
-        said = _last_line(error)
+        error = _last_line(errors)
     if lines and isinstance(lines[-1], str):
         return Result(0, 0, lines[-1])
     standings = dict.fromkeys(range(len(pieces)), (0, 1, "")) | {number: rest for number, *rest in lines}
     failures = [failure for _, _, failure in standings.values() if failure]
-    if late:
-        failures.append(_late(limits))
-    elif tester.returncode != 0:
-        failures.append(said or f"the tests ended with {tester.returncode}")
     passed, total = (sum(standing[place] for standing in standings.values()) for place in (0, 1))
-    ended_well = not late and tester.returncode == 0
-    return Result(passed, total if ended_well else max(total, passed + 1), next(iter(failures), ""), late)
+    if late or tester.returncode != 0:
+        failures.append(_late(limits) if late else error or f"the tests ended with {tester.returncode}")
+        total = max(total, passed + 1)
+    return Result(passed, total, next(iter(failures), ""), late)
 
 
 def _start(
@@ -197,12 +177,11 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     job = {**job, "limits": asdict(limits), "confined": confined}
     start = _START.format(module=module, package=_PACKAGE, packages=sysconfig.get_paths()["purelib"])
-    stdin, stdout, stderr = streams
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", start, json.dumps(job)],
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
         env=_ENVIRONMENT,
         cwd="/",
         pass_fds=numbers,
@@ -241,7 +220,6 @@ def _text(file: IO[bytes], errors: str = "replace") -> str:
 
 
 def _last_line(file: IO[bytes]) -> str:
-    """What an error says of itself."""
     return next((line.strip()[:200] for line in reversed(_text(file).splitlines()) if line.strip()), "")
 
 

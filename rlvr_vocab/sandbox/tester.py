@@ -1,10 +1,10 @@
-"""The process of a program's tests: it runs them, and asks the process of the program for what that returns.
+"""The process of a program's tests: it runs them, and calls the program in the process of that.
 
     python -I -S -c '…; main()' JOB < TESTS
 
-What is expected and whether it came stay here, out of the program's reach: it gets arguments and gives back plain
-values. The verdicts go to a file of their own: `[test, passed, total, failure]` as a line of JSON for each test at
-first, and whenever that changes; or a string, why the tests cannot judge any program.
+Expected values and verdicts stay out of the program's reach: it gets arguments and returns plain values. Verdicts go to
+a file of their own: `[test, passed, total, failure]` as a line of JSON for each test at first and at each change; or
+a string, the reason why the tests cannot judge any program.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Program:
     """The program, as its tests see it.
 
     Attributes:
-        asked: how many times it was.
-        ended: why there are no more answers; empty as long as there are.
-        raises: classes for what it raises, by name, beside Python's own.
+        asked: the number of calls so far.
+        ended: why it answers no more; empty as long as it does.
+        raises: classes for its exceptions, by name, beside Python's own.
     """
 
     def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
@@ -230,8 +230,8 @@ class Test:
             raise
         except BaseException as error:
             if self._program.asked == self._asked:
-                raise CannotAsk(f"a test fails before it asks the program: {_said(error)}") from error
-            self.put(self._program.ended or _said(error))
+                raise CannotAsk(f"a test fails before it asks the program: {_described(error)}") from error
+            self.put(self._program.ended or _described(error))
         else:
             self._complete()
 
@@ -264,7 +264,9 @@ class Test:
         except Exception as error:
             if self._program.asked == self._asked:
                 raise
-            failed = _said(error) if not isinstance(error, AssertionError) else str(error)[:200] or f"not so: {source}"
+            failed = (
+                _described(error) if not isinstance(error, AssertionError) else str(error)[:200] or f"not so: {source}"
+            )
         failed = failed or self._program.ended or None  # `except: assert True` would take that for an error of its
         if place not in self._failures or (failed and self._failures[place] is None):
             self._failures[place] = failed
@@ -278,7 +280,7 @@ def _is_helper(node: ast.AST) -> bool:
     )
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
 
 
@@ -363,4 +365,4 @@ def main() -> None:
     except CannotAsk as error:
         write(str(error))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        write(f"a test is no Python: {_said(error)}")
+        write(f"a test is no Python: {_described(error)}")

@@ -1,4 +1,4 @@
-"""Plain values as JSON and back, so that nothing but values crosses from a program to those who judge it."""
+"""Plain values as JSON and back, so that nothing but values crosses from a program to its tests."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ class NotPlain(TypeError):
 
 
 def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
-    """A value as JSON; `of_object` says what stands for one that is no plain value, which otherwise raises NotPlain.
-
-    A subclass counts as its plainest base: whatever methods it brings stay where they are.
-    """
+    """A value as JSON, a subclass as its plainest base; `of_object` encodes others, which else raise NotPlain."""
     if value is None or type(value) is bool:
         return value
     for plain in (int, float, str):
@@ -63,11 +60,7 @@ def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
 
 
 def decoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
-    """What was encoded; `of_object` makes something of what stands for an object.
-
-    Raises:
-        NotPlain: it was not encoded by `encoded`.
-    """
+    """The inverse of `encoded`, which raises NotPlain for other JSON; `of_object` decodes objects."""
     if not isinstance(value, dict):
         if isinstance(value, list):
             raise NotPlain("a list that does not say what it was")
