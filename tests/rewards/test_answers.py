@@ -132,7 +132,6 @@ def test_case_and_punctuation_are_ignored_where_that_is_asked_for():
         (r"\boxed{42}", None, None),
         (r"\boxed{42}", 42, 1.0),
         (r"\boxed{0.1}", 0.1, 1.0),
-        (r"\boxed{42}", r"\boxed{42}", 1.0),
     ],
 )
 def test_numbers_are_compared_exactly(turn, gold, score):
@@ -171,19 +170,6 @@ def test_tolerances_hold_up_to_the_last_digit():
     assert numeric(["0.9", "0.504", "50.5"], solution=["50%"] * 3, relative_tolerance=0.01) == [0.0, 1.0, 1.0]
 
 
-def test_reasons_say_what_was_found():
-    turns = [r"\boxed{42}", r"\boxed{42.5}", r"\boxed{x}", "x", "<think>42", r"\boxed{4"]
-    reasons = [score.reason for score in numeric.explain(turns, ["42"] * 6, absolute_tolerance=0.5)]
-    assert reasons == [
-        "equal",
-        "within the tolerance",
-        "the box is not a number",
-        "no number in the answer",
-        "thinking never closed",
-        "the box is not closed",
-    ]
-
-
 @pytest.mark.parametrize(
     ("turn", "gold", "score"),
     [
@@ -209,17 +195,6 @@ def test_choices_are_compared_by_letter(turn, gold, score):
     assert multiple_choice([turn], solution=[gold]) == [score]
 
 
-def test_a_choice_comes_with_a_reason():
-    turns = [r"\boxed{C}", r"\boxed{B}", r"\boxed{B, C}", r"\boxed{Paris}", "<think>C"]
-    assert [score.reason for score in multiple_choice.explain(turns, ["C"] * 5)] == [
-        "the right letter",
-        "B is wrong",
-        "2 different letters",
-        "no letter",
-        "thinking never closed",
-    ]
-
-
 def test_letters_of_choices_can_be_named():
     assert multiple_choice([r"\boxed{K}", r"\boxed{C}"], solution=["K", "C"], letters="JKL") == [1.0, None]
 
@@ -231,12 +206,6 @@ def test_thinking_ends_with_the_tags_of_the_run(function):
     gold = "A" if function is multiple_choice else "7"
     turns = [f"[r]x[/r]\\boxed{{{gold}}}", f"[r]\\boxed{{{gold}}}", f"<think>{gold}</think>\\boxed{{{gold}}}"]
     assert function(turns, solution=[gold] * 3, think_tags=("[r]", "[/r]")) == [1.0, 0.0, 1.0]
-
-
-@pytest.mark.parametrize("function", [exact_match, numeric, multiple_choice], ids=lambda function: function.__name__)
-def test_a_solution_is_needed_for_every_completion(function):
-    with pytest.raises(ValueError, match="shorter"):
-        function(["7", "7"], solution=["7"])
 
 
 @pytest.mark.parametrize(

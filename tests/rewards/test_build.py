@@ -64,12 +64,6 @@ def test_a_name_of_the_library_is_that_of_its_function_whatever_a_user_calls_one
     assert scores(rewards[0]) == [0.5, 0.5] and scores(rewards[1]) == [0.0, 0.0]
 
 
-def test_a_number_that_is_a_functions_own_is_not_given_again(tmp_path):
-    (tmp_path / "own.py").write_text("def f_3(completions): return []\ndef f(completions): return []\n")
-    specs = [RewardSpec(f"{tmp_path}/own.py:{name}") for name in ("f_3", "f", "f", "f")]
-    assert [reward.name for reward in build_rewards(specs, CONTEXT)] == ["f_3", "f", "f_2", "f_4"]
-
-
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

@@ -80,7 +80,6 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
         (ON_LINES + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
         (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10,000 characters after the end"),
         ("<reasoning>a", 0.125, "1 of 4 tags"),
-        ("<reasoning>\na\n</reasoning>\n<answer>\n", 0.375, "3 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\nb\n</answer>", 0.375, "3 of 4 tags"),
         ("  <reasoning>a</reasoning> <answer>b</answer>\n\n", 0.5, "4 of 4 tags"),
         ("<reasoning>" + ON_LINES, 0.375, "3 of 4 tags"),

@@ -185,27 +185,18 @@ def test_a_judge_that_repeats_the_answer_gives_no_score_of_the_answers_own(ask, 
     assert sent.count("=====") == 2 and "\nScore" not in sent.replace("Score (in the answer)", "")
 
 
-def test_an_answer_of_many_lines_is_read_in_no_time(ask):
-    begun = time.monotonic()
-    assert ask("good" + "\n" * 100_000 + "*" * 100_000)[0].value == 0.9
-    assert time.monotonic() - begun < 5
-
-
 def test_each_request_has_a_mark_of_its_own_and_the_cache_does_not_depend_on_it(ask):
     ask("fine", "better")
     assert ask("better", "fine")[0].value == 0.9 and len(ask.server.requests) == 2
     assert len({request["messages"][1]["content"].split("===== ")[1][:8] for request in ask.server.requests}) == 2
 
 
-@pytest.mark.parametrize("damage", ["folder", "file as folder", "no database", "read only"])
+@pytest.mark.parametrize("damage", ["folder", "no database", "read only"])
 def test_a_cache_that_cannot_be_used_costs_no_score_and_is_told(ask, damage, tmp_path, caplog):
     path = tmp_path / "other.sqlite"
     match damage:
         case "folder":
             path.mkdir()
-        case "file as folder":
-            tmp_path.joinpath("file").touch()
-            path = tmp_path / "file" / "judge.sqlite"
         case "no database":
             path.write_text("this is no database, it is a text that is longer than a header of one" * 9)
         case "read only":

@@ -81,12 +81,6 @@ def test_an_answer_that_hangs_a_scorer_costs_itself_and_the_others_are_scored(co
     assert (late.value, late.timed_out, right.value) == (0.0, True, 1.0)
 
 
-def test_a_scorer_that_raises_means_a_wrong_answer():
-    [made] = workers.make_entries("prime_factorization", {}, 1, 1)
-    [score] = reasoning_gym.explain(boxed("two × three"), entry=[made.encoded])
-    assert score.value == 0.0 and score.reason.startswith("the scorer failed: ValueError")
-
-
 @pytest.mark.parametrize(
     "hostile",
     [

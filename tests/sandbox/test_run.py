@@ -45,25 +45,10 @@ def test_standard_input_and_output():
     assert passed("print(2 * int(input()))", ProgramTests(scripts=pairs)) == (2, 3)
 
 
-def test_setup_goes_before_the_tests():
-    assert passed(ADD, ProgramTests(code=("assert add(ONE, 1) == 2",), setup="ONE = 1")) == (1, 1)
-
-
-def test_objects_of_the_program_are_called_by_its_tests():
-    source = "class Stack:\n    def __init__(self): self.items = []\n    def push(self, x): self.items.append(x)"
-    test = "s = Stack()\ns.push(4)\nassert s.items == [4]"
-    assert passed(source, ProgramTests(code=(test,))) == (1, 1)
-
-
 def test_an_argument_that_is_changed_in_place_is_changed():
     source = "def double(items):\n    items *= 2\ndef forget(seen):\n    seen.clear()"
     test = "a, b = [1], {1: 2}\ndouble(a)\nforget(b)\nassert a == [1, 1]\nassert b == {}"
     assert passed(source, ProgramTests(code=(test,))) == (2, 2)
-
-
-def test_exceptions_of_the_program_reach_its_tests():
-    test = "try:\n    f(1)\nexcept ValueError as error:\n    assert str(error) == 'no'\nelse:\n    assert False"
-    assert passed("def f(x):\n    raise ValueError('no')", ProgramTests(code=(test,))) == (1, 1)
 
 
 @pytest.mark.parametrize("source", ["def add(a, b) return", "1 / 0", "def other(): pass", "import nothing_of_the_name"])
@@ -114,6 +99,7 @@ NO_ERROR = "try:\n    f(1)\nexcept ValueError:\n    pass\nelse:\n    {}"
         NO_ERROR.format("raise AssertionError('none')"),
         "try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass",
         "import pytest\nwith pytest.raises(ValueError, match='no'):\n    f(1)",
+        "try:\n    f(1)\n    found = 0\nexcept ValueError as error:\n    found = str(error)\nassert found == 'no'",
         "try:\n    f(1)\nexcept (Own, KeyError) as error:\n    assert str(error) == 'no'\nelse:\n    assert False",
     ],
 )
@@ -249,17 +235,6 @@ def test_numbers_of_any_length_cross():
 def test_numbers_of_numpy_are_numbers():
     source = "import numpy\ndef f(n): return numpy.int64(n), numpy.bool_(True), numpy.float32(0.5)"
     assert passed(source, ProgramTests(code=("assert f(4) == (4, True, 0.5)",))) == (1, 1)
-
-
-def test_an_error_that_a_test_expects_is_one_of_the_program():
-    test = "try:\n    f(1)\n    found = False\nexcept Exception:\n    found = True\nassert found"
-    source = "class Own(Exception): pass\ndef f(n): raise Own('no')"
-    assert passed(source, ProgramTests(code=(test,))) == (1, 1)
-
-
-def test_packages_of_this_environment_may_be_used():
-    source = "import numpy\ndef f(n):\n    return int(numpy.arange(n).sum())"
-    assert passed(source, ProgramTests(code=("assert f(4) == 6",))) == (1, 1)
 
 
 VALUES = [None, True, 0, -(10**40), 1.5, "é\0\ud800", 2j, b"\xff", [1, (2, {3})], {(1, 2): [None]}, frozenset("a"), {}]
