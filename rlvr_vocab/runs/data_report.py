@@ -86,7 +86,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
     try:
         held_out, trained, changes = _recorded_division(run)
     except UserError as error:
-        return f"warning: whether the run in {run.folder} trained on these problems cannot be told: {error}"
+        return f"warning: whether the run in {run.folder} trained on these problems is not known: {error}"
     if changes:
         return (
             f"warning: the problems of the run in {run.folder} are divided otherwise now than when it was trained "

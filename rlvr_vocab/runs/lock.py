@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 _WAIT = "wait for it, stop it, or choose another"
-_LOOKS_AGAIN = 0.5  # seconds
-_HELD = (errno.EAGAIN, errno.EACCES)
+_RETRY_SECONDS = 0.5
+_LOCKED = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -70,7 +70,7 @@ def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) 
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits it, as it would a `flock`
             except OSError as error:
-                if error.errno in _HELD:
+                if error.errno in _LOCKED:
                     file.seek(0)
                     holder = _describe(file.read())
                     if waiting is None:
@@ -78,7 +78,7 @@ def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) 
                     if not reported:
                         waiting(holder)
                     reported = True
-                    time.sleep(_LOOKS_AGAIN)
+                    time.sleep(_RETRY_SECONDS)
                     continue
                 if error.errno not in _NO_LOCKS_HERE:
                     raise

@@ -56,7 +56,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 
 _OUTCOME = "warmup.json"
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions decide the bytes of a model made here
-_LOOKED_AT = 8  # prompts of a stage
+_ROWS_CHECKED = 8  # prompts of a stage
 
 
 def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -> ExpansionPlan:
@@ -66,7 +66,7 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
     with PartialState().main_process_first():  # the others find a model that is made here in the cache
         untrained_base(settings)
     thinks = any(
-        asks_to_think(rows[:_LOOKED_AT]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])
+        asks_to_think(rows[:_ROWS_CHECKED]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])
         for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
     )
     plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)

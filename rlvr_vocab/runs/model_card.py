@@ -17,7 +17,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.record.files import ENVIRONMENT, FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
 from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.folder import results_file
-from rlvr_vocab.runs.record import asked_under_it
+from rlvr_vocab.runs.record import system_prompt_used
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -46,7 +46,7 @@ class CardFacts:
         steps: of GRPO that the weights have seen; None where that is not known.
         measure: the name of the held-out figure.
         before, after: its value at the start and at the end of training; None where it was not measured.
-        asked_under_it: whether problems were asked under the system prompt of the configuration.
+        system_prompt_used: whether problems were asked under the system prompt of the configuration.
         on_hub: names of the configuration that are on the hub; others may be paths, which no card shows.
     """
 
@@ -56,7 +56,7 @@ class CardFacts:
     measure: str = "accuracy"
     before: str | None = None
     after: str | None = None
-    asked_under_it: bool = True
+    system_prompt_used: bool = True
     on_hub: tuple[str, ...] = ()
 
     @property
@@ -70,7 +70,7 @@ class CardFacts:
 
     @property
     def system_prompt(self) -> str | None:
-        return self.config["dataset"]["system_prompt"] if self.config is not None and self.asked_under_it else None
+        return self.config["dataset"]["system_prompt"] if self.config is not None and self.system_prompt_used else None
 
     def name_on_hub(self, section: str) -> str | None:
         """The hub name of model or dataset; None for a folder, or one that was made here."""
@@ -118,7 +118,7 @@ def card_of_run(
         measure=f"{measure.name}{measure.by}",
         before=measured(folder, "before", measure),
         after=measured(folder, "after", measure) if at_end else None,
-        asked_under_it=asked_under_it(folder),
+        system_prompt_used=system_prompt_used(folder),
         on_hub=tuple((read_record(folder, ENVIRONMENT) or {}).get("names_on_hub", ())),
     )
 

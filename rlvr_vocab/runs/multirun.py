@@ -28,7 +28,7 @@ from rlvr_vocab.text import pluralize
 
 _PACKAGE = str(Path(__file__).parents[2])
 _ENDED = {0: "finished", RESUME_ME: "interrupted", OUT_OF_ROOM: "failed (disk or memory full)"}
-_LOOKS_EVERY = 0.5  # seconds
+_POLL_SECONDS = 0.5
 _NUMBER = re.compile(r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _NOT_IN_A_NAME = re.compile(r"[^\w.+-]+")
 Words = tuple[str, ...]
@@ -166,7 +166,7 @@ def _run(command: str, job: Job) -> int:
     passed_on = False
     while True:
         try:
-            code = run.wait(timeout=_LOOKS_EVERY)
+            code = run.wait(timeout=_POLL_SECONDS)
         except subprocess.TimeoutExpired:
             if stop_signals.reason is not None and not passed_on:
                 run.send_signal(signal.Signals[stop_signals.reason])

@@ -35,7 +35,7 @@ from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
 
-_LOOKED_AT, _SHOWN = 1_000, 3
+_ROWS_CHECKED, _SHOWN = 1_000, 3
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
 
 
 def held_out_problems(settings: RunSettings, console: Console) -> Dataset | None:
-    """What a run was measured on, without a look at what it trained on."""
+    """The held-out problems of a run alone."""
     return _measured_on(settings, _load(settings, console).eval, console)
 
 
@@ -147,7 +147,7 @@ def write_data_report(run: Run, problems: RunProblems, num_fitting: Sequence[int
 
 def _asks_under(system_prompt: str | None, rows: Dataset) -> bool:
     """Whether one of the first prompts has the system prompt of the configuration, or none, rather than its own."""
-    prompts = rows.select(range(min(_LOOKED_AT, len(rows))))["prompt"]
+    prompts = rows.select(range(min(_ROWS_CHECKED, len(rows))))["prompt"]
     configured = {"role": "system", "content": system_prompt}
     return any(prompt[0]["role"] != "system" or prompt[0] == configured for prompt in prompts)
 

@@ -31,7 +31,7 @@ from rlvr_vocab.vocab.regions import THINKING, region_of_next
 ThinkingOpener = Literal["template", "model", "nobody"]
 Tags = tuple[str, str]
 
-_SHOWN, _LOOKED_AT = 3, 8
+_SHOWN, _ROWS_CHECKED = 3, 8
 
 
 def fitting_prompts(
@@ -126,7 +126,7 @@ def print_prompt_warnings(stages: Iterable[tuple[RunSettings, Dataset]], plan: E
         for line in (
             *thinking_warnings(settings, train, plan),
             *prompt_warnings(train["prompt"][:], plan),
-            *answer_warnings(settings, train[:_LOOKED_AT]["prompt"]),
+            *answer_warnings(settings, train[:_ROWS_CHECKED]["prompt"]),
         )
     ]
     for line in dict.fromkeys(found):
@@ -140,7 +140,7 @@ def prompt_warnings(
     tokenizer, tags = plan.tokenizer, plan.expansion.think_tags
     if not begins_answer(tokenizer, tags):
         yield "the prompt has no turn for the answer: add one under add_generation_prompt to the chat template"
-    texts = ["".join(text.split()) for text in chat_texts(tokenizer, prompts[:_LOOKED_AT])]
+    texts = ["".join(text.split()) for text in chat_texts(tokenizer, prompts[:_ROWS_CHECKED])]
     messages = [(text, each) for text, prompt in zip(texts, prompts, strict=False) for each in prompt]
     for text, each in messages:
         if each["role"] != "assistant" and "".join(each["content"].split()) not in text:
@@ -163,7 +163,7 @@ def prompt_warnings(
 
 def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan) -> Iterator[str]:
     """Why a stage with reasoning tokens, or with an open think tag in its prompt, would not think, a line each."""
-    prompt_ids = chat_ids(plan.tokenizer, rows[:_LOOKED_AT]["prompt"])
+    prompt_ids = chat_ids(plan.tokenizer, rows[:_ROWS_CHECKED]["prompt"])
     openers = [thinking_opener(ids, plan.layout) for ids in prompt_ids]
     if plan.layout.size:
         shown = settings.warmup.max_steps > 0 and settings.model.think_tags[0] in highest_reward_template(
@@ -184,7 +184,7 @@ def asks_to_think(prompts: Sequence[Messages], tags: Tags, rewards: RewardSettin
         rewards: None where there are none to look at.
         row: a problem to try them on.
     """
-    if any(tags[0] in message["content"] for prompt in prompts[:_LOOKED_AT] for message in prompt):
+    if any(tags[0] in message["content"] for prompt in prompts[:_ROWS_CHECKED] for message in prompt):
         return True
     for reward in _format_rewards(rewards, dummy_context(RewardContext(tags))) if rewards is not None else ():
         (thinking, _), (plain, _) = (_highest(reward, row, _turns(each)) for each in (tags, None))

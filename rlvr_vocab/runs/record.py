@@ -30,7 +30,7 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 
 def run_record(folder: Path) -> RunRecord:
-    """What the run in a folder has logged so far.
+    """The facts, rows, summary and damage of the run in a folder.
 
     Raises:
         UserError: it is no run, or a file of it cannot be read.
@@ -139,12 +139,12 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=_rewards({"rewards": last_rewards or config.get("rewards")}),
         evaluation=read(EvaluationSettings, {"grader": None, "threshold": None} | evaluation, "evaluation"),
-        system_prompt=config["dataset"]["system_prompt"] if asked_under_it(folder) else None,
+        system_prompt=config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
         **generation,
     )
 
 
-def asked_under_it(folder: Path) -> bool:
+def system_prompt_used(folder: Path) -> bool:
     """Whether the problems of a run were asked under the system prompt of its configuration."""
     return bool((read_record(folder, PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
 

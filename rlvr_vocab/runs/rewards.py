@@ -162,7 +162,7 @@ def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Itera
 
 
 def _mark(place: str) -> str:
-    """What stands before the answer in a place, in lower case."""
+    """The text before the answer in a place, in lower case."""
     return _STATED[place].partition("%s")[0].rstrip("{ ").lower()
 
 

@@ -266,7 +266,7 @@ class StagedRun:
         return {**summary, "drawn": self.records[0].drawn} if self.records[0].drawn else summary
 
     def _checkpoint_of_current(self, resume: str) -> Path | None:
-        """Where the current stage goes on; a stage whose last checkpoint is lost is current once more."""
+        """The checkpoint to resume; a stage whose last checkpoint is lost becomes the current one again."""
         found = self._stages[self._current].checkpoint_to_resume(resume, self._console)
         while self.records and (found is None or len(self.records) == len(self._stages)):
             ended = self._stages[len(self.records) - 1]

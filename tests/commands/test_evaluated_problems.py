@@ -169,5 +169,5 @@ def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: P
     assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
     recorded.write_text(recorded.read_text().replace("  name: arithmetic", "  name: gone.jsonl"))
     gone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("out/run/final_model")))
-    assert gone.startswith("warning: whether the run in out/run trained on these problems cannot be told: ")
+    assert gone.startswith("warning: whether the run in out/run trained on these problems is not known: ")
     assert "gone.jsonl" in gone
