@@ -22,11 +22,6 @@ STEP_FILES = "step_*.parquet"
 SYSTEM_PROMPT_USED = "system_prompt_used"
 # Figures of the held-out problems in `summary.json`, each with `_before` and `_after` behind its name.
 MEASURED = ("accuracy", "reward", "reward_std", "format")
-# The outcome of a run cannot be shown without these.
-SUMMARY_KEYS = (
-    *("exp_name", "reasoning_vocab_size", "finished", "steps", "steps_without_signal", "seconds", "grpo_seconds"),
-    *("accuracy_before", "accuracy_after", "held_out_problems", "sample"),
-)
 _HOLDS_AN_ADAPTER = re.compile(rf"checkpoint-\d+|{FINAL_ADAPTER}")
 
 

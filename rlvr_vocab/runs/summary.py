@@ -26,7 +26,7 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
 from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, measured_figures, read_forecast
 from rlvr_vocab.plan.workload import ProblemsAhead, Sharding
-from rlvr_vocab.record.files import SUMMARY, SUMMARY_KEYS, is_finished, read_record
+from rlvr_vocab.record.files import SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
@@ -98,8 +98,6 @@ def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any]
     summary = None if records else read_record(folder, SUMMARY)
     if not records and not is_finished(summary):
         return None
-    if summary is not None and (missing := [key for key in SUMMARY_KEYS if key not in summary]):
-        records = [f"{SUMMARY} lacks {', '.join(missing)}"]
     if records:
         more = f" and {len(records) - 1} more" if len(records) > 1 else ""
         raise UserError(
