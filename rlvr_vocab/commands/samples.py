@@ -24,7 +24,7 @@ from rlvr_vocab.analysis.samples import (
     sample_text,
     samples_page,
 )
-from rlvr_vocab.config.checks.commands import sample_filter_of
+from rlvr_vocab.config.checks.recorded_runs import sample_filter_of
 from rlvr_vocab.config.command_table import SamplesSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings

@@ -432,24 +432,28 @@ _ROWS = (
         "read what a run wrote: its completions in a pager, filtered, or written out",
         "rlvr-vocab samples run=out/grpo_baseline order=highest",
         SamplesSettings,
+        checks="rlvr_vocab.config.checks.recorded_runs:check_samples",
     ),
     Command(
         "doctor",
         "name what is wrong with a run: evidence, probable cause, the key to change",
         "rlvr-vocab doctor run=out/grpo_baseline",
         DoctorSettings,
+        checks="rlvr_vocab.config.checks.recorded_runs:check_doctor",
     ),
     Command(
         "report",
         "one HTML file of a run: outcome, curves, findings, samples, vocabulary",
         "rlvr-vocab report run=out/grpo_baseline",
         ReportSettings,
+        checks="rlvr_vocab.config.checks.recorded_runs:check_report",
     ),
     Command(
         "compare",
         "arms of runs against each other: difference, interval, smallest effect, verdict",
         "rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]",
         CompareSettings,
+        checks="rlvr_vocab.config.checks.recorded_runs:check_compare",
     ),
     Command(
         "probe",

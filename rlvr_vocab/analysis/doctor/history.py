@@ -19,7 +19,7 @@ FEWEST_SAMPLED = 5  # rows, where not every row has figures of completions: such
 FEWEST_COMPLETIONS = 100  # of a window, which is made longer where it has fewer
 FEWEST_TOKENS = 100  # of a window, for a mean over tokens
 BEGINNING = 3.0  # steps: at a rate that is far too high, ten do not show where a run began
-RISEN = 3.0  # standard errors that a window lies above the first (simulated: docs/doctor.md)
+RISEN = 3.0  # standard errors that a window lies above the first (simulated: docs/reading_runs.md)
 # Parts of the full reward: below the first no group of eight has much chance of two right answers.
 NEARLY_NONE, NEARLY_ALL = 0.1, 0.9
 RECURRING = 0.3  # share of rows: once is an accident, three times in ten is a habit

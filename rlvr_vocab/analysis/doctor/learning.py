@@ -20,7 +20,7 @@ from rlvr_vocab.record.metrics import is_number
 
 _FLAT_LEAST = 20.0  # steps after the warm-up of the learning rate: a gain takes a while
 _FLAT_WINDOW = 50.0  # steps: the first and the last so many are compared
-# A gain above so many `reward_std` is excluded, after 100 steps and before (simulated: docs/doctor.md) ...
+# A gain above so many `reward_std` is excluded, after 100 steps and before (simulated: docs/reading_runs.md) ...
 _FLAT_LONG, _FLAT_SHORT = 0.1, 0.06
 # ... and where the policy has hardly left the initial model: by its KL in nats, or at such a rate.
 _FLAT_STILL, _NO_KL, NO_RATE = 0.5, 0.001, 1e-8

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.config.checks import machine
+from rlvr_vocab.config.checks.recorded_runs import check_is_run
 from rlvr_vocab.config.checks.run import (
     check_batches,
     check_dataset,
@@ -18,20 +18,15 @@ from rlvr_vocab.config.checks.run import (
 )
 from rlvr_vocab.config.command_table import (
     CheckSettings,
-    CompareSettings,
-    DoctorSettings,
     EvaluateSettings,
     ExpandSettings,
     GenerateSettings,
     MergeSettings,
     PlanSettings,
     ProbeSettings,
-    ReportSettings,
-    SamplesSettings,
     ScoreSettings,
     other_sets,
 )
-from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
@@ -49,45 +44,11 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder, check_no_file_in_the_way
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
-from rlvr_vocab.text import did_you_mean, nearest_and_all
+from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
-if TYPE_CHECKING:
-    from rlvr_vocab.analysis.samples import SampleFilter
-
 _SAMPLING = ("max_new_tokens", "temperature")
-
-
-def check_doctor(settings: DoctorSettings) -> None:
-    check_is_run(settings.run, "run")
-
-
-def check_samples(settings: SamplesSettings) -> None:
-    check_is_run(settings.run, "run")
-    if settings.out is not None:
-        check_new_file(settings.out, "out", ())
-    sample_filter_of(settings)
-
-
-def sample_filter_of(settings: SamplesSettings) -> SampleFilter:
-    """Which completions are asked for; raises UserError where none could be."""
-    from rlvr_vocab.analysis.samples import SampleFilter  # only here: it imports pyarrow and rich
-
-    names = ("step", "problem", "contains", "verdict", "min_reward", "max_reward")
-    return SampleFilter(**{name: getattr(settings, name) for name in names})
-
-
-def check_report(settings: ReportSettings) -> None:
-    check_is_run(settings.run, "run")
-    check_new_file(settings.page, "out", ())
-
-
-def check_compare(settings: CompareSettings) -> None:
-    if len(settings.runs) < 2:
-        raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
-    for run in settings.runs:
-        check_is_run(run, "runs")
 
 
 def check_probe(settings: ProbeSettings) -> None:
@@ -101,18 +62,6 @@ def check_probe(settings: ProbeSettings) -> None:
         if not VocabLayout.load(run / FINAL_MODEL).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
     _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run], "leave backend=transformers")
-
-
-def check_is_run(folder: Path, key: str) -> None:
-    """Raises UserError where the folder is no run of ours, with the run that may be meant."""
-    if not folder.is_dir():
-        siblings = [str(path.parent) for path in folder.parent.glob("*/config.yaml")]
-        raise UserError(f"{key}={folder}: no such folder{did_you_mean(str(folder), siblings)}")
-    if not (folder / "config.yaml").is_file():
-        around = next((each for each in folder.absolute().parents if (each / "config.yaml").is_file()), None)
-        hint = "" if around is None else f"; did you mean {around}?"
-        raise UserError(f"{key}={folder}: not the folder of a run (no config.yaml){hint}")
-    read_recorded(folder, resolve=True)
 
 
 def check_generate(settings: GenerateSettings) -> None:

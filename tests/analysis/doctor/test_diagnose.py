@@ -211,7 +211,7 @@ def test_findings_explain_others_and_never_themselves() -> None:
 
 
 def test_the_document_names_every_finding_and_no_other() -> None:
-    text = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reading_runs.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(RULES)
 
 
