@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -36,7 +36,8 @@ class Adaptation:
             (self.window >= 1, "window >= 1"),
         ):
             if not holds:
-                raise UserError(f"adaptive: {self} must have {rule}")
+                given = ", ".join(f"{name}={value}" for name, value in asdict(self).items())
+                raise UserError(f"adaptive: must have {rule}; there is {given}")
 
 
 class AdaptiveWeight:

@@ -17,7 +17,7 @@ from rlvr_vocab.rewards.reward import RewardSpec, Traits, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code, load_function, require_allowed
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
-# What TRL passes to every reward function beside the columns of the data set.
+# Arguments that TRL passes to every reward function beside the columns of the data set.
 FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 # Seconds that user code has for a batch, unless it is given others.
 DEADLINE = 300.0
@@ -79,7 +79,7 @@ def find_function(name: str) -> Callable[..., Any]:
 
 
 def declared(spec: RewardSpec) -> Traits:
-    """What the function of a reward declares about itself."""
+    """The traits of a reward's function."""
     return traits_of(find_function(spec.name))
 
 

@@ -300,7 +300,7 @@ def dry_run(reward: Reward, rows: Sequence[dict[str, Any]], completions: Sequenc
 
 
 def trial_columns(rows: Sequence[Mapping[str, Any]], completions: Sequence[Any]) -> dict[str, Any]:
-    """What a trainer would call a reward function with, for completions that nobody sampled."""
+    """The arguments of a trainer's call, for completions that were not sampled."""
     return {
         **{name: [row[name] for row in rows] for name in rows[0] if name != "prompt"},
         "prompts": [row["prompt"] for row in rows],
@@ -316,7 +316,7 @@ def dummy_ids(completions: Sequence[Any]) -> list[list[int]]:
 
 
 def dummy_trainer() -> dict[str, Any]:
-    """What a trainer passes beside the columns: the state of a run that has not begun."""
+    """The arguments that a trainer passes beside the columns, with the state of a run that has not begun."""
     state = SimpleNamespace(
         epoch=0.0,
         global_step=0,

@@ -56,7 +56,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a reward function declares about itself.
+    """The properties that a reward function declares.
 
     Attributes:
         full_mark: the score of a completion that could not be better.
@@ -167,11 +167,11 @@ def _with_checked_settings(explain: Callable[..., list[Any]]) -> Callable[..., l
 
 
 def traits_of(function: Callable[..., Any]) -> Traits:
-    """What a function declares; the defaults for one without a declaration."""
+    """The declared traits of a function, or the defaults."""
     traits = getattr(function, "traits", None)
     return traits if isinstance(traits, Traits) else Traits()
 
 
 def traits_by_name(name: str) -> Traits:
-    """What the library's function of a name declares; the defaults for user code, which is not loaded."""
+    """The traits of the library's function of a name; the defaults for user code, which is not loaded."""
     return traits_of(LIBRARY[name]) if name in LIBRARY else Traits()

@@ -1,4 +1,4 @@
-"""What reward functions read of an assistant's turn: its text, the answer after the thinking, its tokens or words."""
+"""Parts of an assistant's turn: its text, the answer after the thinking, its tokens or words."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def parts(
 def sampled_ids(reward: str, completion_ids: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
     """The ids sampled for each completion; raises UserError where they are not known."""
     if completion_ids is None:
-        raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, and only a trainer knows them")
+        raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, which a trainer passes")
     return completion_ids

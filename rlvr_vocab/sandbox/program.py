@@ -91,7 +91,7 @@ def _refusal_of(run: Callable[[], Any]) -> dict[str, Any] | None:
 
 
 class _Served:
-    """What a program has defined, and the objects that it gave out."""
+    """The definitions of a program, and the objects that it returned."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
@@ -121,7 +121,7 @@ class _Served:
         arguments = decoded(call["arguments"], self._object)
         named = decoded(call["named"], self._object)
         value = target(*arguments, **named)
-        # What a program changes in place, its caller sees changed.
+        # The caller sees changes in place.
         return {"value": self._encoded(value), "arguments": self._encoded(arguments)}
 
     def _object(self, name: str | int) -> Any:

@@ -26,7 +26,7 @@ _START = (
     "import sys; package = sys.modules['rlvr_vocab'] = type(sys)('rlvr_vocab'); package.__path__ = [{package!r}]; "
     "from rlvr_vocab.sandbox.{module} import main; sys.path.append({packages!r}); main()"
 )
-# None of the caller's: a key in the environment is nothing for a program that nobody has read.
+# Nothing of the caller's environment, which may hold keys.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
 
 

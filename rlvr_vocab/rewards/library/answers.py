@@ -159,7 +159,7 @@ def multiple_choice(
         raise UserError(f"multiple_choice: letters={letters}: should be different letters")
 
     def gold_letter(gold: str) -> set[str] | None:
-        label = _Patterns(letters).label.match(_without_markup(gold))  # whatever its text says
+        label = _Patterns(letters).label.match(_without_markup(gold))  # its text aside
         named = letters_named(gold, letters) or ({label[1]} if label else set())
         return named if len(named) == 1 else None
 
@@ -239,7 +239,7 @@ def letters_named(text: str, letters: str) -> set[str]:
 
 
 def letters_concluded(answer: str, letters: str) -> set[str]:
-    """The different letters that the sentences of an answer without a box settle on.
+    """The different letters that an answer without a box concludes.
 
     >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD"), letters_concluded("Not option C", "C")
     ({'C'}, set())
@@ -273,7 +273,7 @@ _SENTENCE_END = re.compile(r"[.!]\s")
 _CLAUSE = re.compile(r"[.,;:!?⏎]\s|\b(?:so|thus|hence|therefore|then)\b")
 _RIGHT = r"is (?:the |most likely )?(?:correct|right|best|answer|only)"
 _VERBS = r"is|was|are|were|can|could|may|might|must|does|did|would|should|seems|looks|has"
-# What goes on behind a letter without a sign: its verb and reasons; other words make it a part of something else.
+# A letter without a sign may be followed by its verb and reasons; other words make it a part of something else.
 _GOES_ON = re.compile(
     rf"\s?(?:(?:{_VERBS})? ?\b(?:{_DENY})\b|[A-Z]\b|\?|[A-Z][a-z]"
     rf"|(?!(?:{_VERBS}|because|since|as|which|for|due|given|where|with|here|by)\b)[a-z])"

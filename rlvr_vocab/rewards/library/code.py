@@ -132,7 +132,7 @@ def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Program
     pieces: Any = [given] if isinstance(given, str | dict) else given
     match pieces:
         case [{"inputs": list() as inputs, "outputs": list() as outputs, **rest}] if len(inputs) == len(outputs):
-            pairs = [{"input": asked, "output": told} for asked, told in zip(inputs, outputs, strict=True)]
+            pairs = [{"input": asked, "output": expected} for asked, expected in zip(inputs, outputs, strict=True)]
             return _pairs(pairs, cast("str | None", rest.get("fn_name")) or entry_point)
         case [str(), *_] if all(isinstance(piece, str) for piece in pieces):
             return ProgramTests(code=tuple(pieces), setup=setup or "", entry_point=entry_point)
