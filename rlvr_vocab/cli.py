@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import select
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Any
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import overview, printed
-from rlvr_vocab.config.load import read_settings, settings_of
+from rlvr_vocab.config.load import settings_of
 from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import (
     BAD_INPUT,
@@ -31,7 +30,6 @@ from rlvr_vocab.errors import (
     main_process_reports,
     write_exit_code,
 )
-from rlvr_vocab.plan.fit import words_that_fit
 from rlvr_vocab.rewards.user_code import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
@@ -47,8 +45,6 @@ DECIDE_MEMORY = (
     "training.gradient_checkpointing",
     *("training.beta", "model.lora.enabled", "model.reasoning_vocab_size"),
 )
-
-CARD_MEMORY = re.compile(r"total capacity of ([\d.]+) GiB")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,16 +70,13 @@ def run_and_report(argv: list[str]) -> int:
             code = dispatch(argv)
         sys.stdout.flush()
         return code
-    except UserError as error:
+    except (UserError, OutOfRoom) as error:
         print_error("error:", error)
-        return BAD_INPUT
-    except OutOfRoom as error:
-        print_error("error:", error)
-        return OUT_OF_ROOM
+        return BAD_INPUT if isinstance(error, UserError) else OUT_OF_ROOM
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        print_error("error:", out_of_memory_line(argv, error))
+        print_error("error:", out_of_memory_line(argv[0], error))
         return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process says it
@@ -110,15 +103,11 @@ def print_error(kind: str, error: BaseException | str) -> None:
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
 
-def out_of_memory_line(argv: Sequence[str], error: RuntimeError) -> str:
-    """What torch says of a full GPU, without its advice on the allocator, and what would fit or decides what fits."""
-    command, said = argv[0], str(error).partition("If reserved")[0].strip()
-    card = CARD_MEMORY.search(said)
-    fitting = words_that_fit(read_settings(command, argv[1:]), float(card[1])) if card and command in TRAINS else []
-    if fitting:
-        return f"{said} This should fit, as rlvr-vocab plan reckons: {' '.join(fitting)}"
+def out_of_memory_line(command: str, error: RuntimeError) -> str:
+    """The line of torch, without its advice on the allocator, and the keys that decide."""
+    line = str(error).partition("If reserved")[0].strip()
     keys = [key for key in DECIDE_MEMORY if key in keys_of(COMMANDS[command].settings)]
-    return said + f" Keys that decide: {', '.join(keys)}" * bool(keys)
+    return line + f" Keys that decide: {', '.join(keys)}" * bool(keys)
 
 
 def output_is_unread() -> bool:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 
 class UserError(ValueError):
-    """Bad input. The message is one clear line; commands print it alone and exit with code 2.
+    """Bad input: one clear line, which commands print alone, with exit code 2.
 
-    Attributes:
-        about: which of a function's arguments is meant, for a caller under whose own names the user gave it.
+    about: the argument of the function that is meant, for a caller whose user gave it under another name.
     """
 
     def __init__(self, message: str, about: str = "") -> None:
@@ -81,14 +80,10 @@ _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken 
 
 @contextmanager
 def main_process_reports(seconds: float = _SECONDS) -> Iterator[None]:
-    """Inside the block errors that all processes of a run may meet are left to the main one to tell.
+    """Let the main process alone report an error that all processes of a run meet.
 
-    The others wait for it to end, and for the launcher to end them. A process that is still there after that has met
-    the error alone, and goes on to tell it. Where a process is told by its connections that another one has ended,
-    it waits too, the main one no less: what there is to say, the other has said.
-
-    Args:
-        seconds: how long to wait.
+    The others wait for the launcher to end them; one that is still there after `seconds` has met the error alone. A
+    process whose connections break because another has ended waits too.
     """
     try:
         yield

@@ -24,14 +24,11 @@ def _nothing() -> None:
 
 
 class StopSignals:
-    """What the process was told, and what it does about it.
+    """The signal that a process received.
 
-    Attributes:
-        reason: why the run is to stop, such as `SIGTERM`; None as long as it goes on.
-        defer_signals: there is a step to finish and to save: a signal is only noted. At other times it raises
-            `Interrupted` wherever the program is.
-        at_once: what is still to be done where a second signal ends the process at once: a terminal, for instance,
-            gets its cursor back.
+    reason: its name, such as `SIGTERM`; None as long as the run goes on.
+    defer_signals: a step is under way, a signal is only noted; else it raises `Interrupted` at once.
+    at_once: called before a second signal ends the process: a terminal gets its cursor back.
     """
 
     def __init__(self) -> None:
@@ -55,10 +52,9 @@ class StopSignals:
         except (Interrupted, OutOfRoom):
             raise
         except BaseException as error:
-            told = self._told_at_once()
-            if told is None:
+            if self.defer_signals or self.reason is None:
                 raise
-            raise Interrupted(f"by {told} ({type(error).__name__}: {error})") from error
+            raise Interrupted(f"by {self.reason} ({type(error).__name__}: {error})") from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -71,9 +67,6 @@ class StopSignals:
         """
         if self.reason is not None:
             raise Interrupted(f"by {self.reason}; the same command goes on")
-
-    def _told_at_once(self) -> str | None:
-        return None if self.defer_signals else self.reason
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a child that was forked with this handler: its parent decides

@@ -129,13 +129,6 @@ def visible_character(character: str) -> str:
     return chr(CONTROL_PICTURES + code) if code <= LAST_CONTROL else f"<U+{code:04X}>"
 
 
-def hidden_characters(text: str) -> set[str]:
-    """The characters of a text that do not show, line feeds and tabs apart."""
-    if text.isprintable():
-        return set()
-    return {character for character in text if not character.isprintable()} - {"\n", "\t"}
-
-
 def short_text(value: object, limit: int = 60) -> str:
     """A value on one line, cut at `limit` characters, control characters made visible."""
     line = visible_text(" ".join(str(value).split()))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.text import did_you_mean, hidden_characters, nearest_word, printable, visible_lines, visible_text
+from rlvr_vocab.text import did_you_mean, nearest_word, printable, visible_lines, visible_text
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,6 @@ from rlvr_vocab.text import did_you_mean, hidden_characters, nearest_word, print
 def test_every_character_that_does_not_show_is_drawn(text: str, shown: str) -> None:
     assert visible_text(text) == shown
     assert visible_lines(text) == shown.replace("⏎", "")
-
-
-def test_line_feeds_and_tabs_are_not_hidden() -> None:
-    assert hidden_characters("a\r\nb\tc\u00a0d") == {"\r", "\u00a0"}
 
 
 def test_the_middle_of_a_long_text_is_left_out() -> None:

@@ -320,16 +320,12 @@ def other_sets(settings: CheckSettings) -> list[ProblemSource]:
 class Command:
     """One command of rlvr-vocab.
 
-    name: what is typed.
-    summary, example: its lines in `--help`.
     settings: the dataclass of its keys.
     groups: the folders in `conf/` that it chooses from.
     config: its file in `conf/`; empty for the one of its name.
     over: the file in `conf/` whose keys and defaults it has besides.
-    module: what carries it out, its `run` takes the settings and returns the exit code; empty for
-        `rlvr_vocab.commands.<name>`.
-    checks: module:function that refuses settings before anything heavy is imported; empty for `check_<name>` in
-        `rlvr_vocab.config.checks.commands`.
+    code: the module of `rlvr_vocab.commands` that carries it out; empty for its name.
+    checks: module:function of `rlvr_vocab.config.checks` that refuses settings; empty for `commands:check_<name>`.
     """
 
     name: str
@@ -339,22 +335,22 @@ class Command:
     groups: tuple[str, ...] = ()
     config: str = ""
     over: str = ""
-    module: str = ""
+    code: str = ""
     checks: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", self.config or self.name)
-        object.__setattr__(self, "module", self.module or f"rlvr_vocab.commands.{self.name}")
-        object.__setattr__(self, "checks", self.checks or f"rlvr_vocab.config.checks.commands:check_{self.name}")
+        object.__setattr__(self, "code", self.code or self.name)
+        object.__setattr__(self, "checks", self.checks or f"commands:check_{self.name}")
 
     def check(self, settings: Any) -> None:
         """Raises UserError for the first thing that cannot work; imports no torch."""
         module, _, function = self.checks.partition(":")
-        getattr(import_module(module), function)(settings)
+        getattr(import_module(f"rlvr_vocab.config.checks.{module}"), function)(settings)
 
     def run(self, settings: Any) -> int:
         """Carries the command out and returns the exit code."""
-        return int(import_module(self.module).run(settings))
+        return int(import_module(f"rlvr_vocab.commands.{self.code}").run(settings))
 
 
 _TRAIN = Command(
@@ -364,7 +360,8 @@ _TRAIN = Command(
     RunSettings,
     ("model", "dataset", "training", "rewards", "logging", "experiment"),
     config="config",
-    checks="rlvr_vocab.config.checks.run:check_run",
+    code="train",
+    checks="run:check_run",
 )
 _ROWS = (
     _TRAIN,
@@ -382,7 +379,7 @@ _ROWS = (
         settings=PlanSettings,
         config="plan",
         over="config",
-        module="",
+        code="plan",
         checks="",
     ),
     Command(
@@ -391,7 +388,6 @@ _ROWS = (
         "rlvr-vocab check dataset=gsm8k model=qwen3_0.6b against=test.jsonl",
         CheckSettings,
         ("model", "dataset"),
-        module="rlvr_vocab.commands.check",
     ),
     Command(
         "score",
@@ -413,7 +409,6 @@ _ROWS = (
         "rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4",
         EvaluateSettings,
         ("rewards", "dataset"),
-        module="rlvr_vocab.commands.evaluate",
     ),
     Command(
         "generate",
@@ -432,28 +427,28 @@ _ROWS = (
         "read what a run wrote: its completions in a pager, filtered, or written out",
         "rlvr-vocab samples run=out/grpo_baseline order=highest",
         SamplesSettings,
-        checks="rlvr_vocab.config.checks.recorded_runs:check_samples",
+        checks="recorded_runs:check_samples",
     ),
     Command(
         "doctor",
         "name what is wrong with a run: evidence, probable cause, the key to change",
         "rlvr-vocab doctor run=out/grpo_baseline",
         DoctorSettings,
-        checks="rlvr_vocab.config.checks.recorded_runs:check_doctor",
+        checks="recorded_runs:check_doctor",
     ),
     Command(
         "report",
         "one HTML file of a run: outcome, curves, findings, samples, vocabulary",
         "rlvr-vocab report run=out/grpo_baseline",
         ReportSettings,
-        checks="rlvr_vocab.config.checks.recorded_runs:check_report",
+        checks="recorded_runs:check_report",
     ),
     Command(
         "compare",
         "arms of runs against each other: difference, interval, smallest effect, verdict",
         "rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]",
         CompareSettings,
-        checks="rlvr_vocab.config.checks.recorded_runs:check_compare",
+        checks="recorded_runs:check_compare",
     ),
     Command(
         "probe",

@@ -8,9 +8,9 @@ from typing import Any
 
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.plan.devices import GIB, device_with
+from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.forecast import Circumstances, Forecast, forecast_of
-from rlvr_vocab.plan.workload import checkpoints_activations, drawn_together, problems_ahead
+from rlvr_vocab.plan.workload import checkpoints_activations, drawn_together
 
 # Of the card's memory, left free: a forecast is a forecast.
 HEADROOM = 0.08
@@ -74,19 +74,6 @@ def _smaller(found: Fit, where: Circumstances) -> Fit | None:
         if changed is not None and changed.forecast.peak < found.forecast.peak * _WORTH:
             return changed
     return None
-
-
-def words_that_fit(run: RunSettings, gib: float) -> list[str]:
-    """What to change in a run that has run out of a card's memory, whatever its forecast was; none where nothing helps.
-
-    Where the forecast had room to spare it was too low, by a fifth at least.
-    """
-    try:
-        where = Circumstances(device_with(gib), ahead=problems_ahead(run))
-        forecast = forecast_of(run, where)
-        return fit_into(run, where, min(gib, 0.8 * forecast.peak / GIB)).words
-    except UserError:  # the model's shape is not at hand, its problems cannot be read, or nothing fits
-        return []
 
 
 def _without_needless(found: Fit, run: RunSettings, where: Circumstances, memory: float) -> Fit:

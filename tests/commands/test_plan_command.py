@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rlvr_vocab.cli import main, out_of_memory_line
+from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.plan.devices import GIB, card_called, device_with
 from rlvr_vocab.plan.fit import fit_into
@@ -208,20 +208,6 @@ def test_the_time_for_slurm_is_the_longest_in_whole_quarters_of_an_hour(capsys):
     given_hours, minutes, seconds = map(int, clock.split(":"))
     given = int(days) * 86400 + given_hours * 3600 + minutes * 60 + seconds
     assert 0 <= given - plan["total_range"][1] < 900
-
-
-def test_a_full_card_is_told_what_fits():
-    error = RuntimeError(
-        "CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a total capacity of 14.58 GiB of which 1 MiB is "
-        "free. If reserved but unallocated memory is large try setting …"
-    )
-    words = ["train", *QWEN, "training.per_device_train_batch_size=16", "training.gradient_checkpointing=false"]
-    said = out_of_memory_line(words, error)
-    assert "If reserved" not in said and " as rlvr-vocab plan reckons: training." in said
-    fitting = said.rpartition(": ")[2].split()
-    after = forecast_of(read_settings("train", [*words[1:], *fitting]), Circumstances(device_with(14.58)))
-    assert after.peak < 14.58 * GIB
-    assert "Keys that decide: batch_size, max_new_tokens" in out_of_memory_line(["evaluate"], error)
 
 
 @pytest.mark.parametrize(

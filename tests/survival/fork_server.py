@@ -30,7 +30,7 @@ CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil
 
 def main() -> None:
     for command in ("train", "evaluate", "report", "compare", "samples", "doctor"):
-        import_module(COMMANDS[command].module)  # seconds, which no run has to wait for again
+        import_module(f"rlvr_vocab.commands.{COMMANDS[command].code}")  # seconds, which no run has to wait for again
 
     for line in sys.stdin:
         request = json.loads(line)

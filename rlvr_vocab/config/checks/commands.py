@@ -1,4 +1,4 @@
-"""What the commands that do not train refuse before anything heavy is imported."""
+"""What each command refuses before anything heavy is imported: `check_<command>`."""
 
 from __future__ import annotations
 
