@@ -64,7 +64,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         (["completions={completions}", "completion_column=answer"], "has no column answer; its columns are prompt,"),
         (["completions={completions}", "rewards=[length]"], "length: shortest and longest are missing"),
         (["completions={completions}", "rewards=[{mine}:shots]"], "did you mean short?"),
-        (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has solution"),
+        (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has "),
         (["completions={completions}", "rewards=[overlong]"], "overlong: max_completion_length is missing"),
         (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
     ],
