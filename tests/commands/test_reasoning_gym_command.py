@@ -79,7 +79,7 @@ def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureF
     assert facts["golds"]["own_scorers"] and not facts["overlaps"]
     assert main(["score", *tasks]) == 0
     usable = facts["rows"]["report"]["rows_kept"]
-    assert f"at full mark {usable} of {usable} (100%)" in capsys.readouterr().out
+    assert f"at full mark {usable} of {usable} (100.0%)" in capsys.readouterr().out
 
 
 def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
