@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.markup import escape
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched, slowest_phase
+from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.config.command_table import DoctorSettings
@@ -43,7 +43,6 @@ def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object
         "too_short": is_too_short(record),
         "damage": list(record.damage),
         "not_watched": list(not_watched(record)),
-        "slowest_phase": list(slowest_phase(record)),
         "findings": [asdict(finding) for finding in findings],
     }
 
@@ -63,7 +62,7 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
     if not findings and not is_too_short(record):
         console.print("nothing wrong was found", markup=False)
     if not is_too_short(record):
-        for line in (*not_watched(record), *slowest_phase(record)):
+        for line in not_watched(record):
             console.print(line, markup=False)
 
 

@@ -21,8 +21,6 @@ from rlvr_vocab.analysis.samples import (
     SampleReader,
     count_tokens,
     find_samples,
-    head_text,
-    read_steps,
     sample_text,
     samples_page,
 )
@@ -129,17 +127,6 @@ def test_a_filter_lets_through_what_it_says(finished_run, conditions, expected):
     assert set(found(finished_run, **conditions)) == expected
 
 
-def test_by_reward_equals_stay_in_the_order_of_the_files(finished_run):
-    highest = found(finished_run, order="highest")
-    assert (highest[0], highest[31], highest[32]) == ((50, 1), (50, 60), (49, 1))
-    assert found(finished_run, order="lowest")[0] == (1, 5)
-
-
-def test_without_scores_of_the_correctness_reward_nothing_is_right_or_wrong(finished_run):
-    for verdict in ("right", "wrong"):
-        assert found(finished_run, correctness=CorrectnessReward("absent", 1.0), step="1", verdict=verdict) == []
-
-
 @pytest.mark.parametrize(
     ("columns", "conditions"),
     [
@@ -153,13 +140,6 @@ def test_a_file_that_is_none_of_ours_is_passed_over_and_named(columns, condition
     pd.DataFrame(columns).to_parquet(tmp_path / "completions" / "step_00001.parquet")
     unreadable = []
     assert found(tmp_path, unreadable=unreadable, **conditions) == [] and "step_00001" in unreadable[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("40", (40, 40)), ("10:50", (10, 50)), ("7:", (7, float("inf"))), (":9", (0, 9))]
-)
-def test_ranges_of_steps(text, expected):
-    assert read_steps(text) == expected
 
 
 # --- a completion with its facts ---
@@ -266,19 +246,6 @@ def test_text_indents_what_is_not_ours():
     lines = [line for text in HOSTILE for line in sample_text(sample_of(text), colour=False).plain.split("\n")]
     assert [line for line in lines if line.startswith("---")] == ["--- step 3, completion 2"] * len(HOSTILE)
     assert sum(line.startswith("reward:") for line in lines) == len(HOSTILE)
-
-
-def test_every_copy_has_a_colour_of_its_own_and_markup_stays_text():
-    text = sample_text(sample_of(HOSTILE[4]), colour=True)
-    assert text.plain.count("[red]markup[/red]") == 6  # reason, gold answer, prompt, three spans
-    styles = {str(span.style) for span in text.spans}
-    assert {"bold magenta", "bold yellow"} <= styles and not any("red" in style for style in styles)
-    assert sample_text(sample_of("x"), colour=False).plain.endswith("x⟦x⟧⟦9:x⟧\n")
-
-
-def test_a_probe_has_its_sentence_above_the_completions():
-    assert head_text("", "The <choices> tell.", colour=False).plain.endswith("\nprobe: The <choices> tell.\n")
-    assert "The &lt;choices&gt; tell." in samples_page([], "", "The <choices> tell.")
 
 
 # --- the command ---

@@ -18,10 +18,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from rlvr_vocab.analysis.vocabulary import (
-    MOST_CHECKPOINTS,
     TokenRows,
     analyse_vocabulary,
-    evenly_spread,
     row_drift,
     token_tables,
     vocabulary_charts,
@@ -173,19 +171,6 @@ def test_a_damaged_step_is_named_and_the_rest_counted(trained):
     assert "step_00002.parquet" in note
 
 
-def test_a_run_without_thinking_or_without_completions_has_no_use_to_draw(trained):
-    run = trained
-    analysis = analyse_vocabulary(run.record)
-    assert "No completions" in analysis.notes[0] and len(vocabulary_charts(analysis)) == 1
-    run.completions(1, [[run.a, run.eos], []])
-    assert analyse_vocabulary(run.record).usage.points == ((1, 0, 0, 0),)
-
-
-def test_long_runs_are_read_at_evenly_spread_steps():
-    assert evenly_spread(range(1, 1002), 11) == list(range(1, 1002, 100))
-    assert evenly_spread([7, 8, 9], 11) == [7, 8, 9]
-
-
 def turned(row: torch.Tensor, angle: float) -> torch.Tensor:
     """The row at an angle to itself, as long as it was."""
     row = row.double()
@@ -298,28 +283,6 @@ def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
     analysis = analyse_vocabulary(run.record)
     assert [point.step for point in analysis.drift] == [0, 2, 4, 7, 9]
     assert any("stage third" in note for note in analysis.notes)
-
-
-def test_many_checkpoints_are_thinned_and_damaged_ones_named(run, moved):
-    start, end = moved
-    run.model("initial_model", {EMBEDDING: start})
-    for step in range(1, 2 * MOST_CHECKPOINTS + 1):
-        run.model(f"checkpoint-{step}", {EMBEDDING: end})
-    (run.folder / "checkpoint-1" / "model.safetensors").write_bytes(b"\xff" * 9)
-    (run.folder / "checkpoint-no").mkdir()
-    analysis = analyse_vocabulary(run.record)
-    # Of the twelve one is damaged; the initial model is no checkpoint.
-    assert len(analysis.drift) == MOST_CHECKPOINTS and analysis.drift[-1].step == 2 * MOST_CHECKPOINTS
-    assert any(note.startswith("checkpoint-1 was left out") for note in analysis.notes)
-
-
-def test_without_a_trained_model_there_is_use_and_no_drift(run, copied_rows):
-    run.model("initial_model", {EMBEDDING: copied_rows(run.layout)})
-    run.completions(1, [[run.opened, run.copy(run.a)]])
-    analysis = analyse_vocabulary(run.record)
-    assert analysis.usage.points and not analysis.end
-    assert any("no trained model" in note for note in analysis.notes)
-    assert analyse_vocabulary(type(run)(run.folder / "nothing").record) is None
 
 
 def test_copies_that_were_sampled_and_others_are_groups_of_their_own(run, moved):

@@ -1,7 +1,6 @@
 """`rlvr-vocab compare` on made-up folders of runs: arms, warnings, files, refusals."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,11 +62,6 @@ def test_what_copies_are_like_makes_no_difference_in_a_run_that_has_none(made: M
     assert code == 0 and found["configuration_differences"] == []
 
 
-def test_how_often_a_run_saves_makes_no_arm(made: Maker) -> None:
-    runs = [*three(made, "b"), *three(made, "r", n=100, training__save_steps=7)]
-    assert compare(runs)[1]["configuration_differences"] == []
-
-
 def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
     runs = evaluated(made, ASKED, {**ASKED, "samples": 4})
     assert compare(runs, "evaluation=test")[0] == 2
@@ -103,21 +97,6 @@ def test_values_of_the_baseline_are_compared_as_numbers(made: Maker) -> None:
     runs = [made("r", training__beta=0.04), made("b", training__beta=0.0), made("c", seed=1, training__beta=0)]
     assert compare(runs)[1]["comparisons"][0]["baseline"] == "beta=0.0"
     assert compare(runs, "baseline=0")[0] == 0
-
-
-def test_the_folder_one_stands_in_is_a_run_like_others(made: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [made("b"), made("r", n=100)]
-    monkeypatch.chdir(runs[0])
-    assert compare([".", "../r"])[0] == 0
-    assert "exp_name=b_again" in Path("compared/comparison.html").read_text()
-
-
-def test_a_stream_without_the_signs_gets_their_escapes(made: Maker) -> None:
-    runs = [made("b"), made("r", n=100)]
-    words = [sys.executable, "-m", "rlvr_vocab.cli", "compare", f"runs=[{','.join(runs)}]", "out=compared"]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    said = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
-    assert (said.returncode, said.stderr) == (0, "")
 
 
 def test_answers_without_a_grade_are_left_out_and_counted(made: Maker) -> None:

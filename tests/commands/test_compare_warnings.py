@@ -22,7 +22,6 @@ def made(tmp_path: Path) -> Maker:
         ({"tokens": 2000}, "tokens trained on"),
         ({"summary": SUMMARY | {"steps": 3}}, "differ in steps"),
         ({"summary": SUMMARY | {"finished": False}}, "is not finished"),
-        ({"summary": SUMMARY | {"accuracy_before": 0.6}}, "did not begin alike"),
         ({"environment": ENVIRONMENT | {"commit": "def"}}, "different versions of the code"),
         ({"environment": ENVIRONMENT | {"versions": {"trl": "1.17.0"}}}, "versions of trl (1.16.0 and 1.17.0)"),
         ({"environment": ENVIRONMENT | {"gpus": ["H200"]}}, "different hardware"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from statistics import mean
@@ -11,14 +10,11 @@ from typing import Any
 from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.compare.result import ComparedArm, ComparedRun, problem_of
 from rlvr_vocab.record.files import is_finished
-from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import listed, pluralize, visible_text
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
-# Standard errors: reached by chance alone in one comparison of a hundred.
-_SIGNIFICANT = 2.58
 _ENOUGH_SEEDS = 3
 _LONGEST_VALUE = 60
 # Settings of `rlvr-vocab evaluate` that belong to the checkpoint or the problems; the grader must be the same.
@@ -40,7 +36,6 @@ def comparison_warnings(
         _sampling_settings(runs),
         chain.from_iterable(_problems(arms[0], arm) for arm in arms[1:]),
         _left_out(runs, comparisons),
-        chain.from_iterable(_before(arms[0], arm) for arm in arms[1:]),
         _environments(runs),
     )
     return tuple(dict.fromkeys(visible_text(without_secrets(line)) for line in found))
@@ -121,35 +116,6 @@ def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) ->
             )
         elif not found.paired and found.left_out:
             yield f"{pluralize(found.left_out, 'problem')} not answered by all runs: not counted."
-
-
-def _before(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
-    """Arms that differ before training by more than chance."""
-    known = [_measured_before(each) for each in (baseline, arm)]
-    if not all(known):
-        return
-    first, second = (mean(value for value, _ in each) for each in known)
-    variance = sum(sum(variance for _, variance in each) / len(each) ** 2 for each in known)
-    if abs(second - first) > _SIGNIFICANT * math.sqrt(variance):
-        metric = HeldOutMetric.of(arm.runs[0].grader)
-        yield (
-            f"Before training the {metric.name} of {arm.name} was {metric.value(second)} and that of {baseline.name} "
-            f"{metric.value(first)}, which is more than chance: the arms did not begin alike."
-        )
-
-
-def _measured_before(arm: ComparedArm) -> list[tuple[float, float]]:
-    """Value before training and its variance for each run that has both; of an accuracy, as if problems were new."""
-    known = []
-    for run in arm.runs:
-        summary, metric = run.summary or {}, HeldOutMetric.of(run.grader)
-        value, _ = metric.of_run(summary)
-        count, deviation = summary.get("held_out_problems"), summary.get("reward_std_before")
-        if value is not None and count and metric.is_share:
-            known.append((value, max(value * (1 - value), 1 / count) / count))
-        elif value is not None and count and deviation is not None:
-            known.append((value, deviation**2 / count))
-    return known
 
 
 def _environments(runs: Sequence[ComparedRun]) -> Iterator[str]:

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterable
 
 from rlvr_vocab.analysis.doctor import learning, policy, rewards
-from rlvr_vocab.analysis.doctor.finding import Finding, Rule, figure, share, steps
-from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, WINDOW, History, values
+from rlvr_vocab.analysis.doctor.finding import Finding, Rule
+from rlvr_vocab.analysis.doctor.history import History
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
 TOPICS = (rewards, learning, policy)
@@ -68,38 +68,3 @@ def not_watched(record: RunRecord) -> tuple[str, ...]:
     so_far = f"is known at step {logged[0]} alone" if logged else "is not logged"
     often = max(1, min(50, int(record.rows[-1]["step"]) // 4))
     return (f"not watched: the KL to the initial model, which {so_far}; training.kl_log_steps={often} logs it",)
-
-
-_PHASE_PART = 0.5  # of a step: halving a shorter phase saves less than a quarter of the time
-_PHASE_SECONDS = 1.0  # of a step: those of toy models take less
-_PHASES = {
-    "generation": (("time/generation",), "training.use_vllm=true; training.gradient_accumulation_steps: larger"),
-    "rewards": (("time/rewards",), "the device waits for the reward functions; a deadline bounds them"),
-    "log-probabilities": (
-        ("time/logprobs",),
-        "those of the reference are for the KL (training.beta, training.kl_log_steps), old ones for vLLM and for "
-        "batches that serve several updates",
-    ),
-    "forward and backward": (
-        ("time/forward", "time/backward"),
-        "training.gradient_checkpointing=false, and larger batches, where they fit",
-    ),
-    "optimizer": (("time/optimizer",), "training.gradient_accumulation_steps: larger"),
-    "waiting": (("time/waiting",), "processes wait for the longest completions; accumulate more"),
-    "other": (("time/other",), "gathering, figures and callbacks take more than the model"),
-}
-
-
-def slowest_phase(record: RunRecord) -> tuple[str, ...]:
-    """A line on the phase that takes more than half of the last steps, and how to shorten it."""
-    stage = record.rows[-1].get("stage") if record.rows else None
-    rows = [row for row in record.rows if row.get("stage") == stage][-int(WINDOW) :]
-    whole = sum(values(rows, "step_time"))
-    if len(rows) < FEWEST_ROWS or whole < _PHASE_SECONDS * len(rows):
-        return ()
-    spent = {name: sum(sum(values(rows, each)) for each in metrics) for name, (metrics, _) in _PHASES.items()}
-    name = max(spent, key=spent.__getitem__)
-    if spent[name] <= _PHASE_PART * whole:
-        return ()
-    seconds = f"{figure(spent[name] / len(rows))} s of {figure(whole / len(rows))} s in {steps(rows)}"
-    return (f"most of a step: {name}, {seconds} ({share(spent[name] / whole)}): {_PHASES[name][1]}",)

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.doctor.diagnose import not_watched, slowest_phase
+from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import (
@@ -161,7 +161,7 @@ def _findings(report: RunReport) -> Iterator[Markup]:
     yield from map(finding, report.findings)
     if not report.findings:
         yield paragraph("The doctor found nothing.")
-    for line in (*not_watched(report.record), *slowest_phase(report.record)):
+    for line in not_watched(report.record):
         yield paragraph(f"{line[0].upper()}{line[1:]}.", "note")
 
 

@@ -119,12 +119,6 @@ def test_a_healthy_run_has_no_findings(logging_steps: int, healthy_rows: list[Ro
     assert names_of(logged_every(healthy_rows, logging_steps)) == []
 
 
-def test_what_was_logged_by_earlier_versions_is_no_sickness(healthy_rows: list[Row], names_of: Named) -> None:
-    known = ("step", "loss", "reward", "reward_std", "frac_reward_zero_std", "entropy", "learning_rate", "grad_norm")
-    assert names_of([{name: row[name] for name in known} for row in healthy_rows]) == []
-    assert names_of([{"step": row["step"], "loss": 0.0} for row in healthy_rows]) == []
-
-
 @pytest.mark.parametrize("count", range(9))
 def test_a_few_rows_say_nothing(count: int, rows_with: RowsWith, names_of: Named) -> None:
     for _, change in SICK.values():

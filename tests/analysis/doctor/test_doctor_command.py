@@ -78,37 +78,6 @@ def test_a_kl_that_is_not_watched_is_told_once_and_is_no_finding(
     assert read_settings("train", ["training.kl_log_steps=15"]).training.kl_log_steps == 15
 
 
-PARTS: dict[str, Row] = {
-    "generation": {"time/generation": 8.0},
-    "forward and backward": {"time/forward": 3.0, "time/backward": 5.0},
-    "rewards": {"time/rewards": 8.0},
-}
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_what_takes_most_of_a_step_is_told_and_is_no_finding(
-    part: str, make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
-) -> None:
-    others = {f"time/{name}": 0.2 for name in ("generation", "rewards", "forward", "backward", "optimizer", "other")}
-    folder = make_run([{**row, "step_time": 10.0, **others, **PARTS[part]} for row in healthy_rows])
-    assert main(["doctor", f"run={folder}", "format=json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    [note] = told["slowest_phase"]
-    assert told["findings"] == []
-    assert note.startswith(f"most of a step: {part}, 8 s of 10 s in steps 51 to 60 (80%): ")
-    assert main(["doctor", f"run={folder}"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == note
-
-
-@pytest.mark.parametrize("seconds", [{"step_time": 0.9, "time/generation": 0.8}, {"step_time": 9, "time/forward": 4.4}])
-def test_neither_a_short_step_nor_a_mixed_one_has_a_phase_to_shorten(
-    seconds: Row, make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = make_run([{**row, **seconds} for row in healthy_rows])
-    assert main(["doctor", f"run={folder}"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "nothing wrong was found"
-
-
 def test_as_json_there_is_one_object_and_nothing_else(
     make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,30 +98,6 @@ def test_a_run_that_is_too_short_is_told_to_be(
     assert main(["doctor", f"run={folder}"]) == 0
     shown = capsys.readouterr().out
     assert said in shown and "nothing wrong" not in shown
-
-
-def test_the_configuration_of_the_run_decides(
-    make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = make_run([{**row, "completions/duplicates": 0.7} for row in healthy_rows], "training.num_generations=8")
-    assert main(["doctor", f"run={folder}"]) == 0
-    config = folder / "config.yaml"
-    config.write_text(config.read_text().replace("num_generations: 8", "num_generations: 4"))
-    assert main(["doctor", f"run={folder}", "format=json"]) == 1
-    assert "mode_collapse" in capsys.readouterr().out
-
-
-def test_a_folder_written_by_hand_is_judged_as_any_other(
-    healthy_rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "config.yaml").write_text("model: {}\ndataset: {}\ntraining: {}\nrewards: {functions: [accuracy]}\n")
-    rows = [{**row, "completions/clipped_ratio": 0.97} for row in healthy_rows]
-    lines = [json.dumps({name: value for name, value in row.items() if name != "loss"}) for row in rows]
-    (tmp_path / "metrics.jsonl").write_text("\n\n".join(lines), encoding="utf-8-sig")
-    assert main(["doctor", f"run={tmp_path}", "format=json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"] == 60 and told["exp_name"] == "grpo_baseline"
-    assert [finding["name"] for finding in told["findings"]] == ["completions_cut_off"]
 
 
 @pytest.mark.parametrize(

@@ -60,3 +60,30 @@ def test_the_end_of_a_decay_may_round_away(rows_with: Callable[..., list[Row]], 
     rows = rows_with(lambda row: {"weights/moved": 0.0 if row["step"] > 50 else 1.0})
     assert names_of(rows, learning_rate=2e-3) == []
     assert names_of(rows, learning_rate=1e-4) == ["weights_not_moving"]
+
+
+CUT = {
+    "completions/clipped_ratio": 1.0,
+    "answering/mean_length": 0.0,
+    "reward": 0.0,
+    "reward_std": 0.0,
+    "groups/reward_std": 0.0,
+    "frac_reward_zero_std": 1.0,
+}
+
+
+def test_thinking_that_is_not_closed_is_told_with_the_limit_or_by_itself(
+    findings_of: Found,
+) -> None:
+    for row, title in (
+        (CUT, "Completions are cut off"),
+        ({"completions/clipped_ratio": 0.0}, "Thinking is not closed"),
+    ):
+        found, *others = findings_of({**row, "thinking/closed": 0.1})
+        assert found.name == "completions_cut_off" and found.title == title and found.severity == "error"
+        assert "thinking/closed 10%" in found.evidence
+        assert [each.name for each in others] == ["no_group_differs"] * (row is CUT)
+
+
+def test_completions_that_mostly_do_not_think_are_not_judged_by_their_thinking(names_of: Named) -> None:
+    assert names_of({"thinking/closed": 0.1, "thinking/mean_length": 2.0, "answering/mean_length": 12.0}) == []

@@ -20,7 +20,6 @@ from rlvr_vocab.rewards.reward import RewardSpec
 WORDS = ("so", "she", "sold", "half", "then", "clips", "in", "May")
 OWN = Path(__file__).with_name("own_rewards.py")
 pytestmark = pytest.mark.filterwarnings("ignore")
-Spoil = Callable[[Any], None]
 # Of `GRPOConfig`, unless a run is made sick by another value.
 FIELDS: Mapping[str, Any] = {
     "max_steps": 14,
@@ -89,20 +88,17 @@ def taught(make_shape: Callable[[str], Any], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def expanded(
-    taught: Path, make_shape: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Path]:
-    """The taught model, or the untaught one, expanded; keyword arguments are fields of `Expansion`."""
+def expanded(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The taught model, expanded; keyword arguments are fields of `Expansion`."""
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     root, made = tmp_path_factory.mktemp("expanded_taught"), {}
 
-    def expand(untaught: bool = False, **fields: Any) -> Path:
-        key = (untaught, *sorted(fields.items()))
+    def expand(**fields: Any) -> Path:
+        key = (*sorted(fields.items()),)
         if key not in made:
             made[key] = root / str(len(made))
-            base = make_shape("qwen3").folder if untaught else taught
-            write_expansion(plan_expansion(str(base), Expansion(**fields)), made[key])
+            write_expansion(plan_expansion(str(taught), Expansion(**fields)), made[key])
         return made[key]
 
     return expand
@@ -115,8 +111,7 @@ def train_run(
     """A run of some steps, as it can be read afterwards; keyword arguments are fields of `GRPOConfig`.
 
     Args:
-        expansion: fields of `Expansion`, and `untaught`.
-        spoil: does something to the trainer before it trains.
+        expansion: fields of `Expansion`.
     """
     from datasets import Dataset
 
@@ -129,7 +124,6 @@ def train_run(
     def train(
         rewards: Sequence[RewardSpec] = (RewardSpec("accuracy"),),
         expansion: Mapping[str, Any] = MappingProxyType({}),
-        spoil: Callable[[Any], None] | None = None,
         kl_log_steps: int = 5,
         gold: Callable[[int], str] = lambda number: str(number % 10),
         **args: Any,
@@ -147,8 +141,6 @@ def train_run(
             train_dataset=Dataset.from_list(rows),
             callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
         )
-        if spoil is not None:
-            spoil(trainer)
         trainer.train()
         had = replace(
             facts,
@@ -160,31 +152,6 @@ def train_run(
     return train
 
 
-def another_sampler(trainer: Any) -> None:
-    """Samples with the standard tokens closed while thinking, where the trainer holds them open."""
-    from rlvr_vocab.vocab.policy import RegionPolicy
-
-    trainer.sampler.policy = RegionPolicy(replace(trainer.policy.layout, mode="replace"))
-
-
-def stuck_weights(trainer: Any) -> None:
-    """From the fifth step on, every update is taken back."""
-    import torch
-    from transformers import TrainerCallback
-
-    class Stuck(TrainerCallback):
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
-            self.before = [each.detach().clone() for each in model.parameters()]
-
-        def on_optimizer_step(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:
-            if state.global_step >= 4:
-                with torch.no_grad():
-                    for now, then in zip(model.parameters(), self.before, strict=True):
-                        now.copy_(then)
-
-    trainer.add_callback(Stuck())
-
-
 def own(name: str, **fields: Any) -> RewardSpec:
     return RewardSpec(f"{OWN}:{name}", **fields)
 
@@ -194,25 +161,13 @@ QUICK = ("a tight limit",)
 
 SICK: dict[str, tuple[str, dict[str, Any]]] = {
     "gold answers that nobody gives": ("no_group_differs", {"gold": lambda number: "77"}),
-    "a cold sampler": ("mode_collapse", {"temperature": 0.05}),
     "a huge learning rate, with KL": ("reward_collapsed", {"learning_rate": 0.3, "kl_log_steps": 1}),
-    "a learning rate near nothing": ("reward_flat", {"learning_rate": 1e-7, "max_steps": 30}),
     "a tight limit": ("completions_cut_off", {"max_completion_length": 4}),
-    "a model that cannot close": (
-        "completions_cut_off",
-        {"expansion": {"untaught": True, "open_thinking": "prefill"}},
-    ),
     "a format that looks for a prefilled tag": (
         "format_reward_zero",
         {"rewards": [ACCURACY, own("think_format_of_text")], "expansion": {"open_thinking": "prefill"}},
     ),
-    "a deadline of nothing": (
-        "rows_skipped",
-        {"rewards": [ACCURACY, own("too_slow", deadline=0.02)]},
-    ),
     "a function that raises": ("rows_skipped", {"rewards": [ACCURACY, own("raises")]}),
-    "another policy in the sampler": ("sampler_disagrees", {"spoil": another_sampler, "expansion": {"size": None}}),
-    "weights that are put back": ("weights_not_moving", {"spoil": stuck_weights, "max_steps": 16}),
     "weights in 16 bits": (
         "weights_not_moving",
         {"model_init_kwargs": {"dtype": "bfloat16"}, "learning_rate": 1e-4},

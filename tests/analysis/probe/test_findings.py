@@ -92,13 +92,6 @@ def test_a_contrast_of_answers_that_never_differ_is_left_out_and_the_others_stay
     assert found.verdict == "carries meaning" and "harm" not in found.contrasts and "transplanted" in found.contrasts
 
 
-def test_answers_without_a_score_are_refused_in_a_sentence():
-    run = made_up(problems=5)
-    none = {arm: [replace(each, right=None, score=None) for each in rows] for arm, rows in run.answers.items()}
-    with pytest.raises(UserError, match="one score for all answers, or none"):
-        findings(replace(run, answers=none))
-
-
 def test_several_runs_are_taken_as_draws_of_the_seed():
     found = findings(*(made_up(0.3, seed=seed, folder=f"run{seed}", problems=200) for seed in range(3)))
     assert found.verdict == "carries meaning" and found.primary.counts == (3, 3)
