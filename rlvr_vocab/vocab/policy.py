@@ -217,7 +217,7 @@ def _text_blocks(
     for start in range(0, standard, size):
         texts = slice(start, min(start + size, standard))
         copies = [*_runs_within(texts, runs, standard), *_singles_within(texts, singles, standard)]
-        has_standard = bool(allowed_R[texts].any()) or (with_sources and bool(copies))
+        has_standard = with_sources or bool(allowed_R[texts].any())
         standard_tokens = [IdGroup(texts, slice(0, texts.stop - texts.start))] if has_standard else []
         if groups := standard_tokens + copies:
             log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None

@@ -135,18 +135,6 @@ def test_every_end_of_the_generation_config_is_a_control_id(make_shape, tmp_path
     assert {332, 70, 71} <= set(plan_expansion(str(base), Expansion()).layout.control_ids)
 
 
-def test_bfloat16_weights_stay_bfloat16_and_exact(make_shape, tmp_path):
-    model, _ = load(make_shape("llama").folder)
-    AutoTokenizer.from_pretrained(make_shape("llama").folder).save_pretrained(tmp_path / "base")
-    model.bfloat16().save_pretrained(tmp_path / "base")
-    write_expansion(plan_expansion(str(tmp_path / "base"), Expansion(size=None)), tmp_path / "out")
-    expanded, _ = load(tmp_path / "out")
-    layout = VocabLayout.load(tmp_path / "out")
-    rows = expanded.get_output_embeddings().weight
-    assert rows.dtype == torch.bfloat16
-    assert torch.equal(rows[layout.standard_size :], rows[: layout.standard_size])
-
-
 def test_too_many_reasoning_tokens_are_refused_before_weights_are_read(make_shape, monkeypatch):
     base = make_shape("qwen3").folder
     size = AutoConfig.from_pretrained(base).vocab_size
@@ -211,16 +199,6 @@ def test_a_base_that_is_no_model_or_quantized_is_said_in_one_line(config, make_s
     with pytest.raises(UserError, match=said) as error:
         plan_expansion(str(base), Expansion())
     assert "\n" not in str(error.value)
-
-
-def test_a_base_with_truncated_weights_is_said_in_one_line_and_leaves_no_folder(make_shape, tmp_path):
-    base = tmp_path / "base"
-    shutil.copytree(make_shape("qwen3").folder, base)
-    weights = base / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1000])
-    with pytest.raises(UserError, match=r"^the weights of .*base cannot be read: .+$"):
-        expand(str(base), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_what_has_a_reasoning_vocabulary_is_not_expanded_again(expand_shape, tmp_path):

@@ -95,12 +95,6 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path, text, word):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("source", [-1, 10])
-def test_a_source_outside_the_standard_vocabulary_is_refused(source):
-    with pytest.raises(UserError, match=rf"source id {source} .* 0 … 9"):
-        make_layout((0, source))
-
-
 def test_each_copy_knows_which_one_of_its_source_it_is():
     layout = make_layout((3, 4, 3, 3, 4))
     assert layout.copy_indices == (1, 1, 2, 3, 2)

@@ -75,6 +75,8 @@ def test_a_turn_longer_than_the_sequence_is_no_event():
     assert regions_after(torch.tensor([[OPEN, 1]]), make_layout((1, 2, 3)))[0].tolist() == [1, 1]
     ids, layout = torch.tensor([[5, OPEN]]), make_layout((5, 5, OPEN))
     assert after_last_ids(torch.tensor([False]), ids, torch.tensor([2]), layout).tolist() == [True]
+    whole = torch.tensor([TURN])  # a turn that fills the sequence is one
+    assert after_last_ids(torch.tensor([True]), whole, torch.tensor([3]), make_layout()).tolist() == [False]
 
 
 def test_the_current_turn_starts_after_the_last_turn_ids():

@@ -16,7 +16,6 @@ from rlvr_vocab import RegionLogitsProcessor
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
-from rlvr_vocab.vocab.sampling import attach_region_sampler
 
 QUESTION = [{"role": "user", "content": "What is 3 + 4?"}]
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
@@ -56,14 +55,6 @@ def test_a_pipeline_with_the_processor_gives_no_forbidden_id_and_without_it_does
     # These models hardly ever close what they think: where the prompt opens the thinking, nothing is forbidden but
     # what nobody may sample, and where it does not, all reasoning tokens are.
     assert thinks if opens == "prefill" else sum(forbidden(pipe, layout, ids) for ids in without) > 0
-
-
-def test_the_processor_samples_what_the_packages_own_sampler_samples(expand_shape: Callable[..., Path]) -> None:
-    folder = str(expand_shape("qwen3", size=None, open_thinking="prefill"))
-    pipe = pipeline("text-generation", model=folder, tokenizer=TokenizersBackend.from_pretrained(folder))
-    with_processor = sampled_ids(pipe, 5, logits_processor=[RegionLogitsProcessor.from_folder(folder, 0.7)])
-    attach_region_sampler(pipe.model, RegionPolicy(VocabLayout.load(folder)))
-    assert sampled_ids(pipe, 5) == with_processor
 
 
 def test_a_temperature_of_0_is_a_greedy_search_under_the_forbids_alone(expand_shape: Callable[..., Path]) -> None:

@@ -133,8 +133,6 @@ class _RequestsOfV1:
     def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
         self._bias, self._device = LogitsBias(policy, device), device
         self._batch = BatchRegions(policy.layout)
-        self._rows: dict[int, tuple[int, float]] = {}
-        self._on_device: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def update(self, change: BatchUpdate | None) -> None:
         if change is not None:
@@ -147,14 +145,9 @@ class _RequestsOfV1:
 
     def apply(self, logits: torch.Tensor, ctx: None) -> None:
         rows = self._batch.rows()
-        if self._on_device is None or rows != self._rows or len(self._on_device[0]) != len(logits):
-            self._rows = rows  # a region changes seldom: the tensors of the step before mostly still hold
-            regions, temperatures = zip(*(rows.get(row, (-1, 0.0)) for row in range(len(logits))), strict=True)
-            self._on_device = (
-                torch.tensor(regions, device=self._device),
-                torch.tensor(temperatures, dtype=torch.float32, device=self._device),
-            )
-        self._bias.add(logits, *self._on_device)
+        found = torch.tensor([rows.get(row, (-1, 0.0)) for row in range(len(logits))], dtype=torch.float32)
+        regions_B, temperatures_B = found.to(self._device).unbind(1)
+        self._bias.add(logits, regions_B, temperatures_B)
 
 
 class _SlotsOfV2:

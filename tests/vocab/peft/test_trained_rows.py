@@ -56,15 +56,25 @@ def largest_difference(a, b, ids):
 
 @pytest.mark.parametrize("train_rows", FIRST)
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_model_computes_what_a_stock_model_with_these_rows_computes(name, train_rows, expand_shape):
+def test_rows_compute_as_a_stock_model_with_them_switched_on_off_and_merged(name, train_rows, expand_shape):
     model, stock, first = with_rows(expand_shape(name, size=None), train_rows)
     ids = some_ids(stock)
     assert largest_difference(model, stock, ids) < 1e-5
     sides = moved(model)
     assert len(sides) == (1 if stock.config.tie_word_embeddings else 2)
-    assert largest_difference(model, stock, ids) > 0.01
+    before = model(input_ids=ids).logits
     with model.disable_adapter():
         assert largest_difference(model, stock, ids) == 0
+    model.merge_adapter()
+    base = model.get_base_model()
+    tables = [base.get_input_embeddings().weight, base.get_output_embeddings().weight]
+    for table, rows in zip(tables, sides, strict=False):
+        assert torch.equal(table[first:], rows)
+    torch.testing.assert_close(model(input_ids=ids).logits, before, rtol=1e-4, atol=1e-5)
+    model.unmerge_adapter()
+    for table, initial in zip(tables, (stock.get_input_embeddings(), stock.get_output_embeddings()), strict=True):
+        assert torch.equal(table, initial.weight)
+    assert torch.equal(model(input_ids=ids).logits, before) and largest_difference(model, stock, ids) > 0.01
     put_into(stock, sides, first)
     assert largest_difference(model, stock, ids) < 1e-5
 
@@ -82,25 +92,6 @@ def test_the_rows_get_the_gradient_of_that_part_of_the_table(name, expand_shape)
     for rows, table in zip(sides, tables, strict=False):
         torch.testing.assert_close(rows.grad, table.grad[first:], rtol=1e-3, atol=1e-7)
     assert all(parameter.grad is None for name, parameter in model.named_parameters() if "base_layer" in name)
-
-
-@pytest.mark.parametrize("train_rows", FIRST)
-@pytest.mark.parametrize("name", SHAPES)
-def test_merged_the_table_holds_the_rows_and_unmerged_it_is_as_before(name, train_rows, expand_shape):
-    model, stock, first = with_rows(expand_shape(name, size=None), train_rows)
-    sides = moved(model)
-    ids = some_ids(stock)
-    before = model(input_ids=ids).logits
-    model.merge_adapter()
-    base = model.get_base_model()
-    tables = [base.get_input_embeddings().weight, base.get_output_embeddings().weight]
-    for table, rows in zip(tables, sides, strict=False):
-        assert torch.equal(table[first:], rows)
-    torch.testing.assert_close(model(input_ids=ids).logits, before, rtol=1e-4, atol=1e-5)
-    model.unmerge_adapter()
-    for table, initial in zip(tables, (stock.get_input_embeddings(), stock.get_output_embeddings()), strict=True):
-        assert torch.equal(table, initial.weight)
-    assert torch.equal(model(input_ids=ids).logits, before)
 
 
 @pytest.mark.parametrize("name", ["qwen3", "llama"])
