@@ -144,8 +144,7 @@ def _repeats(divided: DividedProblems) -> Section:
         f"{pluralize(len(repeated), 'problem')} in {in_rows}: {pluralize(extra, 'row')} more than one each"
     )
     for problem in [each for each in repeated if not each.is_contradiction][:SHOWN]:
-        like = "" if problem.verbatim else " (in other writing)"
-        section.lines.append(f"{rows_in_words(problem.row_numbers)}{like}: {short_text(problem.text)}")
+        section.lines.append(f"{rows_in_words(problem.row_numbers)}: {short_text(problem.text)}")
     contradictions = [problem for problem in repeated if problem.is_contradiction]
     if contradictions:
         number = pluralize(len(contradictions), "problem")
@@ -153,8 +152,6 @@ def _repeats(divided: DividedProblems) -> Section:
         for problem in contradictions[:SHOWN]:
             answers = "; ".join(f"row {row}: {short_text(answer, 30)}" for row, answer in problem.answers[:SHOWN])
             section.lines.append(Alarm(f"  {short_text(problem.text)} ({answers})"))
-    elif any(problem.answers for problem in repeated):
-        section.lines.append("their answers agree")
     if missing_columns(problems, divided.source.columns):  # without which different problems look the same
         return section
     if contradictions:
@@ -196,13 +193,8 @@ def _prompts(
     with progress_bar(console, "counting tokens", len(prompts)) as display:
         ids = chat_ids(plan.tokenizer, prompts, rows)
         display.update(len(prompts), total=len(prompts))
-    text, opener, tag = (
-        chat_texts(plan.tokenizer, prompts[:1])[0],
-        thinking_opener(ids[0], plan.layout),
-        model.think_tags[0],
-    )
-    max_completion = model.generation_kwargs["max_new_tokens"]
-
+    [text] = chat_texts(plan.tokenizer, prompts[:1])
+    opener, tag = thinking_opener(ids[0], plan.layout), model.think_tags[0]
     section = Section("prompts", "One prompt, as the model sees it")
     section.lines.append(f"{len(ids[0])} tokens, of row {rows[0]}; ⏎ is a line break:")
     section.lines += [f"│ {line}" for line in visible_text(text).splitlines()]
@@ -210,10 +202,14 @@ def _prompts(
     if opener == "model" and plan.layout.think_open_id in plan.tag_pieces:
         section.lines.append(Alarm(f"{tag} is new to this model: it will not open it by itself"))
     lengths = length_facts([len(each) for each in ids[: len(trained)]])
-    section.lines += _length_lines(lengths)
+    section.lines.append(_length_line(lengths))
     warnings = [*prompt_warnings(prompts, plan, rows), opening_warning(plan, ids[0], opener)]
     section.advice = [line for line in warnings if line is not None]
-    longest, context = max(lengths["counts"]), plan.context_length
+    longest, context, max_completion = (
+        max(lengths["counts"]),
+        plan.context_length,
+        model.generation_kwargs["max_new_tokens"],
+    )
     if context is not None and longest + max_completion > context:
         limits = limits_that_fit(lengths["counts"], context, max_completion)
         section.advice.append(
@@ -239,13 +235,13 @@ def length_facts(lengths: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _length_lines(lengths: dict[str, Any]) -> Iterator[str]:
+def _length_line(lengths: dict[str, Any]) -> str:
     counts, quantiles, left_out = lengths["counts"], lengths["quantiles"], lengths["left_out"]
     shares = ", ".join(f"{share:.0%}: {length}" for share, length in quantiles.items() if share != 0.5)
-    yield (
+    effect = f"leave out {pluralize(left_out, 'problem')}" if left_out else "keep every prompt"
+    return (
         f"tokens a prompt: shortest {min(counts)}, median {quantiles[0.5]}, {shares}, longest {max(counts)}; "
-        f"training.max_prompt_length={lengths['suggested_limit']} would "
-        + (f"leave out {pluralize(left_out, 'problem')}" if left_out else "keep every prompt")
+        f"training.max_prompt_length={lengths['suggested_limit']} would {effect}"
     )
 
 

@@ -36,13 +36,11 @@ class RepeatedProblem:
         text: As its first row has it.
         row_numbers: All of its rows, from 1, in the order of the file.
         answers: The answers that differ from one another, as text, each with the first row that gives it.
-        verbatim: Whether the rows agree in everything but white space.
     """
 
     text: str
     row_numbers: tuple[int, ...]
     answers: tuple[tuple[int, str], ...]
-    verbatim: bool
 
     @property
     def is_contradiction(self) -> bool:
@@ -76,7 +74,6 @@ def repeated_problems(problems: Sequence[Problem]) -> list[RepeatedProblem]:
                 text=group[0].text,
                 row_numbers=tuple(problem.row_number for problem in group),
                 answers=tuple((row_number, answer) for answer, row_number in different.items()),
-                verbatim=len({tuple(problem.text.split()) for problem in group}) == 1,
             )
         )
     return found

@@ -1,8 +1,7 @@
-"""The shape of a language model as its `config.json` tells it, and how many weights that makes."""
+"""The shape of a language model by its `config.json`, and its number of weights."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json
 
 _SHAPE = (
     *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
@@ -31,15 +31,13 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True)
 class _Family:
-    """What a `model_type` says that its configuration leaves open.
+    """Properties of a `model_type` that its configuration leaves open.
 
     Attributes:
-        norms: of the hidden size, in each layer.
-        norm_values: per dimension: 2 where a norm has a bias.
+        norms: of the hidden size, in each layer; `norm_values` per dimension: 2 where a norm has a bias.
         head_norms: whether queries and keys are normed, with weights of the size of a head.
-        biases: of which linear layers: `qkv`, `o`, `mlp`, `head`.
-        gated: whether the feed-forward part has a gate.
-        head_dim, tied: where the configuration does not say so.
+        biases: linear layers that have one: `qkv`, `o`, `mlp`, `head`.
+        head_dim, tied: defaults for a configuration without these keys.
     """
 
     norms: int = 2
@@ -217,7 +215,7 @@ def architecture_of(name: str, key: str = "model.name") -> Architecture:
     """
     folder = folder_at_hand(name)
     if folder is not None:
-        return read_architecture(_read(folder / CONFIG), f"{key}={name}: its {CONFIG}")
+        return read_architecture(read_json(folder / CONFIG), f"{key}={name}: its {CONFIG}")
     if name in SHIPPED:
         return read_architecture(SHIPPED[name], name)
     raise UserError(
@@ -227,24 +225,12 @@ def architecture_of(name: str, key: str = "model.name") -> Architecture:
 
 
 def folder_at_hand(name: str) -> Path | None:
-    """Where this machine has a model's configuration: a folder, or what the hub's own library has fetched."""
-    files = (Path(name).expanduser() / CONFIG, *_cached_configs(name))
-    return next((file.parent for file in files if file.is_file()), None)
-
-
-def _cached_configs(name: str) -> list[Path]:
-    """Of a hub name, newest first, where the hub's own library keeps what it has fetched."""
+    """Where this machine has a model's configuration: a folder, or the newest snapshot in the hub's cache."""
+    folder = Path(name).expanduser()
+    if (folder / CONFIG).is_file():
+        return folder
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     found = (hub / f"models--{name.replace('/', '--')}" / "snapshots").glob(f"*/{CONFIG}")
-    return sorted(found, key=lambda file: file.stat().st_mtime, reverse=True)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: not the configuration of a model")
-    return content
+    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    return None if newest is None else newest.parent

@@ -70,10 +70,7 @@ CARDS = {
 
 
 def device_named(name: str | None, threads: int | None = None) -> Device:
-    """A card by its name here, the processor as `cpu`; None for what is in this machine.
-
-    Args:
-        threads: that compute, of a processor; None: as many as torch would take.
+    """A card by its name in the table, the processor as `cpu`, None for the device of this machine.
 
     Raises:
         UserError: no such card is known.
@@ -109,14 +106,10 @@ def card_called(driver_name: str) -> Device | None:
 def this_processor(threads: int | None = None) -> Device:
     cores = threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    flops = cores * _CORE_FLOPS
-    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, _processor_has_bf16())
-
-
-def _processor_has_bf16() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
     flags = cpuinfo.read_text(encoding="utf-8").split() if cpuinfo.is_file() else []
-    return any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16"))
+    has_bf16 = not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags)
+    return Device(CPU, memory, cores * _CORE_FLOPS, cores * _CORE_FLOPS, cores * _CORE_BANDWIDTH, has_bf16)
 
 
 def _card_here() -> Device | None:

@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import yaml
+
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.forecast import Circumstances, Forecast, forecast_of
 from rlvr_vocab.plan.workload import checkpoints_activations, drawn_together
 
-# Of the card's memory, left free: a forecast is a forecast.
-HEADROOM = 0.08
+HEADROOM = 0.08  # share of the card's memory that stays free
 _WORTH = 0.995  # of the peak, at most, is left after a change that is worth making
 _SHORTEST = 64  # tokens of a completion, which are halved no further
 
 
 @dataclass(frozen=True)
 class Change:
-    """Keys with the values that they get, and what that does to the training; empty where it stays the same."""
+    """Keys with their new values, and the effect on the training; empty where the training stays the same."""
 
     words: tuple[str, ...]
     effect: str = ""
@@ -52,28 +53,18 @@ def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
     """
     memory = gib * GIB * (1 - HEADROOM)
     found = Fit(run, (), forecast_of(run, where))
-    while found.forecast.peak > memory and (smaller := _smaller(found, where)) is not None:
+    while (left := found.forecast).peak > memory:
+        smaller = next((fit for step in _STEPS if (fit := _after(found, step, where)) is not None), None)
+        if smaller is None:
+            tried = " ".join(found.words) or "nothing that can be changed"
+            parts = left.memory[left.peak_phase]
+            advice = "take a smaller model" + (", or change what a stage sets itself" if run.stages else "")
+            raise UserError(
+                f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in {left.peak_phase}, "
+                f"most of it {max(parts, key=parts.__getitem__)}; {advice}"
+            )
         found = smaller
-    if found.forecast.peak <= memory:
-        return _without_needless(found, run, where, memory)
-    left, tried = found.forecast, " ".join(found.words) or "nothing that can be changed"
-    parts = left.memory[left.peak_phase]
-    advice = "take a smaller model" + (", or change what a stage sets itself" if run.stages else "")
-    raise UserError(
-        f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in {left.peak_phase}, "
-        f"most of it {max(parts, key=parts.__getitem__)}; {advice}"
-    )
-
-
-def _smaller(found: Fit, where: Circumstances) -> Fit | None:
-    """After the first step that lowers the peak; None where none does."""
-    for step in _STEPS:
-        if step is _quantized and where.sharding != "none":  # which `train` refuses
-            continue
-        changed = _after(found, step, where)
-        if changed is not None and changed.forecast.peak < found.forecast.peak * _WORTH:
-            return changed
-    return None
+    return _without_needless(found, run, where, memory)
 
 
 def _without_needless(found: Fit, run: RunSettings, where: Circumstances, memory: float) -> Fit:
@@ -103,20 +94,20 @@ def _applied(run: RunSettings, changes: tuple[Change, ...]) -> RunSettings:
 
 
 def _after(found: Fit, step: Callable[[RunSettings], Change | None], where: Circumstances) -> Fit | None:
-    change = step(found.run)
-    # What is typed does not reach a stage that sets the key itself, and half of a change is another training.
+    """The run after a step; None where the step cannot be taken or does not lower the peak."""
+    change = None if step is _quantized and where.sharding != "none" else step(found.run)  # `train` refuses both
+    # A typed key does not reach a stage that sets it itself, and half of a change is another training.
     if change is None or any(key in stage.keys for stage in found.run.stages for key in _keys(change)):
         return None
     run = _applied(found.run, (change,))
-    return Fit(run, (*found.changes, change), forecast_of(run, where))
+    forecast = forecast_of(run, where)
+    return Fit(run, (*found.changes, change), forecast) if forecast.peak < found.forecast.peak * _WORTH else None
 
 
 def with_value(run: RunSettings, key: str, value: str) -> RunSettings:
     """The run, and each of its stages, with another value of a key that a step changes."""
     section, _, name = key.partition(".")
-    parsed: Any = {"true": True, "false": False}.get(value, value)
-    parsed = float(value) if "." in value and value.replace(".", "").isdigit() else parsed
-    parsed = int(value) if value.isdigit() else parsed
+    parsed: Any = yaml.safe_load(value)
     if section == "training":
         training = replace(run.training, grpo={**run.training.grpo, name: parsed})
         run = replace(run, training=training)

@@ -60,27 +60,13 @@ class Workload:
     """One process of a run.
 
     Attributes:
-        copies: reasoning tokens, of controls too.
-        frozen_bytes: of a weight that does not train.
-        trained_bytes: of one that does.
-        bits: of the weights of linear layers; None where they are not quantized.
-        halved_by: what has products computed in 16 bits: autocast, or frozen weights that are in these.
-        at_once: completions that are scored at a time, and `batches` times that for an optimisation step.
-        drawn: completions that are sampled at a time.
-        prompt, completion: most tokens of each.
-        iterations: updates that each completion is used for.
+        frozen_bytes, trained_bytes: of a weight; `bits` of quantized linear layers, None where there are none.
+        halved_by: the cause of products in 16 bits: autocast, or frozen weights in that type.
+        at_once, drawn: completions that are scored, and sampled, at a time; `batches` of them make a step.
         scored_before: whether the policy scores a batch once more before it is trained on.
-        scores_reference: whether the initial model scores a batch too; `holds_reference`: whether it is a model apart,
-            not the trained one without its adapter.
-        logs_kl: whether a reference is loaded now and then.
-        optimizer: its name in TRL's `optim`.
-        held_out: problems that are answered at a time to measure the model; `evaluates_between_steps`: not only before
-            and after all steps.
-        saves: whether checkpoints are written on the way.
-        vllm_share: of a card that an engine beside the training holds; None where Transformers samples, 0 where a
-            server does.
-        vllm_sleeps: whether that engine gives the memory back between generations.
-        processes: all of them.
+        holds_reference: whether the reference is a model apart, not the trained one without its adapter.
+        held_out: problems that are answered at a time; `evaluates_between_steps`: not only before and after training.
+        vllm_share: of the card; None where Transformers samples, 0 where a server does.
     """
 
     architecture: Architecture
@@ -192,11 +178,11 @@ def workload_of(
     shape: Architecture | None = None,
     copies: int | None = None,
 ) -> Workload:
-    """What a run, or a stage of one, asks of each process; of prompts that nobody knows, what they may be.
+    """The work of each process of a run, or of a stage of one.
 
     Args:
         has_bf16: whether the device multiplies in bfloat16.
-        shape, copies: of the model, where it has been looked at.
+        shape, copies: of the model, where it has been read.
 
     Raises:
         UserError: the model's shape is not at hand.

@@ -47,9 +47,9 @@ def test_chat_messages_without_answers_are_checked_against_chat_messages(
     assert "-> " not in section(shown, "Rows")[3]
     assert section(shown, "Repeated problems")[:2] == [
         "  1 problem in 2 rows: 1 row more than one each",
-        "  rows 8 and 151 (in other writing): Write a poem about 7, please.",
+        "  rows 8 and 151: Write a poem about 7, please.",
     ]
-    assert "agree" not in shown and "contradict" not in shown
+    assert "contradict" not in shown
     assert section(shown, "Gold answers")[0] == "  none: dataset.columns.answer=null; rewards that need one are refused"
     assert "1 of 2 problems (50.0%) found in training: 1 the same" in shown
     assert "Be brief." in shown and "Write a poem about" in shown.split("One prompt, as the model sees it")[1]

@@ -51,7 +51,7 @@ def test_prompts_and_problems_are_counted_unless_the_words_tell(capsys):
     assert told["prompt"] == 500 and told["problems"] == 7 and told["peak"] > plan["peak"]
 
 
-def test_a_run_that_does_not_fit_is_said_with_code_1(capsys):
+def test_a_run_that_does_not_fit_ends_with_code_1(capsys):
     assert main(["plan", "model=qwen3_1.7b", "gpu=t4"]) == 1
     said = capsys.readouterr().out
     assert "DOES NOT FIT into 14.6" in said and "fit=15GiB finds settings that fit" in said
