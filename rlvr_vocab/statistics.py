@@ -1,8 +1,7 @@
 """Confidence intervals in which a problem, not a sample, is the unit that was drawn.
 
-Samples of one problem are alike: ten samples of it say less than one sample of each of ten problems. So every function
-here takes one value per problem (the mean of its samples) and asks how the mean over problems would move if other
-problems of the same kind had been drawn.
+Samples of one problem are alike: ten samples of it are less evidence than one sample of each of ten problems. So every
+function here takes one value per problem, the mean of its samples.
 """
 
 from __future__ import annotations
@@ -25,13 +24,7 @@ _AT_EACH_END = 0.5
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its confidence interval.
-
-    Attributes:
-        method: how the interval was made.
-        problems: how many problems it is from.
-        samples: how many samples of them.
-    """
+    """An estimate with its confidence interval, from that many problems and samples of them."""
 
     estimate: float
     low: float
@@ -45,26 +38,17 @@ class Interval:
 def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
     """The mean over problems of values from 0 to 1; None without problems.
 
-    Where every value is 0 or 1, as with one sample per problem, it is Wilson's score interval (1927) of a proportion.
-    Else it is the Bayesian bootstrap (Rubin 1981, "The Bayesian Bootstrap"), which weighs the problems by a flat
-    Dirichlet distribution, with half a problem at 0 and half a problem at 1 added: what was not drawn may be as hard or
-    as easy as can be, and without them a few problems that are solved would be believed too exactly. Either is skewed
-    near 0 and 1, never has width zero and never leaves 0 … 1. docs/evaluation.md has the coverage of this and others.
+    Where every value is 0 or 1, Wilson's score interval (1927). Else the Bayesian bootstrap (Rubin 1981), with half a
+    problem at 0 and half a problem at 1 added: without them a few solved problems would have too narrow an interval.
+    `samples` is by default the number of problems. docs/evaluation.md has the coverage of both.
 
-    Args:
-        values: one per problem: the mean of its samples.
-        samples: samples in all, as a figure to go with it; as many as problems by default.
-
-    Example:
-        >>> found = share_interval([0.0, 0.5, 1.0, 1.0])
-        >>> found.estimate, round(found.low, 2), round(found.high, 2)
-        (0.625, 0.24, 0.91)
+    >>> found = share_interval([0.0, 0.5, 1.0, 1.0])
+    >>> found.estimate, round(found.low, 2), round(found.high, 2)
+    (0.625, 0.24, 0.91)
     """
     values = np.asarray(values, dtype=float)
     if not values.size:
         return None
-    if values.min() < 0 or values.max() > 1:
-        raise ValueError(f"a share lies between 0 and 1, and these values between {values.min()} and {values.max()}")
     if np.isin(values, (0, 1)).all():
         low, high = _wilson(values)
         return _interval(values, low, high, WILSON, samples)
@@ -75,15 +59,8 @@ def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = N
 def difference_interval(differences: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
     """The mean of paired differences, one per problem, each from -1 to 1; None without problems.
 
-    Student's t over problems: what two arms share of a problem's difficulty is gone from its difference. Where all
-    differences are the same there is no spread to go by, and the bootstrap of `share_interval` is taken, from -1 to 1:
-    the mean of the differences' own and of that of their opposites turned over, so that no change has as far to go
-    either way whatever was drawn.
-
-    Example:
-        >>> found = difference_interval([0.5, 0.0, 0.25, 0.0, 0.25])
-        >>> round(found.estimate, 2), round(found.low, 3), round(found.high, 3)
-        (0.2, -0.06, 0.46)
+    Student's t over problems. Where all differences are the same there is no spread, and it is the bootstrap of
+    `share_interval` from -1 to 1, averaged with its mirror image so that both directions are treated alike.
     """
     differences = np.asarray(differences, dtype=float)
     if not differences.size:
@@ -100,13 +77,9 @@ def difference_interval(differences: Sequence[float] | np.ndarray, samples: int 
 def mean_interval(
     values: Sequence[float] | np.ndarray, samples: int | None = None, least: float = -np.inf
 ) -> Interval | None:
-    """The mean over problems of values without an upper bound, such as lengths: Student's t; None without problems.
+    """Student's t of the mean over problems of values from `least` up, such as lengths; None without problems.
 
-    Where all values are the same, or there is one, nothing is known of their spread: both ends are the estimate, and
-    the method says so.
-
-    Args:
-        least: below which no value can be: few problems of very different values would have an interval beyond it.
+    Where all values are the same, both ends are the estimate, and the method says so.
     """
     return ratio_interval(values, np.ones(len(values)), samples, (least, np.inf))
 
@@ -128,13 +101,9 @@ def ratio_interval(
     samples: int | None = None,
     ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval | None:
-    """The sum of numerators over the sum of denominators, one pair per problem; None where there is nothing below.
+    """The sum of numerators over the sum of denominators, one pair per problem; None where the denominators are 0.
 
-    Student's t on the linearised ratio (Cochran 1977, "Sampling Techniques", eq. 6.13): of a problem counts by how much
-    its numerator differs from the ratio times its denominator.
-
-    Args:
-        ends: between which every such ratio lies.
+    Student's t on the linearised ratio (Cochran 1977, "Sampling Techniques", eq. 6.13), cut off at `ends`.
     """
     above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
     if not below.size or below.sum() == 0:
@@ -159,7 +128,7 @@ def _wilson(values: np.ndarray) -> tuple[float, float]:
 
 
 def _bootstrapped(values: np.ndarray, ends: tuple[float, float]) -> tuple[float, float]:
-    """Quantiles of the Dirichlet-weighted mean; the weights of problems with one value add up to one gamma draw."""
+    """Quantiles of the Dirichlet-weighted mean; the weights of problems of equal value add up to one gamma draw."""
     kinds, counts = np.unique(values, return_counts=True)
     shapes = np.array([*counts, _AT_EACH_END, _AT_EACH_END])
     weights = np.random.default_rng(0).standard_gamma(shapes, size=(_DRAWS, len(shapes)))
@@ -188,58 +157,39 @@ def _interval(values: np.ndarray, low: float, high: float, method: str, samples:
 def majority_share(votes: Sequence[Hashable | None], right: Sequence[bool]) -> float:
     """Probability that the majority's answer is right when ties are broken by lot (Wang et al. 2022, self-consistency).
 
-    Args:
-        votes: for each sample what names its answer, the same for answers that are equal; None does not vote.
-        right: whether the sample is right. Where samples with one answer differ in that, their share counts.
+    Equal answers have equal votes; None does not vote. Where samples with one answer differ in `right`, their share
+    counts. 0 where nobody votes.
 
-    Returns:
-        The mean over the answers with most votes; 0 where nobody votes.
-
-    Example:
-        >>> majority_share(["42", "42", "41", "41", None], [True, True, False, False, False])
-        0.5
+    >>> majority_share(["42", "42", "41", "41", None], [True, True, False, False, False])
+    0.5
     """
-    ballots: dict[Hashable, list[bool]] = defaultdict(list)
+    groups: dict[Hashable, list[bool]] = defaultdict(list)
     for vote, is_right in zip(votes, right, strict=True):
         if vote is not None:
-            ballots[vote].append(is_right)
-    most = max(map(len, ballots.values()), default=0)
-    winners = [sum(marks) / len(marks) for marks in ballots.values() if len(marks) == most]
+            groups[vote].append(is_right)
+    most = max(map(len, groups.values()), default=0)
+    winners = [sum(marks) / len(marks) for marks in groups.values() if len(marks) == most]
     return sum(winners) / len(winners) if winners else 0.0
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """The unbiased estimate for one problem, from all its samples.
+    """The unbiased estimate for one problem, from all its samples, of which there are at least k.
 
     1 - C(n - c, k) / C(n, k) for n samples of which c are right (Chen et al. 2021, "Evaluating Large Language Models
-    Trained on Code", eq. 1): the share of all choices of k samples that hold a right one. Multiplied out, as there, so
-    that no binomial coefficient overflows.
-
-    Raises:
-        ValueError: there are fewer than k samples, or more right ones than samples.
-
-    Example:
-        >>> pass_at_k(samples=4, right=1, k=2)
-        0.5
+    Trained on Code", eq. 1), multiplied out so that no binomial coefficient overflows.
     """
-    if not 1 <= k <= samples or not 0 <= right <= samples:
-        raise ValueError(f"pass@{k} of {right} right out of {samples} samples: no such thing")
     if samples - right < k:
         return 1.0
     return float(1.0 - np.prod(1.0 - k / np.arange(samples - right + 1, samples + 1)))
 
 
 def passes_at_k(samples: Sequence[int], right: Sequence[int], k: int) -> list[float]:
-    """`pass_at_k` of each problem that has k samples; those with fewer say nothing of it and are left out."""
+    """`pass_at_k` of each problem that has k samples; those with fewer are left out."""
     return [pass_at_k(n, c, k) for n, c in zip(samples, right, strict=True) if n >= k]
 
 
 def usual_ks(samples: int) -> Iterator[int]:
-    """1, 2, 4, … and the number of samples itself.
-
-    >>> list(usual_ks(6))
-    [1, 2, 4, 6]
-    """
+    """1, 2, 4, … and the number of samples itself."""
     k = 1
     while k < samples:
         yield k

@@ -72,11 +72,9 @@ def test_the_estimate_lies_inside_whatever_the_values() -> None:
         assert found is not None and 0 <= found.low <= found.estimate <= found.high <= 1 and found.low < found.high
 
 
-def test_no_problems_have_no_interval_and_no_share_is_above_one() -> None:
+def test_no_problems_have_no_interval() -> None:
     assert share_interval([]) is difference_interval([]) is mean_interval([]) is ratio_interval([], []) is None
     assert ratio_interval([0.0, 0.0], [0.0, 0.0]) is None
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        share_interval([0.5, 1.5])
 
 
 def test_a_mean_and_a_difference_have_students_interval() -> None:
@@ -178,12 +176,6 @@ def test_large_numbers_neither_overflow_nor_cancel(samples: int, right: int, k: 
 
 def test_a_problem_with_fewer_samples_than_k_is_left_out() -> None:
     assert passes_at_k([4, 1, 2], [1, 1, 0], 2) == [0.5, 0.0]
-
-
-@pytest.mark.parametrize(("samples", "right", "k"), [(3, 1, 4), (3, 4, 2), (3, 1, 0), (3, -1, 1)])
-def test_pass_at_k_of_impossible_counts_is_refused(samples: int, right: int, k: int) -> None:
-    with pytest.raises(ValueError, match=f"pass@{k} of {right} right out of {samples}"):
-        pass_at_k(samples, right, k)
 
 
 def test_ks_double_up_to_the_number_of_samples() -> None:
