@@ -29,10 +29,6 @@ def pid() -> int:
     return os.getpid()
 
 
-def session() -> int:
-    return os.getsid(0)
-
-
 def hang() -> NoReturn:
     while True:
         pass
@@ -67,58 +63,28 @@ def send_oneself(name: str) -> None:
     os.kill(os.getpid(), signal.Signals[name])
 
 
-def levels_reached(levels: int) -> int:
-    return 1 + levels_reached(levels - 1) if levels else 0
-
-
 def recurse_through_c() -> Any:
     return sorted([0], key=lambda _: recurse_through_c())
 
 
-def scribble() -> None:
-    """Write nonsense to every open file but the standard ones."""
-    for descriptor in open_descriptors():
-        if descriptor > 2:
-            os.write(descriptor, b'"other"\n')
-
-
-def answer_an_earlier_request() -> None:
-    for descriptor in open_descriptors():
-        if descriptor > 2:
-            os.write(descriptor, b'[0, 1, "", 1.0]\n')
+def write_to_every_file(text: str) -> None:
+    """To every open file but the standard ones."""
+    for descriptor in range(3, 256):
+        try:
+            os.write(descriptor, text.encode())
+        except OSError:
+            continue
     time.sleep(0.3)
 
 
-def alarm_state() -> list[bool]:
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    return [signal.getsignal(signal.SIGALRM) == signal.SIG_DFL, signal.SIGALRM in blocked]
-
-
-def core_limit() -> int:
-    return resource.getrlimit(resource.RLIMIT_CORE)[0]
-
-
-def open_descriptors() -> list[int]:
-    found = []
-    for descriptor in range(256):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            continue
-        found.append(descriptor)
-    return found
-
-
-def standard_files_lead_nowhere() -> list[bool]:
+def confinement() -> list[Any]:
+    """Whether the alarm is at its default and unblocked, the core limit, the session, where standard files lead."""
+    alarm = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL, signal.SIGALRM in signal.pthread_sigmask(0, [])
     nowhere = Path(os.devnull).stat().st_rdev
-    return [os.fstat(descriptor).st_rdev == nowhere for descriptor in (0, 1, 2)]
-
-
-def shout() -> None:
+    files = [os.fstat(descriptor).st_rdev == nowhere for descriptor in (0, 1, 2)]
     print("printed", flush=True)
     print("printed", file=sys.stderr, flush=True)
-    os.write(1, b"written")
-    os.write(2, b"written")
+    return [*alarm, resource.getrlimit(resource.RLIMIT_CORE)[0], os.getsid(0) == os.getpid(), files]
 
 
 def fail(kind: str, words: str) -> NoReturn:
@@ -129,11 +95,7 @@ def not_json() -> object:
     return object()
 
 
-def hash_of(text: str) -> int:
-    return hash(text)
-
-
-def once_killed(marker: str) -> str:
+def killed_once(marker: str) -> str:
     """Killed at the first try, well at the second."""
     if not Path(marker).exists():
         Path(marker).touch()

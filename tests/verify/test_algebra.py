@@ -14,119 +14,29 @@ from rlvr_vocab.verify.reading.cleaning import clean
 from rlvr_vocab.verify.reading.parser import parse
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
-
-def equal(one: str, other: str) -> bool:
-    return algebra.equal(clean(one), clean(other))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (r"2\sqrt{5}", r"\sqrt{20}"),
-        (r"\frac{\sqrt{6}+\sqrt{2}}{2}", r"\sqrt{2+\sqrt{3}}"),
-        (r"\frac{1}{\sqrt{2}-1}", r"1+\sqrt{2}"),
-        (r"\cos 20^\circ", r"\sin 70^\circ"),
-        (r"\log_2 5", r"\frac{\log 5}{\log 2}"),
-        (r"e^{i\pi}", "-1"),
-        (r"\sqrt[3]{-8}", "-2"),
-        (r"\lfloor \log_2 8 \rfloor", "3"),
-        (r"\lceil 7/2 \rceil+\lceil \pi \rceil", "8"),
-        (r"1+0^{\sqrt2}", "1"),
-        (r"\frac{100!}{98!}", "9900"),
-        ("(x+1)(x+2)", "x^2+3x+2"),
-        (r"\frac{x^2-1}{x-1}", "x+1"),
-        (r"\sin 2x", r"2\sin x\cos x"),
-        ("e^{2x}", "(e^x)^2"),
-        ("x^{1/3}", r"\sqrt[3]{x}"),
-        ("x^{2/3}", r"\sqrt[3]{x^2}"),
-        (r"\sqrt[3]{x^3}", "x"),
-        (r"\ln|x-100|", r"\ln|100-x|"),
-        (r"\lfloor\log_2 n\rfloor+1", r"1+\lfloor\log_2 n\rfloor"),
-        (r"\sqrt{x^2}", "|x|"),
-        ("|x-100|", "|100-x|"),
-        ("n!", "n(n-1)!"),
-        (r"\binom{10}{3}", "120"),
-        (r"\binom{n+1}{2}", r"\frac{n(n+1)}{2}"),
-        ("(-1)^{n+1}", "-(-1)^n"),
-        (r"e^{x^2}\sqrt{x}", r"\sqrt{x}\cdot e^{x^2}"),
-    ],
-)
-def test_equal_formulas_are_equal(one: str, other: str) -> None:
-    assert equal(one, other)
-    assert equal(other, one)
+REFUSED: dict[type[Exception], tuple[str, ...]] = {
+    TooLarge: (
+        "9^{9^{9^9}}", "x+10^{999999999}", "(10^9)!", r"\binom{1000000000}{500000000}", r"\sin(10^{40})", "2^{2^{20}}",
+        r"\pi^{\pi^{\pi^\pi}}", "|x-10^{15}|", r"\sqrt{2}+10^{-9000}",
+    ),
+    Unreadable: (r"\sqrt[x]{2}", r"\frac{3}{4}!+\pi"),
+    Undefined: (
+        r"\frac{1}{\sqrt{2}-\sqrt{2}}", r"\ln(1-1)", "1/(1-1)", "(1-1)^0", r"(\pi-\pi)^0", "(-8)^{1/3}",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (r"\pi", "3.14159265358979323846264338327950288419716939937510"),
-        (r"\sqrt{2}", r"\sqrt{2}+10^{-40}"),
-        ("42", r"42+10^{-950}\pi"),
-        (r"\ln 2", r"\log 2"),
-        (r"\log 100", "2"),
-        ("x", "y"),
-        ("2x", "2x_1"),
-        ("|x-100|", "100-x"),
-        (r"|x-100\pi|", r"100\pi-x"),
-        ("|x/100-5|", "5-x/100"),
-        (r"\sqrt{(x-10)^2}", "10-x"),
-        ("((x-100)^2)^{y/2}", "(100-x)^y"),
-        (r"\ln((x-10)^2)", r"2\ln(10-x)"),
-        (r"e^{x^2}|x-10|", r"e^{x^2}(10-x)"),
-        (r"\sqrt{x^2}", "x"),
-        (r"\arctan(\tan x)", "x"),
-        ("|x|", "(x^{1/3})^3"),
-        ("x^{1/3}", r"\sqrt[3]{|x|}"),
-        ("x^{1/3}", "|x|^{1/3}"),
-        ("x", r"\frac{x^{1/3}|x|}{|x|^{1/3}}"),
-        (r"\lfloor\sqrt{n-1}\rfloor", r"\lfloor\sqrt{n-2}\rfloor"),
-        ("x", r"\frac{x\lfloor\sqrt{x}\rfloor!}{\lfloor\sqrt{x}\rfloor!}"),
-        ("n", r"n+\lfloor e^{n-40}\rfloor"),
-        ("n", r"n+\lfloor\frac{\ln(n^2+1)}{20}\rfloor"),
-        ("1", r"\tanh(2000)"),
-        ("1", r"\cos(10^{-700})"),
-        (r"\lfloor x \rfloor", "x"),
-        ("|x-y|", "x-y"),
-        ("a_{12}", "a_1"),
-        ("0", "x-x+1"),
-    ],
-)
-def test_formulas_that_are_close_or_often_equal_are_not(one: str, other: str) -> None:
-    assert not equal(one, other)
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("9^{9^{9^9}}", TooLarge),
-        ("x+10^{999999999}", TooLarge),
-        ("(10^9)!", TooLarge),
-        (r"\binom{1000000000}{500000000}", TooLarge),
-        (r"\sin(10^{40})", TooLarge),
-        ("2^{2^{20}}", TooLarge),
-        (r"\pi^{\pi^{\pi^\pi}}", TooLarge),
-        ("|x-10^{15}|", TooLarge),
-        (r"\sqrt{2}+10^{-9000}", TooLarge),
-        (r"\sqrt[x]{2}", Unreadable),
-        (r"\frac{3}{4}!+\pi", Unreadable),
-        (r"\frac{1}{\sqrt{2}-\sqrt{2}}", Undefined),
-        (r"\ln(1-1)", Undefined),
-        ("1/(1-1)", Undefined),
-        ("(1-1)^0", Undefined),
-        (r"(\pi-\pi)^0", Undefined),
-        ("(-8)^{1/3}", Undefined),
-    ],
-)
+@pytest.mark.parametrize(("text", "error"), [(text, error) for error, texts in REFUSED.items() for text in texts])
 def test_what_cannot_be_evaluated_is_refused_before_it_costs_anything(text: str, error: type[Exception]) -> None:
     started = time.process_time()
     with pytest.raises(error):
-        equal(text, text + "+0")
+        algebra.equal(clean(text), clean(text + "+0"))
     assert time.process_time() - started < 0.5
 
 
 def test_a_product_that_vanishes_by_rounding_alone_is_zero() -> None:
     with pytest.raises(Undefined):
-        equal(r"\frac{1}{\sqrt{6}-\sqrt{2}\sqrt{3}}", r"\pi")
+        algebra.equal(clean(r"\frac{1}{\sqrt{6}-\sqrt{2}\sqrt{3}}"), clean(r"\pi"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,314 @@
+"""From text to a reading: one spelling, exact numbers, units taken off, clear formulas, and else a text."""
+
+from fractions import Fraction
+
+import pytest
+
+from rlvr_vocab.verify import verify
+from rlvr_vocab.verify.reading import read
+from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
+from rlvr_vocab.verify.reading.numbers import power_of, read_number
+from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse, variables
+from rlvr_vocab.verify.reading.readings import Text, expressions
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.reading.units import Unit, split_unit
+
+# --- spelling ---
+
+
+@pytest.mark.parametrize(
+    ("texts", "spelling"),
+    [
+        ([r"\frac12", r"\dfrac{1}{2}", r"\tfrac1{2}", r"{1 \over 2}", r"1\over2", r"$\frac 1 2$"], r"\frac{1}{2}"),
+        ([r"\frac{\sqrt3}2", r"\dfrac{\sqrt{3}}{2}", r"\frac{sqrt(3)}{2}"], r"\frac{\sqrt{3}}{2}"),
+        ([r"{n \choose 2}", r"\dbinom n2", r"\binom{n}{2}"], r"\binom{n}{2}"),
+        (["x^2", "x^{2}", "x^(2)", "x**2", "{x}^2"], "x^{2}"),
+        ([r"\log_28", r"\log_2 8", r"\log_{2}8"], r"\log_{2}8"),
+        (["1{,}234", r"1,\!234", r"1\,234", r"$1{,}234$", "1{,}234."], "1234"),
+        (["1{,}234,567", r"1\,234\,567", "1{,}234{,}567"], "1234567"),
+        ([r"\left( -\infty, 3 \right]", r"(-\infty,\,3]", r"\big(-\infty,3\big]"], r"(-\infty,3]"),
+        ([r"x \leq 3", r"x\leqslant3", "x <= 3", r"x \le 3"], r"x\le3"),
+        ([r"45^\circ", r"45^{\circ}", r"45\degree", r"45^{\degree}"], r"45\degree"),
+        ([r"50\%", "50%", r"50 \%", r"50\,\%", r"\text{50\%}"], "50%"),
+        ([r"\text{cm}", r"\mathrm{cm}", r"\operatorname{cm}", r"\mbox{cm}", r"\textbf{cm}"], r"\text{cm}"),
+        ([r"9\text{ m}^2", r"9\,\mathrm{m}^2", r"9\,\mathrm{m^2}", r"9\text{ m^2}"], r"9\text{m}^{2}"),
+        ([r"6\,\frac{\text{km}}{\text{h}}", r"6 \text{ km}/\text{h}", r"6\text{ km/h}"], r"6\text{km/h}"),
+        ([r"\sin x", "sin x", r"\mathrm{sin}\,x", r"\operatorname{sin} x"], r"\sin x"),
+        (
+            [r"\mathbf{42}", r"\text{42}", "**42**", r"\boxed{42}", r"\(42\)", r"\large 42", r"\underline{42}", "= 42"],
+            "42",
+        ),
+        ([r"\varnothing", r"\emptyset", r"\O"], r"\emptyset"),
+        ([r"y'", r"y^\prime", r"y^{\prime}"], "y'"),
+        ([r"\pm{3}", r"\pm 3"], r"\pm3"),
+        ([r"\color{red}{7}", r"\textcolor{red}{7}", r"\phantom{1}7"], "7"),
+    ],
+)
+def test_one_thing_has_one_spelling(texts: list[str], spelling: str) -> None:
+    assert {text: clean(text) for text in texts} == dict.fromkeys(texts, spelling)
+
+
+APART = (
+    ("11/2", "1 1/2"), ("12", r"1\left.2"), ("81,256", "81, 256"), ("3{,}14", "314"), ("x^2y", "x^{2y}"),
+    (r"\frac{1}{x}+1", r"\frac{1}{x+1}"), (r"\mathbf{x+1}y", "x+1y"), (r"\text{m}", "m"), (r"\|x\|", "|x|"),
+    (r"\overline{42}", "42"), (r"\frac{1}{2", r"\frac{1}{2}"), (r"\text{A^", r"\text{A}"), (r"\{1\}", "{1}"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_what_differs_stays_apart(one: str, other: str) -> None:
+    assert clean(one) != clean(other)
+
+
+UNICODE = {
+    "½": r"\frac{1}{2}", "x²³": "x^{23}", "x₁₂": "x_{12}", "√3": r"\sqrt 3", "−∞": r"-\infty ", "４２": "42",
+    "𝟒𝟐": "42", "a\u00a0b\u2009c\nd": "a b c d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "latex"), UNICODE.items())
+def test_unicode_becomes_latex(text: str, latex: str) -> None:
+    assert ascii_latex(text) == latex
+
+
+@pytest.mark.parametrize("text", ["②", "4\u20dd", "ⅳ", "㎡", "\u202e24", "4\u200b2", "\ufdfa", "\ud800"])
+def test_characters_that_say_more_than_their_letters_stay(text: str) -> None:
+    assert ascii_latex(text) == text
+
+
+# --- numbers ---
+
+
+NO_NUMBERS = (
+    "", "x", "1 2", "1.2.3", "1,23", "1/2/3", r"\frac{1}{0}", r"1\frac{3}{2}", r"\frac{1}{2}x", r"3.14\ldots",
+    r"\overline{0.3}", r"0.\overline{3}1", "0^{0}", "2^x", "5!!", "nan", "\u0664\u0661",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_everything_else_is_no_number(text: str) -> None:
+    assert read_number(clean(text)) is None
+
+
+def test_a_zero_with_a_sign_is_refused() -> None:
+    with pytest.raises(Unreadable):
+        read_number("-0")
+
+
+@pytest.mark.parametrize("text", ["9" * 1_001, "0." + "1" * 1_001, r"0.\overline{" + "12" * 501 + "}"])
+def test_more_than_a_thousand_digits_are_too_many(text: str) -> None:
+    with pytest.raises(TooLarge):
+        read_number(text)
+
+
+@pytest.mark.parametrize("text", ["10^{999999999}", "1e-999999999", "9^{99999}", "7^{" + "7" * 500 + "}"])
+def test_powers_beyond_all_size_are_not_computed(text: str) -> None:
+    assert read_number(text) is None
+
+
+def test_powers_up_to_the_limit_are_computed() -> None:
+    assert power_of(Fraction(2), 20_000) == 1 << 20_000
+    assert power_of(Fraction(2), 60_000) is None
+    assert power_of(Fraction(-1), 999_999_999) == -1
+    assert power_of(Fraction(0), 0) is None
+
+
+# --- units ---
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "unit", "scale"),
+    [
+        (r"12\text{ cm}", "12", Unit("cm"), 1),
+        (r"12\,\mathrm{centimetres}", "12", Unit("cm"), 1),
+        (r"30\text{ m}^2", "30", Unit("m", 2), 1),
+        (r"30\text{ square meters}", "30", Unit("m", 2), 1),
+        (r"8\text{ feet cubed}", "8", Unit("ft", 3), 1),
+        (r"60\text{ miles per hour}", "60", Unit("mph"), 1),
+        (r"9.8\text{ m/s}^2", "9.8", Unit("m/s", 2), 1),
+        (r"\$12.50", "12.50", Unit("dollar"), 1),
+        (r"-\$5", "-5", Unit("dollar"), 1),
+        (r"\pounds 30", "30", Unit("pound sterling"), 1),
+        (r"\$1.5\text{ million}", "1.5", Unit("dollar"), 10**6),
+        (r"3\text{ thousand people}", "3", Unit("people"), 1_000),
+        (r"25\%", "25", Unit("percent"), 1),
+        ("25 percent", "25", Unit("percent"), 1),
+        (r"45^\circ", "45", Unit("degree"), 1),
+        (r"100^\circ\text{C}", "100", Unit("degree c"), 1),
+        (r"42\text{ apples}", "42", Unit("apple"), 1),
+        ("42", "42", None, 1),
+    ],
+)
+def test_units_are_taken_off(text: str, number: str, unit: Unit | None, scale: int) -> None:
+    assert split_unit(clean(text)) == (number, unit, scale)
+
+
+NO_UNITS = (
+    r"7\text{ or }8", r"7\text{ tenths}", r"7\text{ dozen}", r"7\text{ squared}", r"7\text{ is wrong}",
+    r"7\text{ x}", r"7\text{th}", r"12\text{ cm}^{-1}", r"\$5\text{ euros}", "2mg", "3x", r"\text{cm}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_UNITS)
+def test_what_is_no_unit_stays(text: str) -> None:
+    assert split_unit(clean(text)) == (clean(text), None, 1)
+
+
+CHANGING = """
+    quadrillion tens ppm twice lakhs crores myriads googols quadrillions nonillions grosses grand mil tera hecto deca
+    trios pairs squares ish fold tenfold zetta duos sixes fives thirteenths thousandths twenties milliards bn reams
+""".split()  # noqa: SIM905 - a table
+
+
+@pytest.mark.parametrize("words", [*CHANGING, "percentage points", "too many", "per mille", "per thousand", "is wrong"])
+@pytest.mark.parametrize("form", [r"5\text{ %s}", "5 %s", "5 (%s)"])
+def test_a_word_that_changes_the_number_is_no_unit_of_it(words, form):
+    [verdict] = verify(["5"], [form % words])
+    assert not verdict.correct
+
+
+@pytest.mark.parametrize("words", ["km", "pies", "miles per gallon", "boxes", "ordered pairs", "test scores", "logs"])
+def test_a_word_that_a_number_may_count_is_a_unit_of_it(words):
+    assert [
+        verdict.correct for verdict in verify(["5"] * 3, [rf"5\text{{ {words}}}", f"5 {words}", f"5 ({words})"])
+    ] == [True] * 3
+
+
+# --- formulas ---
+
+
+X, Y, TWO = Symbol("x"), Symbol("y"), Exact(Fraction(2))
+
+
+def call(name: str, *arguments: Formula) -> Call:
+    return Call(name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        ("2x", call("*", TWO, X)),
+        ("-x^2", call("neg", call("^", X, TWO))),
+        ("x-y", call("+", X, call("neg", Y))),
+        (r"\frac{x}{2}", call("*", X, call("inverse", TWO))),
+        (r"\sqrt[3]{x}", call("root", X, Exact(Fraction(3)))),
+        (r"\sin 2x\cos y", call("*", call("sin", call("*", TWO, X)), call("cos", Y))),
+        (r"\sin^2 x", call("^", call("sin", X), TWO)),
+        (r"\tan^{-1} x", call("arctan", X)),
+        (r"\ln x^2", call("ln", call("^", X, TWO))),
+        (r"\log_2 x", call("log", X, TWO)),
+        (r"\exp(x)", call("^", Symbol("e"), X)),
+        ("|x||y|", call("*", call("abs", X), call("abs", Y))),
+        ("||x|-2|", call("abs", call("+", call("abs", X), call("neg", TWO)))),
+        (r"\lfloor x \rfloor!", call("factorial", call("floor", X))),
+        ("x_1'", Symbol("x_{1}'")),
+        (r"\vec{v}", Symbol(r"\vec v")),
+    ],
+)
+def test_formulas_are_read(text: str, formula: Formula) -> None:
+    assert parse(clean(text)) == formula
+
+
+UNCLEAR = (
+    "1/2x", "x/2/3", "x2", r"\sqrt{2}3", r"3\frac{1}{2}x", r"\sin x(x+1)", r"\sin x\cdot 2", r"\sin(x)^2",
+    r"\sin^{-2} x", r"\sin -x", "f(x)", "f^{(2)}", r"\frac{dy}{dx}", r"{x+1}^2", "x!!", "2^3^4", "x+", "()", "|x",
+    r"\{x\}", "x=1", "x,y", r"\sum_{n=1}^{9} n", r"x\pm1", r"\overline{42}", r"\text{cm}", r"\qwertyuiop", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_what_may_be_read_in_two_ways_is_not_read(text: str) -> None:
+    with pytest.raises(Unreadable):
+        parse(clean(text))
+
+
+@pytest.mark.parametrize("text", [r"\sin" * 100 + "x", "(" * 100 + "x" + ")" * 100, "9" * 1_001])
+def test_depth_and_length_are_bounded(text: str) -> None:
+    with pytest.raises(TooLarge):
+        parse(text)
+
+
+def test_constants_are_no_variables() -> None:
+    assert variables(parse(clean(r"e^{i\pi}x_1 + y'"))) == {"x_{1}", "y'"}
+
+
+# --- forms ---
+
+
+FORMS = {
+    "1,234": "1234",
+    r"\frac{6}{4}\text{ cm}": "3/2 cm",
+    r"2\sqrt{3}": r"2\sqrt{3}",
+    "Friday.": "'friday'",
+    r"\text{Alice and Bob}": "'alice and bob'",
+    "C": "choice C",
+    r"\text{(C)}": "choice C",
+    r"\textbf{(C)}\ 12": "choice C (12)",
+    "1011_2": "11 written in base 2",
+    "81, 256": "81, 256",
+    r"2\pm\sqrt3": r"2+\sqrt{3}, 2-\sqrt{3}",
+    "(1,2)": "(1, 2)",
+    r"[-\infty, 3]": r"(-\infty, 3]",
+    r"\mathbb{R}": r"(-\infty, \infty)",
+    r"\{1, \pm2\}": "{1, 2, -2}",
+    r"(-\infty,-2]\cup[3,\infty)": r"(-\infty, -2] ∪ [3, \infty)",
+    r"x>1\text{ and }x<3": "(1, 3)",
+    "x = 40+2 = 42": "x = 40+2 = 42",
+    "{" * 24 + "7" + "}" * 24: "7",
+    r"x\in(1,2)": r"x \in (1, 2)",
+    r"\{x : x>5\}": "5 < x",
+    r"3>x\ge-2": r"-2 \le x < 3",
+    r"\sqrt2\approx1.41": r"\sqrt{2} ≈ 141/100",
+    r"\begin{pmatrix}1&2\\3&4\end{pmatrix}": "[1, 2; 3, 4]",
+    r"2\begin{bmatrix}1\\x\end{bmatrix}": "[2; (2)*(x)]",
+    r"\left|\begin{array}{cc}1&2\\3&4\end{array}\right|": "||[1, 2; 3, 4]",
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), FORMS.items())
+def test_every_form_is_recognised(text: str, shown: str) -> None:
+    assert str(read(text)) == shown
+
+
+BROKEN = (
+    "(1,,2)", r"\{1,,2\}", "[1,2", r"x\in5", r"x=1<2", r"5\approx", r"\begin{pmatrix}1&2\\3\end{pmatrix}",
+    r"\begin{pmatrix}1&\\3&4\end{pmatrix}", r"[\begin{pmatrix}1&2\end{pmatrix}]", r"\text{Monday}, 5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_structure_is_text(text: str) -> None:
+    assert isinstance(read(text), Text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "$$", r"\,", ".", r"\text{ }", r"\boxed{}"])
+def test_nothing_is_not_an_answer(text: str) -> None:
+    with pytest.raises(Unreadable, match="empty"):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("7" * 2_001, "2001 characters"),
+        ("√" * 400, "2400 characters"),
+        ("{" * 25 + "7" + "}" * 25, "nested"),
+        (r"\sqrt" * 30 + "7", "nested"),
+        ("1," * 300 + "1", "items"),
+        ("x=" * 30 + "1", "chain"),
+        ("(1," * 9 + "1" + ")" * 9, "tuples within"),
+    ],
+)
+def test_what_is_larger_than_an_answer_is_refused_unread(text: str, why: str) -> None:
+    with pytest.raises(TooLarge, match=why):
+        read(text)
+
+
+def test_a_number_too_long_to_be_written_out_can_be_shown() -> None:
+    assert str(read("2^{20000}")) == "a number of 20001 bits"
+
+
+def test_the_formulas_in_a_reading_are_named_and_infinities_left_out() -> None:
+    assert list(expressions(read(r"[\sqrt2,\infty)"))) == [r"\sqrt{2}"]
+    assert list(expressions(read(r"x=\pi, y=\begin{pmatrix}1\\z\end{pmatrix}"))) == ["x", r"\pi", "y", "z"]
+    assert list(expressions(read("Friday"))) == []
