@@ -69,10 +69,9 @@ def within(one: str, other: str, distance: Fraction) -> bool:
 
 
 def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
-    """Whether the equation `one[0] = one[1]` is a multiple of the other; raises like `equal`.
+    """The sign of the factor between two equations `one[0] = one[1]`; 0 without one, or without a variable.
 
-    Returns:
-        The sign of the factor; 0 where there is none, or where the equations hold no variable.
+    Raises like `equal`.
     """
     first, second = _with_real_roots([*map(parse, one)], [*map(parse, other)])
     sides = [*first, *second]
@@ -145,11 +144,9 @@ def _equal_at(left: Formula, right: Formula, point: Point, digits: int) -> bool:
 
 
 def _agree(left: Formula, right: Formula, point: Point, digits: int) -> tuple[bool, int]:
-    """Whether two values differ by no more than rounding.
+    """Whether two values differ by no more than rounding, and the digits between the largest and the smallest number.
 
-    Returns:
-        That, and the digits between the largest and the smallest number in sight: with fewer, the smallest could change
-        unseen.
+    With fewer digits, the smallest could change unseen.
     """
     one, other = Evaluation(left, point, digits), Evaluation(right, point, digits)
     largest, smallest = max(one.largest, other.largest), min(one.smallest, other.smallest)

@@ -83,20 +83,15 @@ def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
     return power
 
 
-def _exact_factorial(value: Fraction) -> Fraction | None:
-    if value.denominator != 1 or value < 0:
-        return None
-    if value > _LARGEST_FACTORIAL:
-        raise TooLarge("the factorial of a large number")
-    return Fraction(math.factorial(int(value)))
+def _count(function: Callable[..., int], name: str) -> Callable[..., Fraction | None]:
+    def counted(*values: Fraction) -> Fraction | None:
+        if any(value.denominator != 1 or value < 0 for value in values):
+            return None
+        if values[0] > _LARGEST_FACTORIAL:
+            raise TooLarge(name)
+        return Fraction(function(*map(int, values)))
 
-
-def _exact_binomial(above: Fraction, below: Fraction) -> Fraction | None:
-    if any(value.denominator != 1 or value < 0 for value in (above, below)):
-        return None
-    if above > _LARGEST_FACTORIAL:
-        raise TooLarge("a binomial coefficient of large numbers")
-    return Fraction(math.comb(int(above), int(below)))
+    return counted
 
 
 _EXACT_OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
@@ -108,8 +103,8 @@ _EXACT_OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
     "abs": abs,
     "floor": lambda value: Fraction(math.floor(value)),
     "ceil": lambda value: Fraction(math.ceil(value)),
-    "factorial": _exact_factorial,
-    "binom": _exact_binomial,
+    "factorial": _count(math.factorial, "the factorial of a large number"),
+    "binom": _count(math.comb, "a binomial coefficient of large numbers"),
 }
 
 

@@ -32,13 +32,7 @@ _CACHE_SIZE = 4_096
 
 @dataclass(frozen=True)
 class Verdict:
-    """One answer, judged.
-
-    Attributes:
-        correct: None where the gold answer cannot be used.
-        reason: one of the constants above; `failed` is a fault of the comparison itself.
-        gold, answer: both sides as they were read; None for one that was not.
-    """
+    """One answer, judged; `gold` and `answer` as they were read. `correct` is None without a usable gold answer."""
 
     correct: bool | None
     reason: str

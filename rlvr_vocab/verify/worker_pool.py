@@ -53,8 +53,6 @@ _ENVIRONMENT = {
 }
 # A terminal or a batch scheduler sends these to every process of a job; they are the caller's to answer.
 _SIGNALS_FOR_THE_CALLER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-# Writing to a dead process must not end a caller that has SIGPIPE at its default.
-_SEND_FLAGS = socket.MSG_NOSIGNAL if sys.platform == "linux" else 0
 
 Failure = Literal["timeout", "too large", "died", "error"]
 
@@ -128,7 +126,11 @@ class WorkerPool:
                 busy.append(idle[0])
                 place = waiting.popleft()
                 idle[0].assign(place, items[place], deadline)
-            readable = _readable(busy)
+            poll = select.poll()
+            for worker in busy:
+                poll.register(worker.connection.fileno(), select.POLLIN)
+            first = min(worker.until for worker in busy)
+            readable = {number for number, _ in poll.poll(1 + 1000 * max(0.0, first - time.monotonic()))}
             for worker in list(busy):
                 # First the answers: where this process was stopped for a while, they lie ready and count.
                 outcome = worker.read() if worker.connection.fileno() in readable else None
@@ -151,17 +153,12 @@ class WorkerPool:
 
 
 class _Worker:
-    """A worker process, and the item that it works on.
-
-    Attributes:
-        until: when its time is over, for the start or for the item.
-        is_innocent: it ended, and perhaps not by the fault of its item.
-    """
+    """A worker process and its item. `is_innocent`: it ended, and perhaps not by the fault of its item."""
 
     def __init__(self, task: str, preload: Sequence[str]) -> None:
         self._task = task
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process could not start
-        self.until = time.monotonic() + START_LIMIT
+        self.until = time.monotonic() + START_LIMIT  # then for the item
         self.is_ready = self.has_ended = self.is_innocent = False
         self._items, self._received = 0, bytearray()
         self.connection, theirs = socket.socketpair()
@@ -188,7 +185,7 @@ class _Worker:
         self._received.clear()
         self.until = time.monotonic() + self._deadline
         with contextlib.suppress(OSError):  # it was killed while idle: `read` meets the end of the connection
-            self.connection.sendall(_line([self._items, self._item, self._deadline]), _SEND_FLAGS)
+            self.connection.sendall(_line([self._items, self._item, self._deadline]))
 
     def read(self) -> Outcome | None:
         """Read from the connection: the outcome of the item; None while it is still to come."""
@@ -251,15 +248,6 @@ class _Worker:
     def disconnect(self) -> None:
         self.connection.close()
         self._output.close()
-
-
-def _readable(workers: Sequence[_Worker]) -> set[int]:
-    """The file numbers of connections with something to read, at the latest when the time of a worker is over."""
-    poll = select.poll()
-    for worker in workers:
-        poll.register(worker.connection.fileno(), select.POLLIN)
-    first = min(worker.until for worker in workers)
-    return {number for number, _ in poll.poll(1 + 1000 * max(0.0, first - time.monotonic()))}
 
 
 def _end_all(workers: list[_Worker]) -> None:
@@ -326,8 +314,7 @@ def _confine() -> None:
     for kind, size in ((resource.RLIMIT_STACK, STACK_BYTES), (resource.RLIMIT_AS, MEMORY_LIMIT)):
         _, hard = resource.getrlimit(kind)
         resource.setrlimit(kind, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
-    with contextlib.suppress(OSError):  # not Linux, or a container that forbids it: a wish, not a promise
-        # Where the machine runs out of memory, a worker is easier to replace than the run that it works for.
+    with contextlib.suppress(OSError):  # where the machine runs out of memory, a worker ends before the run does
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 

@@ -34,16 +34,6 @@ def hang() -> NoReturn:
         pass
 
 
-def hang_in_c() -> int:
-    return 3 ** (10**9)
-
-
-def hang_with_signals_ignored() -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    hang()
-
-
 def grow() -> NoReturn:
     grown = bytearray()
     while True:

@@ -78,27 +78,18 @@ def test_the_last_box_counts_and_only_if_it_is_closed(text: str, box: str | None
     assert last_box(text) == box
 
 
-@pytest.mark.parametrize(
-    ("source", "text", "answer"),
-    [
-        ("box", r"\boxed{41}, no: \boxed{42}.", "42"),
-        ("box", r"\boxed{42} and \boxed{4", None),
-        ("box", "42", None),
-        ("answer_tag", "<answer> 42 </answer>", "42"),
-        ("answer_tag", r"<answer>So \boxed{42}.</answer>", "42"),
-        ("answer_tag", "<answer>41</answer><answer>42</answer>", "42"),
-        ("answer_tag", "<answer>41</answer><answer>42", None),
-        ("answer_tag", "42</answer>", None),
-        ("hash", "6 * 7 = 42\n#### 42\nBye.", "42"),
-        ("hash", "#### 41\n#### 42", "42"),
-        ("hash", "42", None),
-        ("phrase", "The answer is 42. Bye.", "42"),
-        ("phrase", "So the final answer is: $3.5$.", "$3.5$"),
-        ("phrase", "**Answer:** 42", "42"),
-        ("phrase", "The answer is 41. No: the answer to the problem is\n42", "42"),
-        ("phrase", "I answered 42", None),
-    ],
-)
+SOURCES = (
+    ("box", r"\boxed{41}, no: \boxed{42}.", "42"), ("box", r"\boxed{42} and \boxed{4", None), ("box", "42", None),
+    ("answer_tag", "<answer> 42 </answer>", "42"), ("answer_tag", r"<answer>So \boxed{42}.</answer>", "42"),
+    ("answer_tag", "<answer>41</answer><answer>42</answer>", "42"), ("answer_tag", "42</answer>", None),
+    ("answer_tag", "<answer>41</answer><answer>42", None), ("hash", "6 * 7 = 42\n#### 42\nBye.", "42"),
+    ("hash", "#### 41\n#### 42", "42"), ("hash", "42", None), ("phrase", "The answer is 42. Bye.", "42"),
+    ("phrase", "So the final answer is: $3.5$.", "$3.5$"), ("phrase", "**Answer:** 42", "42"),
+    ("phrase", "The answer is 41. No: the answer to the problem is\n42", "42"), ("phrase", "I answered 42", None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "text", "answer"), SOURCES)
 def test_each_source_holds_the_last_answer(source: str, text: str, answer: str | None) -> None:
     assert final_answer(text, [source]) == answer
 

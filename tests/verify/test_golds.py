@@ -36,20 +36,12 @@ def wrong_answers(gold: str) -> Iterator[str]:
     numbers = [int(part) for part in parts if part.isdigit()]
     if len(numbers) > 1:
         first, *others = numbers
-        yield from (str(value) for value in (first - sum(others), first + sum(others), first * others[0], -others[0]))
+        yield from map(str, (first - sum(others), first + sum(others), first * others[0], -others[0]))
         yield from ("-".join(map(str, order)) for order in islice(permutations(numbers), 1, 4))
         yield rf"\frac{{{first}}}{{{others[0]}}}"
     yield from (str(numbers[0]), str(numbers[-1])) if numbers else ("5", "6")
-    yield from (
-        "".join(reversed(parts)),
-        gold[::-1],
-        gold[1:],
-        gold[:-1],
-        f"1{gold}",
-        f"0{gold}",
-        f"{gold}1",
-        f"-{gold}",
-    )
+    yield from ("".join(reversed(parts)), gold[::-1], gold[1:], gold[:-1])
+    yield from (form % gold for form in ("1%s", "0%s", "%s1", "-%s"))
     for digit in islice(re.finditer(r"\d", gold), 4):
         yield f"{gold[: digit.start()]}{(int(digit[0]) + 1) % 10}{gold[digit.end() :]}"
         yield gold[: digit.start()] + gold[digit.end() :]

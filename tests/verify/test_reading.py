@@ -116,29 +116,20 @@ def test_powers_up_to_the_limit_are_computed() -> None:
 # --- units ---
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "unit", "scale"),
-    [
-        (r"12\text{ cm}", "12", Unit("cm"), 1),
-        (r"12\,\mathrm{centimetres}", "12", Unit("cm"), 1),
-        (r"30\text{ m}^2", "30", Unit("m", 2), 1),
-        (r"30\text{ square meters}", "30", Unit("m", 2), 1),
-        (r"8\text{ feet cubed}", "8", Unit("ft", 3), 1),
-        (r"60\text{ miles per hour}", "60", Unit("mph"), 1),
-        (r"9.8\text{ m/s}^2", "9.8", Unit("m/s", 2), 1),
-        (r"\$12.50", "12.50", Unit("dollar"), 1),
-        (r"-\$5", "-5", Unit("dollar"), 1),
-        (r"\pounds 30", "30", Unit("pound sterling"), 1),
-        (r"\$1.5\text{ million}", "1.5", Unit("dollar"), 10**6),
-        (r"3\text{ thousand people}", "3", Unit("people"), 1_000),
-        (r"25\%", "25", Unit("percent"), 1),
-        ("25 percent", "25", Unit("percent"), 1),
-        (r"45^\circ", "45", Unit("degree"), 1),
-        (r"100^\circ\text{C}", "100", Unit("degree c"), 1),
-        (r"42\text{ apples}", "42", Unit("apple"), 1),
-        ("42", "42", None, 1),
-    ],
-)
+UNITS = (
+    (r"12\text{ cm}", "12", Unit("cm"), 1), (r"12\,\mathrm{centimetres}", "12", Unit("cm"), 1),
+    (r"30\text{ m}^2", "30", Unit("m", 2), 1), (r"30\text{ square meters}", "30", Unit("m", 2), 1),
+    (r"8\text{ feet cubed}", "8", Unit("ft", 3), 1), (r"60\text{ miles per hour}", "60", Unit("mph"), 1),
+    (r"9.8\text{ m/s}^2", "9.8", Unit("m/s", 2), 1), (r"\$12.50", "12.50", Unit("dollar"), 1),
+    (r"-\$5", "-5", Unit("dollar"), 1), (r"\pounds 30", "30", Unit("pound sterling"), 1),
+    (r"\$1.5\text{ million}", "1.5", Unit("dollar"), 10**6), (r"3\text{ thousand people}", "3", Unit("people"), 1_000),
+    (r"25\%", "25", Unit("percent"), 1), ("25 percent", "25", Unit("percent"), 1),
+    (r"45^\circ", "45", Unit("degree"), 1), (r"100^\circ\text{C}", "100", Unit("degree c"), 1),
+    (r"42\text{ apples}", "42", Unit("apple"), 1), ("42", "42", None, 1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "number", "unit", "scale"), UNITS)
 def test_units_are_taken_off(text: str, number: str, unit: Unit | None, scale: int) -> None:
     assert split_unit(clean(text)) == (number, unit, scale)
 
@@ -184,27 +175,20 @@ def call(name: str, *arguments: Formula) -> Call:
     return Call(name, arguments)
 
 
-@pytest.mark.parametrize(
-    ("text", "formula"),
-    [
-        ("2x", call("*", TWO, X)),
-        ("-x^2", call("neg", call("^", X, TWO))),
-        ("x-y", call("+", X, call("neg", Y))),
-        (r"\frac{x}{2}", call("*", X, call("inverse", TWO))),
-        (r"\sqrt[3]{x}", call("root", X, Exact(Fraction(3)))),
-        (r"\sin 2x\cos y", call("*", call("sin", call("*", TWO, X)), call("cos", Y))),
-        (r"\sin^2 x", call("^", call("sin", X), TWO)),
-        (r"\tan^{-1} x", call("arctan", X)),
-        (r"\ln x^2", call("ln", call("^", X, TWO))),
-        (r"\log_2 x", call("log", X, TWO)),
-        (r"\exp(x)", call("^", Symbol("e"), X)),
-        ("|x||y|", call("*", call("abs", X), call("abs", Y))),
-        ("||x|-2|", call("abs", call("+", call("abs", X), call("neg", TWO)))),
-        (r"\lfloor x \rfloor!", call("factorial", call("floor", X))),
-        ("x_1'", Symbol("x_{1}'")),
-        (r"\vec{v}", Symbol(r"\vec v")),
-    ],
-)
+FORMULAS: tuple[tuple[str, Formula], ...] = (
+    ("2x", call("*", TWO, X)), ("-x^2", call("neg", call("^", X, TWO))), ("x-y", call("+", X, call("neg", Y))),
+    (r"\frac{x}{2}", call("*", X, call("inverse", TWO))), (r"\sqrt[3]{x}", call("root", X, Exact(Fraction(3)))),
+    (r"\sin 2x\cos y", call("*", call("sin", call("*", TWO, X)), call("cos", Y))),
+    (r"\sin^2 x", call("^", call("sin", X), TWO)), (r"\tan^{-1} x", call("arctan", X)),
+    (r"\ln x^2", call("ln", call("^", X, TWO))), (r"\log_2 x", call("log", X, TWO)),
+    (r"\exp(x)", call("^", Symbol("e"), X)), ("|x||y|", call("*", call("abs", X), call("abs", Y))),
+    ("||x|-2|", call("abs", call("+", call("abs", X), call("neg", TWO)))),
+    (r"\lfloor x \rfloor!", call("factorial", call("floor", X))), ("x_1'", Symbol("x_{1}'")),
+    (r"\vec{v}", Symbol(r"\vec v")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "formula"), FORMULAS)
 def test_formulas_are_read(text: str, formula: Formula) -> None:
     assert parse(clean(text)) == formula
 

@@ -16,8 +16,6 @@ from rlvr_vocab.verify.reading.scanning import MAX_DIGITS, TooLarge, Unreadable
 
 @dataclass(frozen=True)
 class Exact:
-    """A number."""
-
     value: Fraction
 
 

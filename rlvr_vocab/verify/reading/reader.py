@@ -29,7 +29,15 @@ from rlvr_vocab.verify.reading.readings import (
     Union,
     as_latex,
 )
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable, bracket_end, require_bounded, separators, split_at
+from rlvr_vocab.verify.reading.scanning import (
+    ROUND,
+    TooLarge,
+    Unreadable,
+    group_end,
+    require_bounded,
+    separators,
+    split_at,
+)
 from rlvr_vocab.verify.reading.units import DEGREE, DENIALS, split_unit
 
 ReadPart = Callable[[str], Reading]
@@ -211,7 +219,7 @@ def _quantity(text: str) -> Reading:
     rest, unit, scale = split_unit(text)
     if unit == DEGREE and _OF_AN_ANGLE.search(rest):
         rest, unit = text, None
-    bare = rest[1:-1] if rest.startswith("(") and bracket_end(rest, 0) == len(rest) else rest
+    bare = rest[1:-1] if rest.startswith("(") and group_end(rest, 0, ROUND) == len(rest) else rest
     value = read_number(bare)
     if value is not None:
         return Number(value * scale, unit)

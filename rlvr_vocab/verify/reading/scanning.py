@@ -13,7 +13,7 @@ MAX_BITS = 1 << 16
 
 _BRACKET = re.compile(r"[(\[{]|([)\]}])")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_ROUND = re.compile(r"[()]")
+ROUND = re.compile(r"[()]")
 
 _OPENING = frozenset((*"([{", r"\{", r"\begin", r"\langle", r"\lfloor", r"\lceil"))
 _CLOSING = frozenset((*")]}", r"\}", r"\end", r"\rangle", r"\rfloor", r"\rceil"))
@@ -38,21 +38,11 @@ def require_bounded(text: str) -> None:
             raise TooLarge(f"brackets nested more than {MAX_NESTING} deep")
 
 
-def group_end(text: str, start: int) -> int | None:
-    """One past the brace that closes the one at `start`, None where none does."""
+def group_end(text: str, start: int, brackets: re.Pattern[str] = _BRACE) -> int | None:
+    """One past the brace, or round bracket, that closes the one at `start`; None where none does."""
     depth = 0
-    for token in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(token[0], 0)
-        if depth == 0:
-            return token.end()
-    return None
-
-
-def bracket_end(text: str, start: int) -> int | None:
-    """One past the round bracket that closes the one at `start`, None where none does."""
-    depth = 0
-    for token in _ROUND.finditer(text, start):
-        depth += 1 if token[0] == "(" else -1
+    for token in brackets.finditer(text, start):
+        depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(token[0], 0)
         if depth == 0:
             return token.end()
     return None
