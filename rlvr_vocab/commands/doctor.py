@@ -73,7 +73,7 @@ def _about(record: RunRecord) -> Iterator[str]:
     rows = f"{pluralize(len(record.rows), 'row')}"
     yield f"{record.folder}: {rows} up to step {_last_step(record):,}"
     if not record.is_finished:
-        yield "the run has not finished: what follows is about what it has logged so far"
+        yield "the run has not finished: findings cover the rows logged so far"
     if is_too_short(record):
         window = steps_needed(record.facts)
         yield f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"

@@ -54,7 +54,7 @@ def run(settings: ProbeSettings) -> int:
         if not same_grader(graders[0], grader):
             raise UserError(
                 f"run={folder}: graded by {grader_text(grader)}, and {settings.run[0]} by "
-                f"{grader_text(graders[0])}, so that nothing can be said of them together"
+                f"{grader_text(graders[0])}, so that they cannot be probed together"
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, HeldOutMetric.of(graders[0]), settings.telling_effect)

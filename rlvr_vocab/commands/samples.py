@@ -111,11 +111,11 @@ def _reader(settings: SamplesSettings) -> SampleReader:
         read(EvaluationSettings, config["evaluation"], "evaluation"),
     )
     if correctness is None and settings.verdict is not None:
-        raise UserError(f"verdict={settings.verdict}: the run has no reward function that says what is right")
+        raise UserError(f"verdict={settings.verdict}: no reward function of the run grades being right")
     try:
         marker = Marker.from_folder(settings.run / INITIAL_MODEL)
     except UserError as error:
-        print(f"reasoning tokens are not told apart: {error}", file=sys.stderr)
+        print(f"reasoning tokens are not marked: {error}", file=sys.stderr)
     return SampleReader(run_facts(config, settings.run).rewards, correctness, marker)
 
 

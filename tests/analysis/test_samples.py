@@ -309,7 +309,7 @@ def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, c
     captured = capsys.readouterr()
     assert captured.out.count("--- step 1, completion") == 64
     assert "left out: " in captured.err and "step_00002" in captured.err
-    assert "reasoning tokens are not told apart" in captured.err  # there is no initial_model/ here
+    assert "reasoning tokens are not marked" in captured.err  # there is no initial_model/ here
 
 
 @pytest.mark.parametrize(("pager", "lines"), [("head -4", 4), ("cat", 12_000), ("", 12_000)])

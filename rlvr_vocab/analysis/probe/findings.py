@@ -124,7 +124,7 @@ def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_eff
     """
     primary = _contrast(runs, "permuted", "redrawn", _value, metric)
     if primary is None:
-        raise UserError("the grader of the run has one score for all answers, or none: nothing can be said of them")
+        raise UserError("the grader of the run has one score for all answers, or none: no arms can be compared")
     without_donors = _results(runs, "transplanted", lambda each: each.permuted_donor_logp)
     with_donors = _results(runs, "transplanted", lambda each: each.donor_logp)
     asked: dict[str, Comparison | None] = {
