@@ -17,47 +17,30 @@ from rlvr_vocab.rewards.library.answers import (
 
 CASES = [
     (r"<think>6 * 7</think>\boxed{42}", "42", 1.0),
-    (r"<think>6 * 7</think>\boxed{41}", "42", 0.0),
-    (r"<think>\boxed{42}", "42", 0.0),  # thinking that was never closed
     ("<think>\n6 * 7 = 42. \\boxed{42}", "42", 0.0),
     (r"<think>\boxed{42}</think>I do not know.", "42", 0.0),  # a box in the thinking alone
     (r"<think>x</think>\boxed{41}. No wait, \boxed{42}", "42", 1.0),
-    (r"<think>x</think>\boxed{42}. No wait, \boxed{41}", "42", 0.0),
     (r"<think>x</think>\boxed{42}. No wait, \boxed{4", "42", 0.0),  # cut off
-    ("", "42", 0.0),
     ("The answer is $42$.", "42", 0.0),  # no box
-    (r"\boxed{}", "42", 0.0),
-    (r"\boxed 42", "42", 1.0),
-    (r"\fbox{42}", "42", 1.0),
-    (r"\boxed{\frac{1}{2}}", r"\boxed{\frac12}", 1.0),
-    (r"\boxed{72}", 72.0, 1.0),
     (r"\boxed{42}", None, None),
-    (r"\boxed{42}", "$$", None),
     (r"\boxed{1/2}", 0.5, 1.0),
     (r"\boxed{[1, 2]}", [1, 2], None),
     (r"\boxed{True}", True, None),
-    (r"\boxed{1}", {"a": 1}, None),
 ]
 
 
-@pytest.mark.parametrize(("turn", "gold", "score"), CASES)
-def test_turns_are_scored(turn, gold, score):
-    assert accuracy([turn], solution=[gold]) == [score]
-    assert accuracy([[{"role": "assistant", "content": turn}]], solution=[gold], prompts=[[]]) == [score]
-
-
-def test_scores_keep_the_order_of_a_batch():
+def test_turns_are_scored_as_texts_and_as_messages_in_the_order_of_a_batch():
     turns, golds, scores = zip(*CASES, strict=True)
     assert accuracy(turns, solution=golds) == list(scores)
+    messages = [[{"role": "assistant", "content": turn}] for turn in turns]
+    assert accuracy(messages, solution=golds, prompts=[[]] * len(turns)) == list(scores)
 
 
 @pytest.mark.parametrize(
     ("sources", "score"),
     [
         ("box", 0.0),
-        (("box", "hash"), 0.0),
         (("hash", "box"), 1.0),
-        ("hash", 1.0),
         (["answer_tag", "phrase", "hash"], 1.0),
     ],
 )
@@ -82,24 +65,15 @@ def test_an_answer_has_its_reason_and_what_the_verifier_read():
 @pytest.mark.parametrize(
     ("turn", "gold", "score"),
     [
-        (r"\boxed{Paris}", "Paris", 1.0),
         (r"\boxed{ New   York }", "New\nYork", 1.0),
-        (r"<think>x</think>\boxed{Rome}, no: \boxed{Paris}", "Paris", 1.0),
         ("<think>x</think>\n Paris\n", "Paris", 1.0),
         ("<think>x</think>It is Paris", "Paris", 0.0),
-        ("<think>Paris", "Paris", 0.0),
         ("Paris", r"So it is \boxed{Paris}.", 1.0),
         ("paris", "Paris", 0.0),
-        ("Paris.", "Paris", 0.0),
         ("7", 7, 1.0),
-        ("72", 72.0, 1.0),
         ("[1, 2]", [1, 2], None),
-        ("True", True, None),
         (r"\boxed{Paris", r"\boxed{Paris", 0.0),
-        ("", "Paris", 0.0),
-        ("", "", None),
         ("", " \n", None),
-        ("None", None, None),
     ],
 )
 def test_texts_are_compared_without_regard_to_white_space(turn, gold, score):
@@ -117,20 +91,15 @@ def test_case_and_punctuation_are_ignored_where_that_is_asked_for():
     ("turn", "gold", "score"),
     [
         (r"\boxed{42}", "42", 1.0),
-        (r"\boxed{41}", "42", 0.0),
         (r"<think>\boxed{42}</think>", "42", 0.0),
-        (r"<think>42", "42", 0.0),
         (r"<think>41</think>42, or rather 41.", "42", 0.0),
         (r"\boxed{\frac{3}{4}}", "0.75", 1.0),
         (r"\boxed{0.0000002}", "0.0000001", 0.0),
         (r"\boxed{41=42}", "42", 0.0),
         (r"\boxed{3\sqrt{2}}", "3", 0.0),
-        (r"\boxed{0.\overline{3}}", "0", 0.0),
         (r"\boxed{42", "42", 0.0),  # cut off: 421 perhaps
-        (r"no idea", "42", 0.0),
         (r"\boxed{42}", "forty-two", None),
         (r"\boxed{42}", None, None),
-        (r"\boxed{42}", 42, 1.0),
         (r"\boxed{0.1}", 0.1, 1.0),
     ],
 )
@@ -145,12 +114,8 @@ def test_numbers_are_compared_exactly(turn, gold, score):
         (r"50\%", "0.5", 1.0),
         ("50", r"50\%", 1.0),
         ("0.5", r"50\%", 1.0),
-        (r"50\%", r"50\%", 1.0),
-        (r"50\%", r"0.5\%", 0.0),
-        (r"0.5\%", "50", 0.0),
         (r"0.5\%", "0.5", 0.0),
         (r"0.5\%", "0.005", 1.0),
-        (r"5000\%", "50", 0.0),
         (r"1\%", "1", 0.0),
         ("5000", r"50\%", 0.0),
     ],
@@ -174,17 +139,11 @@ def test_tolerances_hold_up_to_the_last_digit():
     ("turn", "gold", "score"),
     [
         (r"\boxed{C}", "C", 1.0),
-        (r"\boxed{B}", "C", 0.0),
-        (r"\boxed{\textbf{(C)}}", "(C)", 1.0),
         (r"\boxed{B, C}", "C", 0.0),
         (r"<think>Not A, not B.</think>The answer is C.", "C", 1.0),
-        (r"<think>Not A, not B.</think>The answer is B or C.", "C", 0.0),
-        (r"<think>The answer is C.", "C", 0.0),
-        (r"\boxed{C}", r"\text{C}", 1.0),
         (r"\boxed{C}", "C. Paris", 1.0),
         (r"\boxed{C}", "C) Both A and B are wrong", 1.0),
         (r"\boxed{C}", r"100^\circ\text{C}", None),
-        (r"\boxed{C}", "Paris", None),
         (r"\boxed{C}", "B or C", None),
         (r"\boxed{C}", None, None),
         (r"The answer is \boxed{C", "C", 0.0),
@@ -193,9 +152,6 @@ def test_tolerances_hold_up_to_the_last_digit():
 )
 def test_choices_are_compared_by_letter(turn, gold, score):
     assert multiple_choice([turn], solution=[gold]) == [score]
-
-
-def test_letters_of_choices_can_be_named():
     assert multiple_choice([r"\boxed{K}", r"\boxed{C}"], solution=["K", "C"], letters="JKL") == [1.0, None]
 
 
@@ -210,18 +166,7 @@ def test_thinking_ends_with_the_tags_of_the_run(function):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        (" −42. ", -42),
-        (".5", Fraction(1, 2)),
-        (r"1,\!234", 1234),
-        (r"-\dfrac{3}{4}", Fraction(-3, 4)),
-        (r"2\cdot10^-3", Fraction(1, 500)),
-        ("-$5", -5),
-        ("€ 5", 5),
-        ("x = 5", 5),
-        (r"5\,\mathrm{cm}^{3}", 5),
-        (r"\mathbf{5}", 5),
-    ],
+    [(r"-\dfrac{3}{4}", Fraction(-3, 4)), ("€ 5", 5), ("x = 5", 5), (r"5\,\mathrm{cm}^{3}", 5)],
 )
 def test_a_text_that_is_a_number_is_read_exactly(text, value):
     assert whole_text_number(text).value == value
@@ -229,7 +174,7 @@ def test_a_text_that_is_a_number_is_read_exactly(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "$", "1 2", "1,2", "(1, 2)", "41 = 42", "5 to six", "5x", "2+3", "1/0", "1e99999", "٣", "\ud800", "nan"],
+    ["", "1 2", "1,2", "41 = 42", "x = y = 5", "5x", "2+3", "1/0", "1e99999", "\ud800"],
 )
 def test_anything_else_is_not_read_as_a_number(text):
     assert whole_text_number(text) is None
@@ -240,35 +185,21 @@ def test_anything_else_is_not_read_as_a_number(text):
     [
         ("It costs $1,234.50.", Fraction(2469, 2)),
         ("So 3 + 4 = 7 apples", 7),
-        ("5 1/2", Fraction(11, 2)),
         ("5 million", 5_000_000),
-        ("5 hundred", 500),
         ("It is: 5 ✅", 5),
-        ("and so n = 5 ∎", 5),
-        ("3 x 10^5", 300_000),
         (r"about 1.234×10⁵ m", 123_400),
-        ("1.234e5", 123_400),
         ("**Answer:** $5$", 5),
-        ("- 5", 5),
         ("m = - 2", -2),
         ("of .48 km", Fraction(12, 25)),
-        (r"$\frac14$ of it", Fraction(1, 4)),
         (r"\frac { 1 } { 4 }.", Fraction(1, 4)),
-        (r"5\,\text{ cm}", 5),
         ("5 is correct", 5),
-        ("5 a day", 5),
         ("he met her 5 times.", 5),
         ("20 + 5 = 25ml of oil", 25),
         ("= $7200/year", 7200),
-        ("8 logs of wood", 8),
-        ("cut it into 6 pieces", 6),
         ("Answer:5", 5),
-        ("x=5", 5),
         ("=12m from his end", 12),
         ("from 3 to -4", -4),
-        ("50 m^{2}", 50),
         ("7 apples in box2", 7),
-        (r"It is \frac{3}{4} of it", Fraction(3, 4)),
         ("9" * 300_000 + " and 5", 5),
     ],
 )
@@ -298,86 +229,34 @@ def test_the_last_part_of_a_date_a_range_or_a_code_is_no_number(end):
 
 
 @pytest.mark.parametrize(
-    ("text", "letters"),
+    ("letters", "texts"),
     [
-        ("c", "C"),
-        ("(c)", "C"),
-        ("C)", "C"),
-        (r"\mathbf{\text{C}}", "C"),
-        ("option c", "C"),
-        ("Answer: C", "C"),
-        (r"\textbf{(C)}\ 42", "C"),
-        ("C: Vitamin A", "C"),
-        ("C C", "C"),
-        ("A, B", "AB"),
-        ("(A)(B)", "AB"),
-        ("A) or B", "AB"),
-        ("A. B", "AB"),
-        ("B) 9", "B"),
-        ("B. 9", "B"),
-        ("B: 9", "B"),
-        ("C 12", "C"),
-        ("C (no)", ""),
-        ("C++", ""),
-        ("C - Paris", "C"),
-        ("(C) None of the above", "C"),
-        ("(C) A dog", "C"),
-        ("C is the correct answer.", "C"),
-        ("The answer is (C).", "C"),
-        ("AB", ""),
-        ("F", ""),
-        ("not C", ""),
-        ("anything but C.", ""),
-        ("Everything except (C)", ""),
-        ("Vitamin C", ""),
-        ("(C) is wrong, it is A", ""),
-        ("(C) dog or B cat", ""),
-        ("C dog", ""),
-        ("C isn't right", ""),
-        ("C?", ""),
-        ("C - D", ""),
-        ("maybe C", ""),
-        ("Paris", ""),
-        ("C " * 500, ""),
+        ("C", ["c", "C)", r"\mathbf{\text{C}}", "Answer: C", r"\textbf{(C)}\ 42", "C: Vitamin A", "C - Paris"]),
+        ("C", ["(C) None of the above", "C is the correct answer."]),
+        ("AB", ["(A)(B)", "A. B"]),
+        ("B", ["B) 9"]),
+        ("", ["C (no)", "C++", "AB", "not C", "Everything except (C)", "Vitamin C", "(C) is wrong, it is A"]),
+        ("", ["(C) dog or B cat", "C dog", "C?", "C - D", "maybe C"]),
     ],
 )
-def test_a_box_names_the_letters_in_it(text, letters):
-    assert letters_named(text, "ABCDE") == set(letters)
+def test_a_box_names_the_letters_in_it(letters, texts):
+    for text in texts:
+        assert letters_named(text, "ABCDE") == set(letters), text
 
 
 @pytest.mark.parametrize(
-    ("answer", "letters"),
+    ("letters", "texts"),
     [
-        ("the final answer is: **(C)** Paris.", "C"),
-        ("The answer is $\\text{C}$.", "C"),
-        ("The correct option is C, because A dog barks.", "C"),
-        ("Option A is too small, so the answer is C.", "C"),
-        ("Option A is too small. Option C", "AC"),
-        ("The answer is A. No, the answer is C.", "AC"),
-        ("The answer is (A), (B), or (C).", "ABC"),
-        ("Answer: A/B", "AB"),
-        ("c.", "C"),
-        ("C is the correct answer.", "C"),
-        ("C is not right.", ""),
-        ("(C) Paris", "C"),
-        ("Not A, not B, so the answer is C.", "C"),
-        ("The answer is C, not D.", "C"),
-        ("The answer is C\n\nHope it helps!", "C"),
-        ("Answer: C) Paris", "C"),
-        ("Option C is correct.", "C"),
-        ("The answer: C D", "CD"),
-        ("The answer is C and maybe D", "CD"),
-        ("I exclude option C", ""),
-        ("Everything except option C", ""),
-        ("The wrong answer is C", ""),
-        ("The answer can't be option C", ""),
-        ("Option C is wrong", ""),
-        ("The answer is (C) is wrong", ""),
-        ("The answer is C dog", ""),
-        ("If the answer is C, then no", ""),
-        ("A dog", ""),
-        ("the answer is a dog", ""),
+        ("C", ["the final answer is: **(C)** Paris.", r"The answer is $\text{C}$."]),
+        ("C", ["The correct option is C, because A dog barks.", "Option A is too small, so the answer is C.", "c."]),
+        ("C", ["C is the correct answer.", "The answer is C, not D.", "The answer is C\n\nHope it helps!"]),
+        ("AC", ["Option A is too small. Option C", "The answer is A. No, the answer is C."]),
+        ("ABC", ["The answer is (A), (B), or (C)."]),
+        ("", ["C is not right.", "Everything except option C", "The answer can't be option C"]),
+        ("", ["The answer is (C) is wrong", "The answer is C dog", "If the answer is C, then no", "A dog"]),
+        ("CD", ["The answer is C and maybe D"]),
     ],
 )
-def test_an_answer_without_a_box_names_what_it_concludes(answer, letters):
-    assert letters_concluded(answer, "ABCDE") == set(letters)
+def test_an_answer_without_a_box_names_what_it_concludes(letters, texts):
+    for text in texts:
+        assert letters_concluded(text, "ABCDE") == set(letters), text

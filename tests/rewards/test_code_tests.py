@@ -28,33 +28,20 @@ def confined():
     ("turn", "program"),
     [
         (TURN, "def double(n):\n    return n + n\n"),
-        ("```\nx = 1\n```", "x = 1\n"),
         ("```py\nx = 1\n```\n```Python3\nx = 2\n```\n```json\n{}\n```", "x = 2\n"),
         ("~~~\nx\n~~~ and `x`", None),
-        ("```python\nx = 1", None),
         ("<think>```python\nx = 1\n```", None),
         ("  ```python\n  x = '''```'''\n  ```", "x = '''```'''\n"),
-        ("~~~python\nx = 1\n~~~", "x = 1\n"),
         ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n"),
         ("1. So:\n\n   ```python\n   if x:\n       y = 1\n   ```", "if x:\n    y = 1\n"),
-        ("- ```python\n  x = 1\n  ```", "x = 1\n"),
         ("> ```python\n> x = 1\n>\n> y = 2\n> ```", "x = 1\n\ny = 2\n"),
-        ("   ```python\nif x:\n    y = 1\n   ```", "if x:\n    y = 1\n"),
         ("```python\nx = 1\n```\nOutput:\n```\n1\n```\n```text\n1\n```", "x = 1\n"),
         ("```\nprint(1)\n```\nOutput:\n```\n1\n```", "print(1)\n"),
-        ("Input:\n```\n1 2\n```\n```\nprint(1)\n```", "print(1)\n"),
         *(
-            (f"```{language}\nx = 1\n```", "x = 1\n")
-            for language in (
-                "python3.11",
-                "{.python}",
-                "{.python .numbered}",
-                "{python}",
-                'python title="x"',
-                "python:a.py",
-            )
+            (f"```{is_python}\nx = 1\n```", "x = 1\n")
+            for is_python in ("python3.11", "{.python .numbered}", "python:a.py")
         ),
-        *((f"```{language}\nx = 1\n```", None) for language in ("pycon", "python-repl", "bash", "pytb", "text")),
+        *((f"```{other}\nx = 1\n```", None) for other in ("pycon", "python-repl", "bash")),
     ],
 )
 def test_the_program_is_the_last_block_of_python_in_the_answer(turn, program):
@@ -64,32 +51,19 @@ def test_the_program_is_the_last_block_of_python_in_the_answer(turn, program):
 @pytest.mark.parametrize(
     ("tests", "columns", "score"),
     [
-        (["assert double(4) == 8", "assert double(3) == 5"], {}, 0.5),
         ("def check(candidate):\n    assert candidate(2) == 4", {"entry_point": ["double"]}, 1.0),
         (["assert double(N) == 8"], {"test_setup_code": ["N = 4"]}, 1.0),
         ([{"input": [1], "output": 2}, {"input": [2], "output": 5}], {"entry_point": ["double"]}, 0.5),
         ({"inputs": [[1], [2]], "outputs": [2, 4], "fn_name": "double"}, {}, 1.0),
         ({"inputs": ["1", "2"], "outputs": ["", "no"]}, {}, 0.5),
-        ([{"input": "1\n", "output": ""}], {}, 1.0),
-        ("x = double(1)", {}, None),
         (None, {}, None),
-        ([], {}, None),
         ({"inputs": [[1]], "outputs": [2]}, {}, None),
-        ({"inputs": [1], "outputs": [2], "fn_name": "double"}, {}, None),
-        (["assert", 7], {}, None),
         (["assert double( == 8"], {}, None),
         ({"inputs": [["1", "2"]], "outputs": [[""]]}, {}, 1.0),
-        ({"inputs": [[1], [2]], "outputs": [[2], [4]], "fn_name": "double"}, {}, 1.0),
         ({"inputs": [[1], [2]], "outputs": [[2], [4, 4]], "fn_name": "double"}, {}, 0.0),
         ([{"input": "1", "output": "2", "testtype": "functional"}], {"metadata": ['{"func_name": "double"}']}, 1.0),
-        (
-            [{"input": "1", "output": "2", "testtype": "functional"}],
-            {"fn_name": ["double"], "metadata": ["{no JSON"]},
-            1.0,
-        ),
         ([{"input": "1", "output": "2", "testtype": "functional"}], {}, None),
         ([{"input": "1", "output": "", "testtype": "stdin"}], {"fn_name": ["double"]}, 1.0),
-        ([{"input": "one", "output": "2", "testtype": "functional"}], {"fn_name": ["double"]}, None),
         ("def check(candidate):\n    assert candidate(2) == 4", {"entry_point": ["Solution().double"]}, 1.0),
     ],
 )
@@ -153,16 +127,15 @@ def test_right_programs_are_right_and_plausible_wrong_ones_are_wrong():
     assert [turn for turn, score, is_right in zip(turns, scores, right, strict=True) if (score == 1) != is_right] == []
 
 
-def test_a_score_has_its_reason():
+def test_a_score_is_the_share_of_tests_with_its_reason_or_all_or_nothing():
     confined()
     tests = [["assert double(4) == 8", "assert double(3) == 5"]] * 2
     part, none = code_tests.explain([TURN, "It is 8."], tests=tests)
-    assert part.reason == "1 of 2 tests passed; not so: double(3) == 5"
-    assert (none.value, none.reason) == (0.0, "no code block in the answer")
-    assert code_tests([TURN], tests=tests[:1], partial=False) == [0.0]
+    assert (part.value, part.reason) == (0.5, "1 of 2 tests passed; not so: double(3) == 5")
+    assert none.value == 0.0 and code_tests([TURN], tests=tests[:1], partial=False) == [0.0]
 
 
-def test_a_system_that_cannot_confine_is_refused_unless_it_is_asked_to_do_without(monkeypatch):
+def test_a_system_that_cannot_confine_is_refused_unless_it_may_do_without(monkeypatch):
     def refuse():
         raise CannotConfine("the kernel has no Landlock")
 

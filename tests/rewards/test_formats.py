@@ -15,10 +15,7 @@ from rlvr_vocab.rewards.library.formats import boxed, json_format, think_format,
     ("turn", "reason"),
     [
         ("<think>a</think>b", "thinking, then an answer"),
-        ("\n<think>\na\n</think>\n\nb", "thinking, then an answer"),
         ("<think>a", "thinking never closed"),
-        ("", "thinking never closed"),
-        ("<think>a</think>", "no answer after the thinking"),
         ("<think>a</think> \n", "no answer after the thinking"),
         ("a</think>b", "no opening tag"),
         ("So: <think>a</think>b", "the thinking does not come first"),
@@ -37,13 +34,11 @@ def test_a_prefilled_opening_tag_may_be_missing_or_not():
 
 
 def test_think_format_agrees_with_trl_but_where_it_says_so():
-    same = ["<think>a</think>b", "<think>\na\n</think>\nb", "<think>a", "b", "", "a</think>b", "x<think>a</think>b"]
+    same = ["<think>\na\n</think>\nb", "<think>a", "b", "", "a</think>b", "x<think>a</think>b"]
     same += ["<think>a<think>b</think>c", "<think>a</think>b<think>c</think>d"]
-    more = ["<think>a</think>", "<think>a</think>b</think>c"]  # theirs takes both
-    theirs = think_format_reward([[{"role": "assistant", "content": turn}] for turn in [*same, *more, "\n" + same[0]]])
-    assert think_format(same) == theirs[: len(same)]
-    assert (think_format(more), theirs[len(same) : -1]) == ([0.0, 0.0], [1.0, 1.0])
-    assert (think_format(["\n" + same[0]]), theirs[-1:]) == ([1.0], [0.0])
+    other = ["<think>a</think>", "<think>a</think>b</think>c", "\n<think>a</think>b"]
+    theirs = think_format_reward([[{"role": "assistant", "content": turn}] for turn in same + other])
+    assert think_format(same) + [1.0 - score for score in think_format(other)] == theirs
 
 
 ON_LINES = "<reasoning>\n6 * 7\nis 42\n</reasoning>\n<answer>\n42\n</answer>\n"
@@ -59,12 +54,9 @@ ON_LINES = "<reasoning>\n6 * 7\nis 42\n</reasoning>\n<answer>\n42\n</answer>\n"
         ("<reasoning>a</reasoning><answer>b</answer>", 1.0, 0.0),
         ("<reasoning>\n</reasoning>\n<answer>\n</answer>\n", 1.0, 0.0),
         (ON_LINES + "Bye", 0.0, 0.0),
-        ("<reasoning>a</reasoning> so <answer>b</answer>", 0.0, 0.0),
         ("<answer>b</answer><reasoning>a</reasoning>", 0.0, 0.0),
         ("<reasoning>a<answer>b</reasoning></answer>", 0.0, 0.0),
-        ("<reasoning>a</reasoning><answer>b", 0.0, 0.0),
         (ON_LINES + ON_LINES, 0.0, 0.0),
-        ("", 0.0, 0.0),
     ],
 )
 def test_two_elements_and_nothing_else(turn, loose, strict):
@@ -76,14 +68,11 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
     ("turn", "value", "reason"),
     [
         (ON_LINES, 0.5, "4 of 4 tags"),
-        (ON_LINES.rstrip(), 0.5, "4 of 4 tags"),
         (ON_LINES + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
         (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10,000 characters after the end"),
-        ("<reasoning>a", 0.125, "1 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\nb\n</answer>", 0.375, "3 of 4 tags"),
         ("  <reasoning>a</reasoning> <answer>b</answer>\n\n", 0.5, "4 of 4 tags"),
         ("<reasoning>" + ON_LINES, 0.375, "3 of 4 tags"),
-        ("", 0.0, "0 of 4 tags"),
     ],
 )
 def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
@@ -91,25 +80,16 @@ def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
     assert score.value == pytest.approx(value, abs=1e-12) and score.reason == reason
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
+def test_a_search_finds_what_the_guides_regular_expression_finds_in_linear_time_and_excludes_lines():
+    turns = [
         "Sure! <reasoning>x</reasoning> <answer>42</answer> Bye",
-        "<reasoning>a<reasoning>b</reasoning><answer>c</answer></answer>",
         "<answer>1</answer><reasoning>x</reasoning>\n\n<answer>2</answer>",
-        "<reasoning>x</reasoning>so<answer>1</answer>",
         "<reasoning>x</reasoning>so<reasoning>x</reasoning><answer>1</answer>",
         "</reasoning><answer><reasoning></answer>",
         "<reasoning>x</reasoning><answer>1",
-        "",
-    ],
-)
-def test_a_search_finds_what_the_guides_regular_expression_finds(turn):
-    found = re.search(r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", turn, re.DOTALL)
-    assert xml_format([turn], search=True) == [float(found is not None)]
-
-
-def test_a_search_takes_no_longer_than_the_text_and_excludes_lines():
+    ]
+    found = [re.search(r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", turn, re.DOTALL) for turn in turns]
+    assert xml_format(turns, search=True) == [float(each is not None) for each in found]
     assert xml_format(["<reasoning>" * 200_000 + "</reasoning>"], search=True) == [0.0]
     with pytest.raises(UserError, match="exclude each other"):
         xml_format([""], search=True, strict_newlines=True)
@@ -124,16 +104,12 @@ def test_what_follows_the_end_costs_down_to_a_bound():
 @pytest.mark.parametrize(
     ("turn", "reason"),
     [
-        (r"\boxed{1}", "one box"),
         (r"<think>a</think>b \boxed{\frac{1}{2}} c", "one box"),
         (r"<think>\boxed{1}</think>b", "the box is in the thinking"),
-        (r"<think>\boxed{1}</think>\boxed{1}", "2 boxes"),
         (r"\boxed{\boxed{1}}", "2 boxes"),
         (r"<think>\boxed{1}", "thinking never closed"),
         (r"\boxed{1", "the box is not closed"),
         (r"\boxedly{1}", "no box"),
-        ("1", "no box"),
-        ("", "no box"),
     ],
 )
 def test_one_box_stands_in_the_answer(turn, reason):
@@ -150,11 +126,9 @@ PERSON = {"type": "object", "required": ["age"], "properties": {"age": {"type": 
         ('{"age": 7}', 1.0, "JSON that holds to its schema"),
         ('<think>{</think>\n```json\n{"age": 7}\n```\n', 1.0, "JSON that holds to its schema"),
         ('{"age": "7"}', 0.5, "against its schema at $.age: '7' is not of type 'integer'"),
-        ("{}", 0.5, "against its schema at $: 'age' is a required property"),
         ('{"age": NaN}', 0.0, "no JSON: NaN is no number of JSON"),
         ('It is {"age": 7}', 0.0, "no JSON"),
         ('{"age": 7}\n```json\n{"age": 7}\n```', 0.0, "no JSON"),
-        ("", 0.0, "no JSON"),
         ("[" * 100_000, 0.0, "no JSON"),
         (f'{{"age": {"9" * 5000}}}', 0.0, "no JSON"),
         ("<think>{}", 0.0, "thinking never closed"),
@@ -178,11 +152,8 @@ DOUBLED = {f"a{depth}": {"allOf": [{"$ref": f"#/$defs/a{depth + 1}"}] * 2} for d
     ("schema", "answer"),
     [
         ({"pattern": "^(a+)+$"}, '"' + "a" * 40 + 'b"'),
-        ({"patternProperties": {"^(a|a)*$": {}}}, '{"' + "a" * 40 + 'b": 1}'),
-        ({"propertyNames": {"pattern": "(.*a){25}"}}, '{"' + "a" * 60 + '": 1}'),
         ({"$ref": "#/$defs/a0", "$defs": DOUBLED}, "1"),
         ({"$ref": "#"}, "1"),
-        ({"uniqueItems": True}, "[" + ",".join(f'{{"a": {i}}}' for i in range(20_000)) + "]"),
         ({"multipleOf": 0.1}, "1e999"),
     ],
 )

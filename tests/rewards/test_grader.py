@@ -11,7 +11,6 @@ from rlvr_vocab.rewards.turns import THINK_TAGS
 
 CONTEXT = RewardContext(think_tags=THINK_TAGS, max_completion_length=100)
 OWN = r"""
-import re
 from rlvr_vocab.rewards import reward
 
 @reward(grades=True)
@@ -21,16 +20,8 @@ def correctness_reward(prompts, completions, answer, **kwargs):
 
 @reward(is_format=True, full_mark=0.5)
 def soft_format_reward(completions, **kwargs):
-    pattern = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
-    return [0.5 if re.search(pattern, turn[0]["content"], re.DOTALL) else 0.0 for turn in completions]
-
-@reward(is_format=True)
-def incremental_format_reward(completions, **kwargs):
     tags = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
-    return [sum(0.25 for tag in tags if tag in turn[0]["content"]) for turn in completions]
-
-def json_format_fn(completions, **kwargs):
-    return [0.5 if turn[0]["content"].startswith("{") else 0.0 for turn in completions]
+    return [sum(0.125 for tag in tags if tag in turn[0]["content"]) for turn in completions]
 
 def shouts(completions, **kwargs):
     return [None if not turn[0]["content"] else float(turn[0]["content"].isupper()) for turn in completions]
@@ -59,8 +50,6 @@ def graded(spec, *turns):
     [
         ([], "accuracy", 1.0),
         (["boxed", "accuracy", "numeric"], "accuracy", 1.0),
-        (["xml_tags", "numeric", "exact_match"], "numeric", 1.0),
-        (["cosine_length", "repetition"], "accuracy", 1.0),
         (["cosine_length", "numeric"], "numeric", 1.0),
         (["think_format", "boxed"], "think_format + boxed", None),
     ],
@@ -107,23 +96,12 @@ def test_the_answer_is_read_where_accuracy_grades_alone(own):
     assert not Grader(grader_spec([RewardSpec("numeric")]), CONTEXT).reads_answers
 
 
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        (["soft_format_reward"], [True, False, False]),
-        (["incremental_format_reward"], [True, False, False]),
-        (["shouts"], [None, None, None]),
-        (["json_format_fn"], [None, None, None]),  # its name alone declares nothing
-    ],
-)
-def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own, names, told):
-    spec = grader_spec([own(name) for name in names])
-    assert [each.in_format for each in graded(spec, RIGHT, "<reasoning>42", "42")] == told
+def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own):
+    def in_format(spec):
+        return [each.in_format for each in graded(grader_spec([spec]), RIGHT, "<reasoning>42", "42")]
 
-
-def test_a_format_reward_of_the_library_has_the_full_mark_that_it_declares():
-    spec = grader_spec([RewardSpec("xml_tags"), RewardSpec("accuracy")])
-    assert [each.in_format for each in graded(spec, RIGHT, "<reasoning>42")] == [True, False]
+    assert in_format(own("soft_format_reward")) == in_format(RewardSpec("xml_tags")) == [True, False, False]
+    assert in_format(own("shouts")) == [None, None, None]
     assert grader_spec([RewardSpec("xml_tags"), RewardSpec("xml_format")]).form == RewardSpec("xml_format")
 
 
@@ -139,9 +117,7 @@ def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
         plain(own("shouts", weight=-1.0)),
         plain(RewardSpec("accuracy")),
         plain(RewardSpec("accuracy", params={"answer_from": ["hash"]})),
-        plain(RewardSpec("numeric")),
         plain(RewardSpec("code_tests"), threshold=0.5),
-        plain(RewardSpec("code_tests")),
         plain(own("shouts"), RewardSpec("boxed")),
         plain(own("shouts", weight=2.0), RewardSpec("boxed")),
     ]
@@ -153,10 +129,10 @@ def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
 
 def test_another_version_of_a_file_is_another_grader(tmp_path):
     records = []
-    for number in (1, 2):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "own.py").write_text(f"def fn(completions, **kwargs):\n    return [{number}.0]\n")
-        records.append(grader_spec([RewardSpec(f"{tmp_path / str(number) / 'own.py'}:fn")]).record())
+    for version in (tmp_path / "1", tmp_path / "2"):
+        version.mkdir()
+        (version / "own.py").write_text(f"def fn(completions): return [{version.name}.0]\n")
+        records.append(grader_spec([RewardSpec(f"{version}/own.py:fn")]).record())
     assert not same_grader(*records) and grader_text(records[0]) != grader_text(records[1])
 
 

@@ -5,7 +5,6 @@ import importlib
 import math
 import signal
 import time
-from collections import deque
 from decimal import Decimal
 
 import numpy as np
@@ -15,15 +14,15 @@ import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward, dry_run, score_of
-from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.verify.verifier import DIFFERENT, TIMEOUT, Verdict
 
 TURNS = ["a", "b", "c", "d", "e"]
 LONG_ENOUGH = 60.0
 
 
-def guarded(function, name="mine"):
-    return Reward(function, name)
+def guarded(function):
+    return Reward(function, "mine")
 
 
 def raising_on(*turns, error=KeyError):
@@ -42,14 +41,7 @@ def warnings(caplog):
 
 @pytest.mark.parametrize(
     ("value", "score"),
-    [
-        (Decimal("0.125"), 0.125),
-        (np.int64(3), 3.0),
-        (np.bool_(True), 1.0),
-        (np.array(2.5), 2.5),
-        (torch.tensor(0.5, dtype=torch.bfloat16, requires_grad=True), 0.5),
-        (3e38, 3e38),
-    ],
+    [(Decimal("0.125"), 0.125), (np.bool_(True), 1.0), (torch.tensor(0.5, requires_grad=True), 0.5), (3e38, 3e38)],
 )
 def test_finite_numbers_of_any_library_are_scores(value, score):
     assert score_of(value) == Score(score, "") and type(score_of(value).value) is float
@@ -59,10 +51,6 @@ def test_finite_numbers_of_any_library_are_scores(value, score):
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (1 + 0j, "returned (1+0j) (a complex), not a number"),
-        (np.array([1.0]), "returned array([1.]) (a ndarray), not a number"),
-        (pd.NA, "returned <NA> (a NAType), not a number"),
-        (Decimal("NaN"), "returned nan, which is no finite float32"),
         (torch.tensor(-math.inf), "returned -inf, which is no finite float32"),
         (3.5e38, "returned 3.5e+38, which is no finite float32"),
         (Score(math.nan, "half"), "returned nan, which is no finite float32"),
@@ -75,18 +63,7 @@ def test_anything_else_is_a_mistake_with_the_value_and_its_type(value, why):
     assert score_of(value) == Score(None, why, failed="row")
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        (1.0, 2.0),
-        range(1, 3),
-        deque([1.0, 2.0]),
-        np.array([1.0, 2.0]),
-        torch.tensor([1.0, 2.0], requires_grad=True),
-        pd.Series([1.0, 2.0]),
-    ],
-    ids=lambda result: type(result).__name__,
-)
+@pytest.mark.parametrize("result", [range(1, 3), torch.tensor([1.0, 2.0], requires_grad=True), pd.Series([1.0, 2.0])])
 def test_sequences_arrays_and_tensors_are_lists(result):
     assert guarded(lambda completions: result)(completions=["a", "b"]) == [1.0, 2.0]
 
@@ -96,43 +73,35 @@ def test_sequences_arrays_and_tensors_are_lists(result):
     [
         (None, "None, not a list"),
         ("11111", "'11111' (a str), not a list"),
-        ({"a": 1.0}, "{'a': 1.0} (a dict), not a list"),
-        (iter([1.0] * 5), None),
         (np.ones((1, 2)), "array([[1., 1.]]) (a ndarray) of shape (1, 2), not a list"),
-        ([1.0], "1 value for 5 rows"),
         ([1.0] * 6, "6 values for 5 rows"),
     ],
 )
 def test_a_result_that_is_no_list_of_the_batch_costs_all_rows_with_one_warning(result, why, caplog):
     function = guarded(lambda completions: result)
     assert function(completions=TURNS) == [None] * 5 and function.failures == 5
-    [line] = warnings(caplog)
-    assert why is None or line == f"reward mine returned {why}: all of them score None"
+    assert warnings(caplog) == [f"reward mine returned {why}: all of them score None"]
 
 
 def test_a_value_that_is_no_score_costs_its_row_alone(caplog):
     function = guarded(lambda completions: [1, "yes", math.nan, None, True])
     assert function(completions=TURNS) == [1.0, None, None, None, 1.0] and function.failures == 2
-    first, second = warnings(caplog)
-    assert first == (
-        "reward mine returned 'yes' (a str), not a number for row 2 ('b'): it scores None (such rows so far: 1)"
-    )
-    assert "returned nan, which is no finite float32 for row 3" in second
+    assert "returned 'yes' (a str), not a number for row 2 ('b')" in warnings(caplog)[0]
 
 
 def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(caplog):
-    calls = []
+    seen = []
 
-    def four_at_most(completions):
-        calls.append(len(completions))
-        if len(completions) > 3:
-            raise IndexError("list index out of range")
-        return [1.0] * len(completions)
+    def picky(completions, solution, trainer_state, environments):
+        seen.append((completions, solution, trainer_state, environments))
+        return [1.0] if len(completions) == 1 else 1 / 0
 
-    function = guarded(four_at_most)
-    assert function(completions=TURNS) == [1.0] * 5 and calls == [5, 1, 1, 1, 1, 1]
-    assert function.failures == 0
-    assert "raised IndexError: list index out of range" in caplog.text and "no row is lost" in caplog.text
+    function = guarded(picky)
+    columns = {"solution": ["1", "2"], "trainer_state": "state", "environments": ["x", "y"]}
+    assert function(completions=["a", "b"], **columns) == [1.0, 1.0] and function.failures == 0
+    # Single rows get their cells, and what belongs to the whole batch.
+    assert seen[1:] == [(["a"], ["1"], "state", ["x", "y"]), (["b"], ["2"], "state", ["x", "y"])]
+    assert "raised ZeroDivisionError: division by zero" in caplog.text and "no row is lost" in caplog.text
 
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
@@ -141,9 +110,8 @@ def test_a_row_that_raises_costs_itself_with_and_without_a_deadline(error, deadl
     function = raising_on("c", error=error)
     assert Reward(function, "mine", deadline=deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
     [line] = warnings(caplog)
-    where = f"(test_guard.py, line {function.__code__.co_firstlineno + 3})"
-    assert line.startswith(f"reward mine raised {error.__name__}") and where in line
-    assert line.endswith(" for row 3 ('c'): it scores None (such rows so far: 1)")
+    where = f"(test_guard.py, line {function.__code__.co_firstlineno + 3}) for row 3 ('c')"
+    assert f"raised {error.__name__}" in line and where in line
 
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
@@ -153,38 +121,20 @@ def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(
         Reward(raising_on("c", error=error), "mine", deadline=deadline)(completions=TURNS)
 
 
-async def length(completions):
-    await asyncio.sleep(0)
-    return [len(turn) for turn in completions]
-
-
 class Judge:
     async def __call__(self, completions):
-        return await length(completions)
+        await asyncio.sleep(0)
+        return [len(turn) for turn in completions]
 
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
-@pytest.mark.parametrize("function", [length, Judge()])
-def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(function, deadline):
+def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(deadline):
+    function = Reward(Judge(), "mine", deadline=deadline)
+
     async def notebook():
-        return Reward(function, "mine", deadline=deadline)(completions=["a", "bb"])
+        return function(completions=["a", "bb"])
 
-    assert Reward(function, "mine", deadline=deadline)(completions=["a", "bb"]) == [1.0, 2.0]
-    assert asyncio.run(notebook()) == [1.0, 2.0]
-
-
-def test_single_rows_get_their_cells_and_what_belongs_to_the_whole_batch():
-    seen = []
-
-    def picky(completions, solution, trainer_state, environments):
-        if len(completions) > 1:
-            raise ValueError
-        seen.append((completions, solution, trainer_state, environments))
-        return [1.0]
-
-    columns = {"solution": ["1", "2"], "trainer_state": "state", "environments": ["x", "y"]}
-    guarded(picky)(completions=["a", "b"], **columns)
-    assert seen[:2] == [(["a"], ["1"], "state", ["x", "y"]), (["b"], ["2"], "state", ["x", "y"])]
+    assert function(completions=["a", "bb"]) == asyncio.run(notebook()) == [1.0, 2.0]
 
 
 def test_the_first_three_mistakes_are_told_then_every_tenth_then_every_hundredth(caplog):
@@ -195,34 +145,27 @@ def test_the_first_three_mistakes_are_told_then_every_tenth_then_every_hundredth
     assert function.failures == 250
 
 
-def logged_by(function, **columns):
-    """Figures and columns that a call hands to a trainer."""
-    figures, said = {}, {}
-    function(log_metric=figures.__setitem__, log_extra=said.__setitem__, **columns)
-    return figures, said
+@pytest.mark.parametrize(
+    ("scores", "figures", "reasons"),
+    [
+        ([Score(1.0, "loud"), Score(0.0, "quiet")], {}, ["loud", "quiet"]),
+        ([1.0, "x"], {"rewards/mine/failures": 1.0}, ["", "returned 'x' (a str), not a number"]),
+        ([Score(0.0, "slow", timed_out=True)] * 2, {"rewards/mine/timeouts": 2.0}, ["slow", "slow"]),
+    ],
+)
+def test_reasons_failures_and_timeouts_are_handed_on_with_every_batch(scores, figures, reasons):
+    logged, columns = {}, {}
+    function = guarded(lambda completions: scores)
+    function(completions=["A", "b"], log_metric=logged.__setitem__, log_extra=columns.__setitem__)
+    assert (logged, columns) == (figures, {"reason/mine": reasons})
 
 
-def test_reasons_are_handed_on_with_every_batch_those_of_mistakes_too():
-    @reward()
-    def shouts(completions, **_):
-        return [Score(1.0, "loud") if turn.isupper() else Score(0.0, "quiet") for turn in completions]
-
-    function = guarded(shouts.explain)
-    assert logged_by(function, completions=["A", "b"]) == ({}, {"reason/mine": ["loud", "quiet"]})
-    figures, said = logged_by(guarded(lambda completions, **_: [1.0, "x"]), completions=["A", "b"])
-    assert figures == {"rewards/mine/failures": 1.0}
-    assert said == {"reason/mine": ["", "returned 'x' (a str), not a number"]}
-
-
-def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_answers(monkeypatch):
-    judged = {"quick": Verdict(False, DIFFERENT, "1", "2"), "slow": Verdict(False, TIMEOUT)}
+def test_comparisons_that_ran_into_their_deadline_are_told_apart_from_wrong_answers(monkeypatch):
     module = importlib.import_module("rlvr_vocab.rewards.library.answers")
-    monkeypatch.setattr(module, "verify", lambda golds, answers, deadline: [judged[answer] for answer in answers])
-    function = guarded(lambda completions, solution, **_: module.accuracy.explain(completions, solution))
-    turns = [rf"\boxed{{{word}}}" for word in ("slow", "quick", "slow")]
-    figures, said = logged_by(function, completions=turns, solution=["1"] * 3)
-    assert figures == {"rewards/mine/timeouts": 2.0}
-    assert said == {"reason/mine": ["timeout", "different: 2 is not 1", "timeout"]}
+    verdicts = [Verdict(False, TIMEOUT), Verdict(False, DIFFERENT, "1", "2")]
+    monkeypatch.setattr(module, "verify", lambda golds, answers, deadline: verdicts)
+    scores = module.accuracy.explain([r"\boxed{2}"] * 2, solution=["1"] * 2)
+    assert [(score.value, score.timed_out) for score in scores] == [(0.0, True), (0.0, False)]
 
 
 class Odd:
@@ -234,25 +177,16 @@ def raises(completions, **columns):
     raise ValueError("half a pair: \ud800")
 
 
-def explains(completions, **columns):
-    return [Score(0.5, "\udfff and \0") for _ in completions]
-
-
-def returns_odd(completions, **columns):
-    return [Odd() for _ in completions]
-
-
 def logs(completions, log_extra, **columns):
     log_extra("\ud800", ["\udfff"] * len(completions))
-    return [0.0] * len(completions)
+    return [Odd(), Score(0.5, "\udfff and \0")]
 
 
-@pytest.mark.parametrize("function", [raises, explains, returns_odd, logs])
+@pytest.mark.parametrize("function", [raises, logs])
 @pytest.mark.parametrize("deadline", [None, 5.0])
 def test_what_a_function_says_or_logs_can_be_written_as_utf_8(function, deadline):
     logged = {}
-    guarded = Reward(function, "mine", deadline=deadline)
-    guarded(completions=["a", "b"], log_extra=lambda column, values: logged.update({column: values}))
+    Reward(function, "mine", deadline=deadline)(completions=["a", "b"], log_extra=logged.__setitem__)
     assert set(map(len, logged.values())) == {2}
     "".join([*logged, *(text for values in logged.values() for text in values)]).encode("utf-8")
 
@@ -269,9 +203,7 @@ def refusal(function, **more):
 
 def test_a_dry_run_passes_what_a_trainer_passes():
     def thorough(prompts, completions, completion_ids, solution, trainer_state, log_extra, log_metric):
-        assert [prompt[0]["content"] for prompt in prompts] == ["1?", "2?", "3?"]
-        assert [turn[0]["content"] for turn in completions] == ["\\boxed{1}", "\\boxed{2}", "\\boxed{3}"]
-        assert solution == ["1", "2", "3"]
+        assert (prompts, completions, solution) == ([row["prompt"] for row in ROWS], REPLIES, ["1", "2", "3"])
         assert [len(ids) for ids in completion_ids] == [9, 9, 9]
         assert trainer_state.global_step / trainer_state.max_steps == 0
         log_extra("seen", solution)
@@ -285,18 +217,9 @@ def test_a_dry_run_passes_what_a_trainer_passes():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (
-            lambda solution, **columns: [1 / (int(answer) - 2) for answer in solution],
-            "raised ZeroDivisionError: division by zero (test_guard.py",
-        ),
-        (
-            lambda completions, **columns: [1.0, 1.0, "yes"],
-            r"returned 'yes' (a str), not a number for row 3 ('\\boxed{3}') in its trial",
-        ),
-        (
-            lambda completions, **columns: [1.0],
-            "returned 1 value for 3 rows; it must return a list with a number or None per row",
-        ),
+        (lambda solution, **_: [1 / (int(gold) - 2) for gold in solution], "raised ZeroDivisionError: division by"),
+        (lambda completions, **_: [1.0, 1.0, "yes"], r"returned 'yes' (a str), not a number for row 3 ('\\boxed{3}')"),
+        (lambda completions, **_: [1.0], "returned 1 value for 3 rows; it must return a list"),
     ],
 )
 def test_a_mistake_in_a_dry_run_is_refused_with_its_row(function, message):
@@ -313,9 +236,6 @@ def sets_an_alarm(completions, **columns):
 
 
 def test_a_dry_run_that_needs_more_time_or_the_main_thread_names_the_key():
-    assert refusal(sleeps, deadline=0.1) == (
-        "reward mine had not returned by its deadline of 0.1 seconds in its trial; "
-        "a larger `deadline` beside its name gives it more time, null any time"
-    )
-    assert "`deadline: null` beside its name lets it run in the main thread" in refusal(sets_an_alarm, deadline=60.0)
+    assert "its deadline of 0.1 seconds in its trial; a larger `deadline`" in refusal(sleeps, deadline=0.1)
+    assert "`deadline: null` beside its name" in refusal(sets_an_alarm, deadline=60.0)
     assert dry_run(Reward(sets_an_alarm, "mine"), ROWS, REPLIES)[0].value == 1.0

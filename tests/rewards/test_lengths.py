@@ -17,9 +17,6 @@ def test_a_length_in_the_range_is_perfect_and_falls_off_outside():
     sizes = (0, 50, 99, 100, 150, 200, 201, 250, 299, 300, 10_000)
     scores = length([""] * len(sizes), ids(*sizes), shortest=100, longest=200)
     assert scores == pytest.approx([0.0, 0.5, 0.99, 1.0, 1.0, 1.0, 0.99, 0.5, 0.01, 0.0, 0.0], abs=1e-12)
-
-
-def test_the_slope_of_the_falloff_can_be_set():
     assert length([""] * 3, ids(90, 205, 211), shortest=100, longest=200, falloff=10) == [0.0, 0.5, 0.0]
     assert length([""] * 3, ids(0, 5, 500), shortest=10) == [0.0, 0.5, 1.0]  # no upper limit
     assert length([""] * 3, ids(0, 10, 15), longest=10) == [1.0, 1.0, 0.5]
@@ -31,26 +28,12 @@ def test_a_length_is_counted_in_the_unit_that_was_asked_for():
     assert length([turn], tokens, shortest=4, longest=4) == [1.0]
     assert length([turn], tokens, shortest=2, longest=2, unit="words") == [1.0]
     assert length([turn], shortest=9, longest=9, unit="characters") == [1.0]
-    [score] = length.explain([turn], longest=1, unit="words")
-    assert score.reason == "2 words, too long"
 
 
-def test_overlong_is_that_of_trl():
-    sizes = range(140)
-    for limit, cache in ((100, 20), (100, 1), (100, 0), (100, 100)):
-        theirs = get_soft_overlong_punishment(limit, cache)(ids(*sizes))
-        assert overlong([""] * 140, ids(*sizes), max_completion_length=limit, cache=cache) == theirs
-
-
-def test_overlong_punishes_the_last_tokens_before_the_limit():
-    scores = overlong.explain([""] * 4, ids(80, 85, 100, 101), max_completion_length=100, cache=20)
-    assert [score.value for score in scores] == [0.0, -0.25, -1.0, -1.0]
-    assert [score.reason for score in scores] == [
-        "80 tokens",
-        "5 tokens into the last 20",
-        "20 tokens into the last 20",
-        "101 tokens, over the limit",
-    ]
+@pytest.mark.parametrize("cache", [20, 1, 0, 100])
+def test_overlong_is_that_of_trl(cache):
+    theirs = get_soft_overlong_punishment(100, cache)(ids(*range(140)))
+    assert overlong([""] * 140, ids(*range(140)), max_completion_length=100, cache=cache) == theirs
 
 
 def test_the_margin_is_a_fifth_of_the_limit_where_nothing_is_said():
@@ -63,13 +46,13 @@ def test_cosine_length_is_that_of_trl():
     sizes = [0, 1, 33, 50, 99, 100, 101, 5000] * 2
     turns = [r"\boxed{7}"] * 8 + [r"\boxed{8}"] * 8
     completions = [[{"role": "assistant", "content": turn}] for turn in turns]
-    values = {"min_value_correct": 0.2, "max_value_correct": 0.9, "min_value_wrong": -0.8, "max_value_wrong": -0.1}
-    theirs = get_cosine_scaled_reward(max_len=100, **values)(completions, ["$7$"] * 16, ids(*sizes))
-    ours = cosine_length(completions, ["7"] * 16, ids(*sizes), max_completion_length=100, grader="numeric", **values)
-    assert ours == pytest.approx(theirs, abs=1e-12)
-    defaults = get_cosine_scaled_reward(max_len=100)(completions, ["$7$"] * 16, ids(*sizes))
-    ours = cosine_length(completions, ["7"] * 16, ids(*sizes), max_completion_length=100, grader="numeric")
-    assert ours == pytest.approx(defaults, abs=1e-12)
+    other = {"min_value_correct": 0.2, "max_value_correct": 0.9, "min_value_wrong": -0.8, "max_value_wrong": -0.1}
+    for values in ({}, other):
+        theirs = get_cosine_scaled_reward(max_len=100, **values)(completions, ["$7$"] * 16, ids(*sizes))
+        ours = cosine_length(
+            completions, ["7"] * 16, ids(*sizes), max_completion_length=100, grader="numeric", **values
+        )
+        assert ours == pytest.approx(theirs, abs=1e-12)
 
 
 def test_cosine_length_follows_the_paper_at_the_limit():
@@ -87,19 +70,10 @@ def test_cosine_length_asks_its_grader_with_columns_tags_and_nothing_to_log_with
         seen.update(columns)
         return [1.0, 0.0, None]
 
-    columns = {"level": ["a", "b", "c"], "log_extra": print, "log_metric": print}
-    scores = cosine_length.explain(
-        ["", "", ""],
-        ["7"] * 3,
-        ids(0, 0, 0),
-        max_completion_length=10,
-        grader=grader,
-        think_tags=("[r]", "[/r]"),
-        **columns,
-    )
-    assert [score.value for score in scores] == [1.0, -1.0, None]
-    assert [score.reason for score in scores] == ["right, 0 of 10 tokens", "wrong, 0 of 10 tokens", "not graded"]
-    assert seen == {"solution": ["7"] * 3, "level": ["a", "b", "c"], "think_tags": ("[r]", "[/r]")}
+    passed_on = {"level": ["a", "b", "c"], "think_tags": ("[r]", "[/r]")}
+    settings = {"max_completion_length": 10, "grader": grader, "log_extra": print, "log_metric": print}
+    assert cosine_length([""] * 3, ["7"] * 3, ids(0, 0, 0), **settings, **passed_on) == [1.0, -1.0, None]
+    assert seen == {"solution": ["7"] * 3, **passed_on}
 
 
 OPEN, CLOSE, STANDARD = 90, 91, 100
@@ -110,24 +84,17 @@ IDS = {"standard_size": STANDARD, "think_open_id": OPEN, "think_close_id": CLOSE
     ("text", "ids", "reasoning_tokens", "tokens"),
     [
         ("<think>abc</think>d", [OPEN, 101, 2, 103, CLOSE, 4], 2, 4),  # the closing tag was chosen while thinking
-        ("<think>a</think>bc", [OPEN, 101, CLOSE, 2, 3], 1, 2),
         ("<think>abc", [OPEN, 101, 2, 103], 2, 3),
         ("<think>abc</think>d", [101, 2, 103, CLOSE, 4], 2, 4),  # the template wrote the opening tag
-        ("<think></think>d", [CLOSE, 4], 0, 1),
         ("<think>a</think>b<think>c</think>", [OPEN, 101, CLOSE, 2, OPEN, 103, CLOSE], 2, 4),
-        ("<think>a</think>b<think>c</think>", [101, CLOSE, 2, OPEN, 103, CLOSE], 2, 4),
         ("<think>a<think>b", [OPEN, 101, OPEN, 102], 2, 3),  # an opening tag within was chosen while thinking
         ("a<think>b", [101, OPEN, 102], 1, 1),  # a reasoning id outside is no matter
         ("<think>", [OPEN, STANDARD - 1, STANDARD], 1, 2),  # the first id after the standard ones
-        ("<think>", [OPEN], None, 0),
-        ("a", [1], None, 0),
         ("a</think>b", [1, CLOSE, 2], None, 0),
     ],
 )
 def test_reasoning_tokens_are_counted_among_those_sampled_while_thinking(text, ids, reasoning_tokens, tokens):
-    [score] = reasoning_share.explain([text], [ids], **IDS)
-    assert score.value == (reasoning_tokens / tokens if tokens else None)
-    assert score.reason == (f"{reasoning_tokens} of {tokens} thinking tokens" if tokens else "no thinking")
+    assert reasoning_share([text], [ids], **IDS) == [reasoning_tokens / tokens if tokens else None]
 
 
 def test_a_target_is_approached_from_both_sides():
@@ -135,9 +102,5 @@ def test_a_target_is_approached_from_both_sides():
     turns = ["<think>"] * 5
     assert reasoning_share(turns, ids, target=0.5, **IDS) == [0.0, 0.5, 1.0, 0.5, 0.0]
     assert reasoning_share(turns, ids, target=0, **IDS) == [1.0, 0.75, 0.5, 0.25, 0.0]
-    assert reasoning_share(turns, ids, target=0.75, **IDS) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0, 2 / 3])
-
-
-def test_thinking_that_the_template_opened_is_told_by_the_tags_of_the_run():
     assert reasoning_share(["[r]a"], [[101]], think_tags=("[r]", "[/r]"), **IDS) == [1.0]
-    assert reasoning_share(["[r]a"], [[101]], **IDS) == [None]
+    assert reasoning_share(turns, ids, target=0.75, **IDS) == pytest.approx([0.0, 1 / 3, 2 / 3, 1.0, 2 / 3])

@@ -7,13 +7,11 @@ import json
 import math
 import pickle
 import pkgutil
-import re
 import subprocess
 import sys
 import time
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import trl.rewards
@@ -42,19 +40,11 @@ NEEDED |= {alias: NEEDED[name] for name in NEEDED for alias in LIBRARY[name].tra
 UNITS = [(name, {"unit": unit}) for name in ("length", "repetition") for unit in ("words", "characters")]
 MEGABYTE = 1_000_000
 HOSTILE = {
-    "one letter": "a" * MEGABYTE,
     "thousands": "123" + ",123" * (MEGABYTE // 4),
-    "fractions": r"\frac{1}" * (MEGABYTE // 8),
     "words": " ".join(map(str, range(MEGABYTE // 7))),
     "boxes": r"\boxed{1}" * (MEGABYTE // 9),
-    "open boxes": r"\boxed{" * (MEGABYTE // 7),
     "a large box": r"\boxed{" + "A." * (MEGABYTE // 2) + "}",
-    "opening tags": "<think>" * (MEGABYTE // 7),
-    "half elements": "<reasoning>"
-    + "\n</reasoning" * (MEGABYTE // 12)
-    + "</reasoning>"
-    + " " * 1000
-    + "<answer></answer>!",
+    "half elements": f"<reasoning>{'</reasoning' * (MEGABYTE // 11)}</reasoning>{' ' * 1000}<answer></answer>!",
     "long thinking": "<think>" + "x" * MEGABYTE + "</think>1",
     "open blocks": "```json\n" * (MEGABYTE // 8) + " " * MEGABYTE,
     "answers": "the answer is " * (MEGABYTE // 14),
@@ -87,63 +77,25 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
     assert all(score is None or (isinstance(score, float) and math.isfinite(score)) for score in scores)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_empty_batch_has_no_scores(name):
-    batch = {key: [] for key in ("prompts", "completions", "completion_ids", "solution", "tests", "entry")}
-    assert LIBRARY[name](**batch, **NEEDED.get(name, {})) == []
-    [built] = build_rewards([RewardSpec(name, params=NEEDED.get(name, {}))], RewardContext())
-    built.check_parameters()
-
-
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
         ("accuracy", {"answer_from": ["box", "boxes"]}, "accuracy: answer_from=['box', 'boxes']: should be 'box'"),
-        ("accuracy", {"answer_from": []}, "accuracy: answer_from=[]: "),
-        ("accuracy", {"deadline": 0}, "accuracy: deadline=0: should be greater than or equal to 0.01"),
-        ("numeric", {"relative_tolerance": -0.1}, "numeric: relative_tolerance=-0.1: "),
         ("numeric", {"absolute_tolerance": math.nan}, "numeric: absolute_tolerance=nan: should be a finite number"),
-        ("multiple_choice", {"letters": "abc"}, "multiple_choice: letters=abc: "),
         ("multiple_choice", {"letters": "AA"}, "multiple_choice: letters=AA: should be different letters"),
         ("think_format", {"prefilled": "no"}, "think_format: prefilled=no: should be a valid boolean"),
-        ("xml_tags", {"penalty": -1}, "xml_tags: penalty=-1: should be greater than or equal to 0"),
         ("xml_tags", {"least": 0.6}, "xml_tags: least=0.6: should be less than or equal to 0.5"),
         ("json_format", {"schema": {"type": "text"}}, "json_format: schema={'type': 'text'} is no JSON schema"),
-        ("json_format", {"parses": 2}, "json_format: parses=2: should be less than or equal to 1"),
-        ("code_tests", {"seconds": 0}, "code_tests: seconds=0: should be greater than or equal to 0.1"),
         ("code_tests", {"memory_mb": 63}, "code_tests: memory_mb=63: should be greater than or equal to 64"),
-        ("code_tests", {"partial": "no"}, "code_tests: partial=no: should be a valid boolean"),
         ("length", {}, "length: shortest and longest are missing"),
         ("length", {"shortest": 5, "longest": 4}, "length: longest=4 is less than shortest=5"),
-        ("length", {"longest": 2.5}, "length: longest=2.5: should be a valid integer"),
         ("length", {"longest": 4, "falloff": 0}, "length: falloff=0: should be greater than or equal to 1"),
-        (
-            "length",
-            {"longest": 4, "unit": "letters"},
-            "length: unit=letters: should be 'tokens', 'words' or 'characters'",
-        ),
-        ("overlong", {"cache": 5}, "overlong: max_completion_length is missing"),
-        (
-            "overlong",
-            {"max_completion_length": 5, "cache": 6},
-            "overlong: cache=6 is more than max_completion_length=5",
-        ),
-        ("cosine_length", {"max_completion_length": 0}, "cosine_length: max_completion_length=0: "),
-        (
-            "cosine_length",
-            {"max_completion_length": 5, "grader": "numerik"},
-            "cosine_length: grader=numerik is unknown",
-        ),
+        ("length", {"longest": 4, "unit": "letters"}, "length: unit=letters: should be 'tokens', 'words' or "),
+        ("overlong", {"max_completion_length": 5, "cache": 6}, "overlong: cache=6 is more than max_completion_length"),
+        ("cosine_length", {"max_completion_length": 5, "grader": "numerik"}, "cosine_length: grader=numerik is "),
         ("reasoning_share", {"standard_size": 9, "think_open_id": 1}, "reasoning_share: think_close_id is missing"),
-        ("repetition", {"ngram_size": 0}, "repetition: ngram_size=0: should be greater than 0"),
         ("repetition", {"max_penalty": 0.1}, "repetition: max_penalty=0.1: should be less than or equal to 0"),
-        ("diversity", {"threshold": 0}, "diversity: threshold=0: should be greater than 0"),
-        ("forbidden_text", {}, "forbidden_text: patterns is missing"),
-        ("forbidden_text", {"patterns": {}}, "forbidden_text: patterns={}: "),
         ("forbidden_text", {"patterns": {"(": 1.0}}, "forbidden_text: '(' is not a regular expression: missing )"),
-        ("forbidden_text", {"patterns": {"a": -1.0}}, "forbidden_text: patterns={'a': -1.0}: should be greater"),
-        ("debug", {"every": 0}, "debug: every=0: should be greater than 0"),
-        ("llm_judge", {"model": "m", "rubric": "?"}, "llm_judge: url is missing"),
         ("llm_judge", {**NEEDED["llm_judge"], "url": "localhost"}, "llm_judge: url=localhost: "),
         ("llm_judge", {**NEEDED["llm_judge"], "scale": [5, 1]}, "llm_judge: scale=[5.0, 1.0]: "),
         ("llm_judge", {**NEEDED["llm_judge"], "sees": "all"}, "llm_judge: sees=all: should be 'answer' or 'turn'"),
@@ -173,22 +125,18 @@ def test_a_reward_function_says_its_name_its_full_mark_and_its_reasons(name):
     assert score.reason and len(score.reason) < 100
     assert score.value is None or score.value <= function.traits.full_mark
     assert pickle.loads(pickle.dumps(function)) is function  # TRL sends them to other processes
+    empty = {key: [] for key in ("prompts", "completions", "completion_ids", "solution", "tests", "entry")}
+    assert function(**empty, **NEEDED.get(name, {})) == []
 
 
-def test_the_library_holds_what_its_files_declare_and_no_function_of_anybody_else():
-    declared = re.findall(
-        r"^@reward\(.*?^def (\w+)",
-        "\n".join(path.read_text() for path in sorted(Path(rlvr_vocab.rewards.library.__path__[0]).glob("*.py"))),
-        re.MULTILINE | re.DOTALL,
-    )
+def test_the_library_holds_no_function_of_anybody_else():
     before = dict(LIBRARY)
 
     @reward(full_mark=2.0, grades=True, aliases=("numeric",))
     def accuracy(completions, **columns):
         return [Score(2.0, "mine") for _ in completions]
 
-    aliases = {alias for function in LIBRARY.values() for alias in function.traits.aliases}
-    assert before == LIBRARY and LIBRARY.keys() == {*declared, *aliases} and len(declared) >= 19
+    assert before == LIBRARY and len(LIBRARY) >= 19
     assert traits_of(accuracy) == Traits(2.0, grades=True, aliases=("numeric",))
     assert traits_by_name("mine.py:accuracy") == traits_of(print) == Traits()
     assert LIBRARY["accuracy_reward"] is LIBRARY["accuracy"] and traits_by_name("xml_tags").full_mark == 0.5
@@ -199,12 +147,14 @@ def test_every_reward_function_of_trl_has_its_name_here(names):
     assert set(names) <= LIBRARY.keys()
 
 
-def module_names():
-    found = pkgutil.walk_packages(rlvr_vocab.rewards.__path__, "rlvr_vocab.rewards.")
-    return [module.name for module in found if not module.ispkg]
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(rlvr_vocab.rewards.__path__, "rlvr_vocab.rewards.")
+    if not module.ispkg
+]
 
 
-@pytest.mark.parametrize("module_name", module_names(), ids=lambda name: name.removeprefix("rlvr_vocab.rewards."))
+@pytest.mark.parametrize("module_name", MODULES)
 def test_the_examples_of_a_module_are_true(module_name):
     if module_name.endswith(".reasoning_gym"):
         pytest.importorskip("reasoning_gym")
@@ -219,16 +169,10 @@ def test_the_examples_of_a_module_are_true(module_name):
 
 
 def test_importing_the_library_costs_next_to_nothing():
-    code = (
-        "import json, sys, time; before = set(sys.modules); started = time.process_time()\n"
-        "import rlvr_vocab.rewards.library\n"
-        "print(json.dumps([time.process_time() - started, sorted(set(sys.modules) - before)]))"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    seconds, imported = json.loads(answer)
+    code = "import sys, rlvr_vocab.rewards.library; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"torch", "trl", "transformers", "sympy", "math_verify", "numpy", "datasets"}
-    assert heavy & set(imported) == set()
-    assert seconds < 0.3
+    assert heavy & set(imported) == set() and "rlvr_vocab.rewards.library.code" in imported
 
 
 @pytest.mark.slow
@@ -236,37 +180,16 @@ def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    rows = [
-        {
-            "prompt": [{"role": "user", "content": f"What is 3 + {number}?"}],
-            "solution": str(3 + number),
-            "level": "easy",
-            "tests": "assert True",
-            "entry": ENTRY,
-        }
-        for number in range(4)
-    ]
-    config = GRPOConfig(
-        output_dir=str(tmp_path),
-        max_steps=1,
-        per_device_train_batch_size=4,
-        num_generations=2,
-        max_completion_length=16,
-        learning_rate=1e-3,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-    )
+    row = {"prompt": [{"role": "user", "content": "3 + 4?"}], "solution": "7", "tests": "assert True", "entry": ENTRY}
+    batch = {"max_steps": 1, "per_device_train_batch_size": 4, "num_generations": 2, "max_completion_length": 16}
+    quiet = {"logging_steps": 1, "save_strategy": "no", "report_to": "none", "use_cpu": True, "bf16": False}
+    config = GRPOConfig(output_dir=str(tmp_path), **batch, **quiet)
     there = [name for name in LIBRARY if name != "reasoning_gym" or find_spec(name) is not None]
     functions = [partial(LIBRARY[name], **NEEDED.get(name, {})) for name in there]
-    trainer = GRPOTrainer(str(make_shape("qwen3").folder), functions, config, train_dataset=Dataset.from_list(rows))
+    trainer = GRPOTrainer(
+        str(make_shape("qwen3").folder), functions, config, train_dataset=Dataset.from_list([row] * 4)
+    )
     trainer.train()
     [logged] = [entry for entry in trainer.state.log_history if "reward" in entry]
     assert all(f"rewards/{function.func.__name__}/mean" in logged for function in functions)
-    assert logged["rewards/debug/mean"] == 1.0
-    # What the tiny model says is noise: at most 16 tokens, so the punishment of the last 4 is between -1 and 0.
     assert -1.0 <= logged["rewards/overlong/mean"] <= 0.0 and logged["rewards/length/mean"] == 1.0
-    assert math.isfinite(logged["loss"]) and math.isfinite(logged["reward"])

@@ -1,8 +1,6 @@
 """The reward for tasks of reasoning-gym: the task's own scorer decides, and nothing that it does harms anybody."""
 
-import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -37,31 +35,14 @@ def test_scores_are_those_of_the_package(countdown):
     assert expected[0] == expected[1] == 1.0 and 0 < expected[2] < 1
 
 
-def test_a_scorer_gets_its_entry_as_the_generator_made_it():
-    # That of arc_agi compares tuples, which JSON has none of.
-    [made] = workers.make_entries("arc_agi", {}, 1, 1)
-    assert reasoning_gym(boxed(made.answer), entry=[made.encoded]) == [1.0]
-    assert isinstance(made.metadata["output"], tuple)
+def test_a_scorer_gets_its_entry_and_the_parameters_of_its_task_as_the_generator_had_them():
+    [grid] = workers.make_entries("arc_agi", {}, 1, 1)  # whose scorer compares tuples, which JSON has none of
+    [game] = workers.make_entries("puzzle24", {"min_value": 1, "max_value": 4}, 1, 1)
+    turns = boxed(grid.answer, game.answer, "8*3*1*1")  # by numbers that these problems do not have
+    assert reasoning_gym(turns, entry=[grid.encoded, game.encoded, game.encoded]) == [1.0, 1.0, 0.01]
 
 
-def test_a_scorer_has_the_parameters_of_its_task():
-    [made] = workers.make_entries("puzzle24", {"min_value": 1, "max_value": 4}, 1, 1)
-    # Right by numbers that these problems do not have.
-    assert reasoning_gym(boxed(made.answer, "8*3*1*1"), entry=[made.encoded] * 2) == [1.0, 0.01]
-
-
-def test_what_is_no_answer_is_not_handed_to_the_scorer(countdown, monkeypatch):
-    monkeypatch.setattr(
-        "rlvr_vocab.rewards.library.reasoning_gym.score_answers", lambda pairs, *_: [1 / 0 for _ in pairs]
-    )
-    turns = ["<think>\\boxed{1}", "1+1", "\\boxed{ }", "\\boxed{" + "1+" * 20_000 + "1}"]
-    scores = reasoning_gym.explain(turns, entry=[countdown.encoded] * 4)
-    assert [(score.value, score.reason) for score in scores] == [(0.0, "no answer")] * 3 + [(0.0, "too large")]
-    [score] = reasoning_gym.explain(boxed("1"), entry=[None])
-    assert score.value is None
-
-
-def test_equal_answers_to_a_problem_are_scored_once(countdown, monkeypatch):
+def test_the_scorer_gets_each_answer_once_and_nothing_that_is_none(countdown, monkeypatch):
     asked = []
 
     def score(pairs, deadline, allow_unsafe):
@@ -69,8 +50,10 @@ def test_equal_answers_to_a_problem_are_scored_once(countdown, monkeypatch):
         return [Outcome(0.25, None, "", 1.0) for _ in pairs]
 
     monkeypatch.setattr("rlvr_vocab.rewards.library.reasoning_gym.score_answers", score)
-    assert reasoning_gym(boxed("1", "2", "1", "1"), entry=[countdown.encoded] * 4) == [0.25] * 4
+    turns = [*boxed("1", "2", "1", " ", "1+" * 20_000 + "1"), "<think>\\boxed{1}", "1+1"]
+    assert reasoning_gym(turns, entry=[countdown.encoded] * 7) == [0.25] * 3 + [0.0] * 4
     assert asked == [(countdown.encoded, "1"), (countdown.encoded, "2")]
+    assert reasoning_gym(boxed("1"), entry=[None]) == [None]
 
 
 def test_an_answer_that_hangs_a_scorer_costs_itself_and_the_others_are_scored(countdown):
@@ -81,17 +64,10 @@ def test_an_answer_that_hangs_a_scorer_costs_itself_and_the_others_are_scored(co
     assert (late.value, late.timed_out, right.value) == (0.0, True, 1.0)
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "__import__('pathlib').Path(r'{there}').write_text('x') or 1",
-        "__import__('os').system('touch {there}') or 1",
-        "open(r'{there}', 'w') and 1",
-    ],
-)
-def test_an_answer_that_is_evaluated_reaches_nothing(hostile, countdown, tmp_path):
-    there: Path = tmp_path / "there"
-    assert reasoning_gym(boxed(hostile.replace("{there}", str(there))), entry=[countdown.encoded])[0] < 1
+def test_an_answer_that_is_evaluated_reaches_nothing(countdown, tmp_path):
+    there = tmp_path / "there"
+    hostile = (f"__import__('os').system('touch {there}') or 1", f"open(r'{there}', 'w') and 1")
+    assert max(reasoning_gym(boxed(*hostile), entry=[countdown.encoded] * 2)) < 1
     assert not there.exists()
 
 
@@ -122,4 +98,4 @@ class InThisProcess:
     """Stands for the pool, so that what is replaced here is replaced for its work."""
 
     def run(self, items, deadline):
-        return [Outcome(json.loads(json.dumps(workers.work(item))), None, "", 0.0) for item in items]
+        return [Outcome(workers.work(item), None, "", 0.0) for item in items]

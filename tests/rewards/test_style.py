@@ -21,17 +21,12 @@ def test_repetition_over_tokens_is_that_of_trl():
         assert len(set(theirs)) > 20
 
 
-def test_repetition_counts_words_in_lower_case():
-    # 6 trigrams, of which "a b c" stands twice more
-    [score] = repetition.explain(["a b c A B C a b"], unit="words")
-    assert score.value == -0.5 and score.reason == "3 of 6 3-grams repeated"
-    assert repetition(["a b", "", "a b c"], unit="words") == [0.0, 0.0, 0.0]
-
-
 def test_copies_of_a_token_hide_repetition_from_ids_and_not_from_words():
     turn, alternating = "no " * 8, [[1, 2, 1, 1, 2, 2, 2, 1]]
     assert repetition([turn], alternating, ngram_size=3) == [0.0]
     assert repetition([turn], alternating, ngram_size=3, unit="words") == [pytest.approx(-5 / 6)]
+    # Of 6 trigrams "a b c" stands twice more.
+    assert repetition(["a b c A B C a b", "a b", "", "a b c"], unit="words") == [-0.5, 0.0, 0.0, 0.0]
 
 
 def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
@@ -41,8 +36,8 @@ def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
     assert diversity(texts, prompts=["p", "q", "p", "q"]) == [0.0, 0.0, 0.0, 0.0]  # side by side
     chats = [[{"role": "user", "content": "p"}]] * 2 + [[{"role": "user", "content": "q"}]] * 2
     assert diversity(texts, prompts=chats, penalty=0.5) == [-0.5, -0.5, 0.0, 0.0]
-    [first, *_] = diversity.explain(texts, ["p"] * 4)
-    assert first.reason == "2 near-duplicates in a group of 4"
+    assert diversity(["7", "7", "8", ""], ["p"] * 4) == pytest.approx([-1 / 3, -1 / 3, 0.0, 0.0])
+    assert diversity(["", " "], ["p"] * 2) == [-1.0, -1.0]
 
 
 def test_texts_are_near_duplicates_from_the_threshold_on():
@@ -57,21 +52,12 @@ def test_texts_are_near_duplicates_from_the_threshold_on():
     assert diversity([first, first], ["p"] * 2, threshold=1) == [-1.0, -1.0]
 
 
-def test_short_and_empty_texts_have_duplicates_too():
-    assert diversity(["7", "7", "8", ""], ["p"] * 4) == pytest.approx([-1 / 3, -1 / 3, 0.0, 0.0])
-    assert diversity(["", " "], ["p"] * 2) == [-1.0, -1.0]
-    assert diversity(["7"], ["p"]) == [0.0]
-    assert diversity([], []) == []
-
-
 def test_forbidden_text_costs_each_time_it_occurs_up_to_a_bound():
     patterns = {"(?i)sure": 0.25, "As an AI": 0.5}
     turns = ["Sure, sure, SURE", "As an AI", "sure. As an AI", "42"]
     assert forbidden_text(turns, patterns=patterns) == [-0.25, -0.5, -0.75, 0.0]
     assert forbidden_text(turns, patterns=patterns, at_most=2) == [-0.5, -0.5, -0.75, 0.0]
     assert forbidden_text(turns, patterns=patterns, at_most=9) == [-0.75, -0.5, -0.75, 0.0]
-    [score] = forbidden_text.explain(["sure. As an AI"], patterns=patterns)
-    assert score.reason == "found '(?i)sure', 'As an AI'"
 
 
 def test_forbidden_text_is_looked_for_where_that_was_asked():
@@ -103,9 +89,8 @@ def test_the_first_completions_are_shown_with_their_columns(capsys):
     columns = {"solution": ["7", "8"], "trainer_state": object(), "log_extra": print, "completion_ids": [[1, 2], [3]]}
     columns["tools"] = ["search"]  # not one per completion
     assert debug(["one", "two"], prompts=["3 + 4?", "4 + 4?"], **columns) == [1.0, 1.0]
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err == ("debug 1 of 2\n  prompt: 3 + 4?\n  completion: one\n  solution: '7'\n  completion_ids: [1, 2]\n")
+    shown = "debug 1 of 2\n  prompt: 3 + 4?\n  completion: one\n  solution: '7'\n  completion_ids: [1, 2]\n"
+    assert capsys.readouterr() == ("", shown)
 
 
 def test_samples_and_calls_are_chosen(capsys):
@@ -120,5 +105,4 @@ def test_control_characters_and_directions_are_escaped(capsys):
     chat = [[{"role": "assistant", "content": "\x1b[2J\r\u202e\ud800é\x00\n"}]]
     debug(chat, prompts=[[{"role": "user", "content": "a\x1b"}]])
     err = capsys.readouterr().err
-    assert r"completion: \x1b[2J\r\u202e\ud800é\x00\n" in err
-    assert "\x1b" not in err and err.count("\n") == 3
+    assert r"completion: \x1b[2J\r\u202e\ud800é\x00\n" in err and "\x1b" not in err

@@ -36,12 +36,8 @@ def own_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    return write(tmp_path / "my rewards.py", SOURCE)
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path = tmp_path / "my rewards.py"
+    path.write_text(SOURCE)
     return path
 
 
@@ -59,18 +55,17 @@ def test_functions_objects_and_methods_of_a_file_are_found(file):
 
 
 def test_a_file_is_run_once_whatever_path_names_it(tmp_path):
-    write(tmp_path / "once.py", "def one(completions): return []\ndef other(completions): return []\nprint('run')")
+    (tmp_path / "once.py").write_text("def one(completions): return []\ndef other(completions): return []\n")
     assert load_function("once.py:one").__globals__ is load_function(f"{tmp_path}/once.py:other").__globals__
 
 
 def test_a_file_may_import_its_neighbours_and_hides_no_package(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    write(tmp_path / "rewards" / "neighbour.py", "ANSWER = 42")
-    write(tmp_path / "rewards" / "colorsys.py", "raise RuntimeError('a file called like a package')")
-    source = (
-        "import colorsys, neighbour\ndef late(completions):\n    import neighbour as again\n    return [again.ANSWER]"
-    )
-    write(tmp_path / "rewards" / "mine.py", source)
+    late = "import colorsys\ndef late(completions):\n    import neighbour\n    return [neighbour.ANSWER]"
+    files = {"neighbour": "ANSWER = 42", "colorsys": "raise RuntimeError('called like a package')", "mine": late}
+    (tmp_path / "rewards").mkdir()
+    for name, text in files.items():
+        (tmp_path / "rewards" / f"{name}.py").write_text(text)
     assert load_function("rewards/mine.py:late")([""]) == [42]
 
 
@@ -78,11 +73,8 @@ def test_a_file_may_import_its_neighbours_and_hides_no_package(tmp_path, monkeyp
     ("name", "said"),
     [
         ("{file}:shots", "'shots' does not exist in {file}; did you mean shouts?"),
-        ("{file}:judge.strickt", "'judge.strickt' does not exist"),
         ("{file}:CONSTANT", "CONSTANT is no function"),
-        ("{file}:Judge", "Judge is no function, and no object that can be called"),
         ("my reward.py:shouts", "no such file my reward.py; did you mean my rewards.py?"),
-        ("nowhere/mine.py:shouts", "no such file nowhere/mine.py"),
         ("no_such_module:shouts", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
         (":shouts", "cannot be imported: ValueError"),
         ("my rewards:shouts", "name the file: my rewards.py:shouts"),
@@ -97,14 +89,12 @@ def test_what_cannot_be_found_is_named_with_the_nearest(name, said, file):
     ("source", "said"),
     [
         ("x = (", "SyntaxError, line 1"),
-        ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
         ("raise SystemExit(3)", "SystemExit: 3"),
-        ("1 / 0", "ZeroDivisionError: division by zero"),
-        ("x = '\0'", "SyntaxError: source code string cannot contain null bytes"),
     ],
 )
 def test_a_file_that_cannot_be_imported_says_why_and_leaves_nothing_behind(source, said, tmp_path):
-    path = write(tmp_path / "broken.py", source)
+    path = tmp_path / "broken.py"
+    path.write_text(source)
     assert said in refusal(f"{path}:f")
-    write(path, SOURCE)
+    path.write_text(SOURCE)
     assert load_function(f"{path}:judge")([""]) == [0.5]
