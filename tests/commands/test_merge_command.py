@@ -236,5 +236,5 @@ def test_what_cannot_be_merged_is_one_line_each(
     config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "somebody/model"}))
     assert "its base somebody/model is not there: give the model it was trained on as base=" in refused(given, capsys)
     config.write_text("{")
-    assert "not readable as the configuration of an adapter" in refused(given, capsys)
+    assert "adapter_config.json is not readable JSON" in refused(given, capsys)
     assert not out.exists()
