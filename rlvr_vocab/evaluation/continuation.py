@@ -1,4 +1,4 @@
-"""What a model says after given ids: sampled from given random numbers, and the log-probabilities of given ids."""
+"""Continuations of given ids, sampled from given random numbers, and log-probabilities of given ids."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ Continue = Callable[[Sequence[Sequence[int]], Sequence[np.ndarray]], list[list[i
 
 
 class Continuations:
-    """A model with copies, asked for what follows ids that may end anywhere.
-
-    Args:
-        checkpoint: as `load_checkpoint` gives it; its layout has copies.
-        temperature: above 0, of the policy that samples and scores.
-    """
+    """Samples and scores continuations of a model with copies, at a temperature above 0."""
 
     def __init__(self, checkpoint: Checkpoint, temperature: float) -> None:
         sampler: Any = checkpoint.model.generate
@@ -44,8 +39,8 @@ class Continuations:
         """The ids that follow each prompt, up to the end of the turn.
 
         Args:
-            uniforms: `(steps, 2)` random numbers for each prompt, which is given so many steps.
-            texts: of each, the texts that its first ids are to have, as standard tokens; None: none is given.
+            uniforms: `(steps, 2)` random numbers for each prompt.
+            texts: for each prompt the texts of its first ids, as standard tokens; None: free.
         """
         input_ids, mask = self._padded(prompts)
         numbers = pad_sequence([torch.from_numpy(each) for each in uniforms], batch_first=True)

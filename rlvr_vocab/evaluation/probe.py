@@ -1,7 +1,7 @@
-"""Samples thoughts, exchanges their ids for others of the same text, and samples what is answered then.
+"""Samples thoughts, exchanges their ids for others of the same text, and samples the answers that follow.
 
-Everything is drawn from random numbers of its own problem, sample and draw, in all arms from the same: those that leave
-the model's distributions as they are answer alike, and up to rounding the batch makes no difference.
+Random numbers belong to a problem, sample and draw, and are the same in all arms: arms that leave the model's
+distributions unchanged give the same answers, whatever the batch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.chat import assistant_turn, chat_ids
 from rlvr_vocab.vocab.interventions import CopyExchange, Thought
 
-_OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for
+_OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
-_DONORS = 4  # looked at for each transplant; the one is taken whose choices were as likely where they were made
+_DONORS = 4  # candidates for each transplant; the one with the most similar likelihood of choices is taken
 
 
 @dataclass(frozen=True)
 class RecordedThought:
-    """A thought as it was sampled, and the text of the answer that followed; `row` is its problem."""
+    """A sampled thought on the problem `row`, and the text of the answer that followed."""
 
     problem: int
     sample: int
@@ -44,11 +44,7 @@ class RecordedThought:
 
 @dataclass(frozen=True)
 class _Version:
-    """A thought as an arm has it.
-
-    Attributes:
-        donor: what a transplant has its choices from; `without_donor`: the same thought permuted, to compare with.
-    """
+    """A thought in an arm; a transplant has the choices of `donor`, `without_donor` is the thought permuted."""
 
     of: RecordedThought
     thought: Thought
@@ -58,7 +54,7 @@ class _Version:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """What its random numbers go by."""
+        """The key of its random numbers."""
         return self.of.problem, self.of.sample, self.draw
 
     @property
@@ -67,18 +63,16 @@ class _Version:
 
     @property
     def exchanged(self) -> float:
-        """Share of the places with a choice at which the id is not the own one."""
+        """The share of places with a choice whose id is another than the sampled one."""
         own, now, places = self.of.thought.ids, self.thought.ids, self.thought.places
         return sum(own[place] != now[place] for place in places) / len(places) if places else 0.0
 
 
 class Prober:
-    """A model with copies, how it is asked, and how it is graded.
+    """Samples, exchanges and grades thoughts of a model with copies, at a temperature above 0.
 
     Args:
-        checkpoint: as `load_checkpoint` gives it; its layout has copies.
-        sampling: with a temperature above 0.
-        sample: what samples thoughts and answers; None: the checkpoint's model, which redraws and scores in any case.
+        sample: samples thoughts and answers; None: the checkpoint's model, which redraws and scores in any case.
     """
 
     def __init__(
@@ -111,7 +105,7 @@ class Prober:
         return found
 
     def recorded(self, sampled: Sequence[SampledThought], rows: Sequence[Mapping[str, Any]]) -> list[RecordedThought]:
-        """Those that hold a thought which ends."""
+        """Those that hold a closed thought."""
         found = []
         for each in sampled:
             thought = self._exchange.thought(each.prompt_ids, each.completion_ids)
@@ -123,7 +117,7 @@ class Prober:
     def answers(
         self, arm: str, thoughts: Sequence[RecordedThought], draws: int, on_progress: Callable[[int], None]
     ) -> list[ProbeAnswer]:
-        """What is answered after the thoughts as an arm of `ARMS` has them, `draws` times each."""
+        """Answers after the thoughts of an arm of `ARMS`, `draws` times each."""
         versions, found = self._versions(arm, thoughts, draws), []
         for start, end in self._batches(len(versions)):
             found += self._answered(versions[start:end], redraw=arm == "redrawn")
@@ -133,10 +127,7 @@ class Prober:
     def permuted_golds(
         self, thoughts: Sequence[RecordedThought], permutations: int, on_progress: Callable[[int], None]
     ) -> list[PermutedThought]:
-        """How likely the gold answer is after each of so many permutations; thoughts whose gold has no place left out.
-
-        They are others than those of the arm, whose answers are sampled.
-        """
+        """Log-probabilities of the gold answer after permutations, other than those of the arm, by thought."""
         by_thought: list[list[float]] = [[] for _ in thoughts]
         for deal in range(permutations):
             random = self._random("permuted", _BEYOND_DRAWS + deal)
@@ -183,13 +174,10 @@ class Prober:
                 return exchange.dose(thought, int(percent) / 100, random)
             case ["cut", percent]:
                 return exchange.cut(thought, int(percent) / 100)
-        return thought  # whose choices stay, or are drawn with the answer
+        return thought  # `own`, or `redrawn` with the answer
 
     def _transplants(self, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
-        """From thoughts on problems with another gold answer, those whose choices were made as surely as the own ones.
-
-        Not those that are as likely here: where choices tell the answer, what tells another one is not.
-        """
+        """Donors with another gold answer whose choices were as likely, where they were made, as the own ones."""
         logps = self._copies_logps([each.thought for each in thoughts])
         sureness = [logp / max(1, len(each.thought.places)) for logp, each in zip(logps, thoughts, strict=True)]
         golds, versions = [each.gold for each in thoughts], []
@@ -205,7 +193,7 @@ class Prober:
         return versions
 
     def _answered(self, versions: Sequence[_Version], redraw: bool) -> list[ProbeAnswer]:
-        """Where a thought leaves no room for an answer, that is empty."""
+        """The graded answers; empty where a thought leaves no room for one."""
         if redraw:
             versions = self._redrawn(versions)
         rooms = [max(0, self._sampling.max_new_tokens - len(each.of.thought.ids)) for each in versions]
@@ -267,10 +255,7 @@ class Prober:
     def _logps_in_place(
         self, asked: Sequence[tuple[RecordedThought, str | None, Thought | None]]
     ) -> list[float | None]:
-        """Of an answer in the place of the model's own, after a thought and the words before it.
-
-        None where one of them is missing, or the answer has no place.
-        """
+        """Log-probabilities of answers in the place of the model's own; None without answer, thought or place."""
         prompts, ids, places = [], [], []
         for place, (recorded, answer, thought) in enumerate(asked):
             in_place = None if answer is None else self._in_place(answer, recorded)
@@ -284,7 +269,7 @@ class Prober:
         return found
 
     def _in_place(self, answer: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
-        """The ids before an answer that stands where the model's own did, and its own with the one that ends it."""
+        """The ids before an answer in the place of the model's own, and its ids with the one that ends it."""
         before, after = _around_answer(recorded)
         if self._tokenizer.convert_ids_to_tokens(self._layout.think_open_id) in before:  # under other rules
             return None
@@ -327,7 +312,7 @@ class Prober:
 
 
 def _around_answer(recorded: RecordedThought) -> tuple[str, str]:
-    """The model's own answer without what it found: where that stands in a box, else where it stands last."""
+    """The text around the model's own answer: in its box, else where it stands last."""
     text, answer = recorded.answer_text, recorded.answer
     for form in ("\\boxed{%s}", "%s"):
         if answer and (found := form % answer) in text:

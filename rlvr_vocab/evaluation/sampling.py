@@ -28,11 +28,7 @@ Messages = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How to sample; a temperature of 0 is greedy. `top_p` below 1 truncates the region policy's distribution.
-
-    Attributes:
-        limit_key: what a user types to set `max_new_tokens`.
-    """
+    """How to sample; temperature 0 is greedy, `limit_key` is the user's key of `max_new_tokens`."""
 
     max_new_tokens: int = 1024
     temperature: float = 1.0
@@ -62,11 +58,7 @@ class Checkpoint:
 
 
 def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
-    """Load an expanded or trained folder for sampling, on the accelerator where there is one.
-
-    Args:
-        base: the model under an adapter, where that is not where it was.
-    """
+    """Load an expanded or trained folder for sampling; `base` is the model under an adapter that has moved."""
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
     model: Any = load_model(folder, base, **model_kwargs)
     model.to(device_type()).eval()
@@ -84,16 +76,14 @@ def sample_completions(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     on_batch: Callable[[list[Completion]], None] = lambda completions: None,
 ) -> list[Completion]:
-    """One completion per prompt, in their order.
-
-    The same seed gives the same completions, and the random state of the caller is left as it was.
+    """One completion per prompt, in their order; the caller's random state does not change.
 
     Args:
         on_progress: called with (prompts done, prompts in all) after each batch.
-        on_batch: called with the completions of each batch, as soon as they are there.
+        on_batch: called with the completions of each batch.
 
     Raises:
-        UserError: a prompt and its completion could outgrow the model's context; nothing is sampled.
+        UserError: a prompt and its completion could exceed the model's context; nothing is sampled.
     """
     require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, settings)
     completions: list[Completion] = []
@@ -112,7 +102,7 @@ def require_room(
     prompts: Sequence[Messages],
     settings: SamplingSettings,
 ) -> None:
-    """Raises UserError where a prompt and its completion could outgrow the context of a model with that config."""
+    """UserError where a prompt and its completion could exceed the context of a model with that config."""
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     if context is not None and prompts:
         require_room_in(context, chat_ids(tokenizer, prompts), prompts, settings)
@@ -121,7 +111,7 @@ def require_room(
 def require_room_in(
     context: int, ids: Sequence[Sequence[int]], prompts: Sequence[Messages], settings: SamplingSettings
 ) -> None:
-    """Raises UserError where the ids of the longest prompt and its completion could outgrow so many tokens."""
+    """UserError where the ids of the longest prompt and its completion could exceed `context` tokens."""
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
     length, limit = len(ids[longest]), f"{settings.limit_key}={settings.max_new_tokens}"
     if length + settings.max_new_tokens > context:
@@ -156,7 +146,7 @@ def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings:
         attention_mask=inputs["attention_mask"],
         max_new_tokens=settings.max_new_tokens,
         do_sample=sampled,
-        # Transformers would otherwise cut the distribution to its 50 likeliest ids.
+        # Transformers would otherwise keep the 50 likeliest ids alone.
         **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if sampled else {}),
     )
     ends = torch.tensor(end_ids_of(model), device=output.device)

@@ -198,7 +198,6 @@ class ProblemOrder:
     def __init__(self, problems: int, seed: int, skip_solved: int | None = None) -> None:
         self._problems, self._seed, self._skip_solved = problems, seed, skip_solved
         self._drawn = self._passed_over = 0
-        self._rates: dict[int, float] = {}  # of the last time, by place in the set
         self._streaks: Counter[int] = Counter()
         self._go_to(0, 0)
 
@@ -227,17 +226,14 @@ class ProblemOrder:
 
     def observe(self, place: int, rate: float) -> None:
         """Note the share of right completions of a problem."""
-        self._rates[place] = rate
         self._streaks[place] = self._streaks[place] + 1 if rate == 1 else 0
 
     def summary(self) -> dict[str, Any]:
-        """Counts of drawn, skipped and solved problems, and a histogram of pass rates in ten bins."""
+        """Counts of drawn, skipped and solved problems."""
         found: dict[str, Any] = {"drawn": self._drawn}
         if self._skip_solved is not None:
             solved = sum(streak >= self._skip_solved for streak in self._streaks.values())
             found |= {"passed_over": self._passed_over, "problems_solved": solved}
-        if self._rates:
-            found["pass_rates"] = np.histogram(list(self._rates.values()), bins=10, range=(0, 1))[0].tolist()
         return found
 
     def save(self, folder: Path) -> None:
@@ -246,7 +242,6 @@ class ProblemOrder:
             "place": self._place,
             "drawn": self._drawn,
             "passed_over": self._passed_over,
-            "rates": list(self._rates.items()),
             "streaks": list(self._streaks.items()),
         }
         (folder / ORDER_STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
@@ -258,4 +253,4 @@ class ProblemOrder:
         state = json.loads((folder / ORDER_STATE).read_text(encoding="utf-8"))
         self._go_to(state["passes"], state["place"])
         self._drawn, self._passed_over = state["drawn"], state["passed_over"]
-        self._rates, self._streaks = dict(state["rates"]), Counter(dict(state["streaks"]))
+        self._streaks = Counter(dict(state["streaks"]))
