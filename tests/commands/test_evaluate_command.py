@@ -135,23 +135,6 @@ def test_more_samples_go_on_and_fewer_are_refused(
     assert "holds 18 answers and 12 are asked for" in error
 
 
-def test_asking_for_more_takes_nothing_back_before_the_first_new_answer(
-    checkpoint: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    evaluated(checkpoint, out, words)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-
-    def killed(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    command = ["evaluate", f"checkpoint={checkpoint}", f"out={out}", *words, "samples=3"]
-    with monkeypatch.context() as patch:
-        patch.setattr(evaluate, "load_checkpoint", killed)
-        assert main(command) == 130
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
 def test_a_limit_without_room_is_refused_for_all_before_any_and_leaves_nothing(
     checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,6 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.runs.data_report import problems_line
 from rlvr_vocab.runs.problems import load_run_problems
@@ -82,21 +81,6 @@ def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
     mine = [CHECKPOINT, "--config-dir", "mine"]
     assert read_settings("evaluate", mine).dataset.name == "arithmetic"
     assert read_settings("evaluate", [*mine, "dataset=physics"]).dataset.name == "physics.jsonl"
-
-
-def test_an_unknown_key_in_a_recorded_dataset_section_is_named(recorded: Path) -> None:
-    recorded.write_text(recorded.read_text().replace("  eval_fraction:", "  eval_fractoin:"))
-    with pytest.raises(UserError, match=r"unknown key dataset\.eval_fractoin"):
-        read_settings("evaluate", [CHECKPOINT])
-
-
-def test_a_checkpoint_that_is_the_working_folder_belongs_to_the_run_around_it(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = recorded.parent.absolute()
-    (run / "final_model").mkdir()
-    monkeypatch.chdir(run / "final_model")
-    assert run_folder_of(Path()) == run
 
 
 def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded: Path, tmp_path: Path) -> None:

@@ -76,17 +76,6 @@ def test_a_prompt_alone_and_in_a_batch_is_answered_alike_when_greedy(
     assert rows(capsys.readouterr().out)[0] == together[0]
 
 
-def test_a_small_top_p_leaves_only_the_likeliest_token(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["generate", f"checkpoint={folder}", "prompt=What is 3?", "format=json", "max_new_tokens=12"]
-    answers = set()
-    for seed in range(3):
-        assert main([*words, "top_p=1e-6", f"seed={seed}"]) == 0
-        answers.add(capsys.readouterr().out)
-    assert len(answers) == 1
-    assert main([*words, "seed=0"]) == 0
-    assert capsys.readouterr().out not in answers
-
-
 def test_answers_are_printed_batch_by_batch(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

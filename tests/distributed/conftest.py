@@ -28,7 +28,6 @@ SAME: dict[str, dict[str, Any]] = {
         "adaptive": True,
         "args": {"loss_type": "dapo", "gradient_accumulation_steps": 2, "gradient_checkpointing": True},
     },
-    "untied_grpo": {"shape": "llama", "args": {"loss_type": "grpo", "num_iterations": 2}},
     "group_in_two_processes": {
         "shape": "phi",
         "args": {"num_generations": 8, "per_device_train_batch_size": 8},
@@ -38,11 +37,9 @@ SAME: dict[str, dict[str, Any]] = {
     "low_rank_untied": {"shape": "phi", "rank": 16, "args": {"loss_type": "dapo"}},
     "low_rank_tied": {"shape": "qwen3", "rank": 16, "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
     "low_rank_reference": {"shape": "llama", "rank": 16, "args": {"beta": 0.1, "num_iterations": 2}},
-    "frozen_tied": {"shape": "qwen3", "rank": 0, "args": {"loss_type": "grpo"}},
     "lora_low_rank": {"shape": "llama", "rank": 16, "lora": LORA, "args": {"beta": 0.1}},
     "lora_tied": {"shape": "qwen3", "lora": LORA},
     "lora_untied": {"shape": "llama", "lora": LORA, "args": {"beta": 0.1}},
-    "lora_all_rows": {"shape": "llama", "lora": {**LORA, "train_rows": "all"}},
 }
 RESUMED = {"max_steps": 4, "num_iterations": 2, "optim": "adamw_torch", "learning_rate": 1e-3}
 # With samples of their own; in two processes alone.

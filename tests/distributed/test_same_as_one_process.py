@@ -11,9 +11,9 @@ from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.vocab.copied_rows import DIFFERENCES
 
 CASES = (
-    *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference", "dynamic"),
-    *("low_rank_tied", "low_rank_reference", "frozen_tied"),
-    *("lora_low_rank", "lora_tied", "lora_untied", "lora_all_rows"),
+    *("tied_dapo", "tied_grpo", "untied_dapo", "group_in_two_processes", "reference", "dynamic"),
+    *("low_rank_tied", "low_rank_reference"),
+    *("lora_low_rank", "lora_tied", "lora_untied"),
 )
 # TRL's own means over the batches of a step, whatever their number of tokens: they depend on how it is cut.
 CUT_BY_BATCH = ("entropy", "kl", "clip_ratio/")

@@ -46,11 +46,6 @@ def completed(path: Path, samples: int, stop_at: int | None = None) -> list[Prob
     return complete_results(path, kept_results(path, questions, SIZE), questions, SIZE, answering(stop_at))
 
 
-def test_questions_go_through_all_problems_before_the_next_sample() -> None:
-    places = [(each.problem, each.sample) for each in questions_of(ROWS, 2)]
-    assert places == [(problem, sample) for sample in range(2) for problem in range(5)]
-
-
 @pytest.mark.parametrize("stop_at", [0, 3, 5, 8])
 def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: int) -> None:
     whole = completed(tmp_path / "whole.jsonl", 2)
@@ -97,12 +92,6 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path)
         complete_results(path, kept, questions, SIZE, answering(8), before_writing=lambda: said.append(8))
     assert path.read_bytes()[: len(finished)] == finished and said == [8]
     assert len(path.read_bytes().splitlines()) == 8
-
-
-def test_a_finished_evaluation_asks_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    whole = completed(path, 2)
-    assert completed(path, 2, stop_at=0) == whole
 
 
 def test_what_is_no_result_of_these_questions_is_refused_by_its_line(tmp_path: Path) -> None:

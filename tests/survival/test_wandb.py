@@ -49,15 +49,3 @@ def test_a_resumed_run_goes_on_in_the_same_run(forks, tmp_path):
     sent = rows_sent(folder)
     assert {run for run, _ in sent} == {known["id"]}
     assert [step for _, step in sent] == [1, 2, 3, 4, 5, 6]
-
-
-def test_no_row_is_sent_twice_by_a_run_that_goes_back(forks, tmp_path):
-    """Killed while the row of step 4 is written, two steps after its last checkpoint."""
-    folder = tmp_path / "run"
-    words = ("logging=offline", "training.save_steps=2")
-    forks.run(folder, *words, signals_at=[["open metrics.jsonl", 4, signal.SIGKILL]])
-    known = json.loads((folder / "wandb.json").read_text())
-    assert known["last_step"] == 3
-    assert forks.run(folder, *words) == 0, forks.said(folder)
-    steps = [step for run, step in rows_sent(folder) if run == known["id"]]
-    assert steps[-3:] == [4, 5, 6] and len(set(steps)) == len(steps)

@@ -2,12 +2,11 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.probe_controls.placebo import PlaceboTrainer, scoring_other_choices
+from benchmarks.probe_controls.placebo import scoring_other_choices
 from benchmarks.probe_controls.planted_channel import PlantedTrainer, error_rate
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -16,14 +15,6 @@ from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 ROWS, TEMPERATURE = 2048, 0.7
-
-
-@pytest.mark.parametrize("bits", [0, 0.25, 0.5, 0.999, 1])
-def test_a_channel_with_that_error_rate_tells_so_many_bits(bits):
-    error = error_rate(bits)
-    assert 0 <= error <= 0.5
-    entropy = -sum(p * np.log2(p) for p in (error, 1 - error) if p > 0)
-    assert 1 - entropy == pytest.approx(bits, abs=1e-6)
 
 
 def test_the_choice_tells_the_answer_and_the_answer_follows_the_choice_alone(expand_shape):
@@ -91,14 +82,3 @@ def test_another_choice_is_scored_as_often_as_the_model_would_make_it(expand_sha
             share = ((found - probability).abs() < 1e-3 * probability).double().mean()
             expected = probability / of_ids.sum()
             assert abs(share - expected) <= 5 * (expected * (1 - expected) / ROWS).sqrt() + 1e-9
-
-
-def test_a_placebo_samples_as_any_run_and_learns_from_other_choices(expand_shape, make_trainer, tmp_path):
-    folder = expand_shape("qwen3", size=None, init_noise=0.5, open_thinking="prefill")
-    rows = []
-    for given in ({}, {"trainer": PlaceboTrainer}):
-        trainer = make_trainer(folder, tmp_path / str(len(rows)), max_steps=1, **given)
-        trainer.train()
-        rows += [row for row in trainer.state.log_history if "loss" in row]
-    assert rows[0]["reward"] == rows[1]["reward"] and rows[0]["grad_norm"] != rows[1]["grad_norm"] > 0
-    assert "sampling/logp_gap" in rows[0] and "sampling/logp_gap" not in rows[1]

@@ -93,23 +93,6 @@ def test_what_is_sampled_after_training_is_scored_as_it_was(name, rank, trained,
     assert max(farthest_from_its_score(trainer, batch) for batch in batches) < 1e-4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", RANKS)
-def test_so_are_five_thousand_tokens_after_twenty_steps(
-    rank, folder_of, make_trainer, farthest_from_its_score, tmp_path
-):
-    twenty = {**TRAINED, "learning_rate": 1e-2, "max_steps": 20, "save_strategy": "no", "max_completion_length": 64}
-    trainer = make_trainer(folder_of("phi", rank), tmp_path, **twenty)
-    trainer.train()
-    assert (difference_of_rows(trainer) > 0.1) == (rank != 0)
-    tokens, farthest = 0, 0.0
-    while tokens < 5000:
-        (batch,) = sample(trainer, 1)
-        tokens += int(batch["completion_mask"].sum())
-        farthest = max(farthest, farthest_from_its_score(trainer, batch))
-    assert farthest < 1e-4
-
-
 @every_rank
 def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, rank, trained):
     trainer = trained(name, rank)

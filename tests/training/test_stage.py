@@ -81,24 +81,6 @@ def test_the_mean_of_the_window_decides(until, values, reached):
     assert until.reached(rows(*values)) is reached
 
 
-def stop_after(until, *values):
-    """The step after which a trainer that logs these rewards would stop."""
-    callback, control = StopEarly(until), SimpleNamespace(should_training_stop=False)
-    state = SimpleNamespace(global_step=0, log_history=[])
-    for row in rows(*values):
-        state.global_step += 1
-        state.log_history.append(row)
-        callback.on_log(None, state, control, logs=row)
-        if control.should_training_stop:
-            return state.global_step
-    return None
-
-
-def test_training_stops_at_the_first_step_that_reaches_the_goal():
-    assert stop_after(UntilSettings("reward", above=0.5, window=2), 0.1, 0.8, 0.3, 0.9, 0.9) == 3
-    assert stop_after(UntilSettings("reward", above=0.95, window=2), 0.1, 0.9, 0.2, 0.9, 0.9) is None
-
-
 def test_state_and_weights_are_gone_once_nobody_needs_them(expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(expand_shape("qwen3", size=None), tmp_path, max_steps=1)
     trainer.train()

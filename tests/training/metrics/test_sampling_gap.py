@@ -81,10 +81,3 @@ def test_a_sampler_with_another_policy_shows_with_the_distance_that_it_has(lora,
         distances.append((torch.tensor(row["sampling_logps"]).double() - scored).abs())
     assert gap == pytest.approx(torch.cat(distances).mean().item(), abs=1e-4)
     assert gap > 0.1
-
-
-@pytest.mark.parametrize("acting", [{"top_k": 2}, {"do_sample": False}, {"no_repeat_ngram_size": 1}])
-def test_what_acts_on_the_sampler_past_the_checks_shows(acting, expand_shape, make_trainer, tmp_path):
-    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, max_steps=1)
-    trainer.generation_config.update(**acting)
-    assert gaps_of(trainer)[0] > 1e-2

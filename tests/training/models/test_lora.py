@@ -84,22 +84,6 @@ def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_l
     assert torch.equal(logits_of(load_model(checkpoint), trainer.policy.layout.rows), logits)
 
 
-@pytest.mark.slow
-def test_a_second_run_from_a_checkpoint_is_compared_with_the_initial_model(expand_shape, make_trainer, tmp_path):
-    """A later stage takes over weights; its reference stays the model before training."""
-    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
-    first = make_trainer(folder, tmp_path, lora=Lora(), learning_rate=0.03, **{**STEPS, "beta": 0.0})
-    first.train()
-    second = make_trainer(folder, tmp_path / "second", lora=Lora(), max_steps=1, beta=0.04)
-    second.checkpoints.load_weights(tmp_path / "checkpoint-3")
-    initial = make_trainer(folder, tmp_path / "third", lora=Lora(), max_steps=1, beta=0.04)
-    rows = second.policy.layout.rows
-    with second.model.disable_adapter():
-        assert torch.equal(logits_of(second.model, rows), logits_of(initial.model, rows))
-    second.train()
-    assert second.state.log_history[0]["kl"] > 1e-4
-
-
 def test_dropout_thins_updates_and_nothing_else(expand_shape, make_trainer, tmp_path):
     folder = expand_shape("qwen3", size=None, open_thinking="prefill")
     trainer = make_trainer(folder, tmp_path, lora=Lora(lora_dropout=0.5), max_steps=2, learning_rate=0.05)

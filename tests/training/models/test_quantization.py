@@ -144,15 +144,3 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(bits, optim, quantized, 
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
     for name, tensor in tensors_of(whole.model).items():
         assert torch.equal(tensors_of(resumed.model)[name], tensor), name
-
-
-@pytest.mark.slow
-def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(quantized, tmp_path):
-    first = quantized("llama", 4, out="first", save_strategy="steps", save_steps=2, learning_rate=1e-2)
-    first.train()
-    second, rows = quantized("llama", 4, out="second"), first.policy.layout.rows
-    initial = logits_of(second.model.eval(), rows)
-    second.checkpoints.load_weights(tmp_path / "first" / "checkpoint-2")
-    assert torch.equal(logits_of(second.model.eval(), rows), logits_of(first.model.eval(), rows))
-    with second.model.disable_adapter():
-        assert torch.equal(logits_of(second.model, rows), initial)

@@ -1,13 +1,11 @@
 """The supervised warm-up learns, stops in time, and leaves an ordinary folder."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_vocab.training.models import warmup
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.training.settings import WarmupSettings
 from rlvr_vocab.vocab.expand import read_with_think_tags
@@ -40,25 +38,6 @@ def test_the_first_good_check_stops_the_warm_up(base, tmp_path):
     outcome, seen = run(base, tmp_path, [0.1, 0.5, 0.9], until_accuracy=0.4)
     assert (outcome.steps, outcome.accuracy) == (4, 0.5)
     assert [row for row in seen if "accuracy" in row[2]] == [(2, 6, {"accuracy": 0.1}), (4, 6, {"accuracy": 0.5})]
-
-
-def test_its_speed_counts_the_examples_and_not_the_seconds_of_measuring(base, tmp_path, monkeypatch):
-    now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(warmup, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
-    step = warmup.SFTTrainer.training_step
-
-    def in_two_seconds(*args, **kwargs):
-        now.seconds += 2.0
-        return step(*args, **kwargs)
-
-    def measured():
-        now.seconds += 1000.0
-
-    monkeypatch.setattr(warmup.SFTTrainer, "training_step", in_two_seconds)
-    settings, seen = WarmupSettings(max_steps=10, batch_size=4, check_every=2, until_accuracy=0.5), []
-    given = (*read_with_think_tags(str(base), TAGS), tmp_path, [PROBLEM] * 8)
-    warm_up(*given, settings, 42, measured, lambda *row: seen.append(row[2]))
-    assert [figures["examples/s"] for figures in seen if figures] == [4 / 2.0]
 
 
 def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier(base, tmp_path):
@@ -119,16 +98,3 @@ def test_a_check_that_ends_it_leaves_no_checkpoint_to_train_on_from(base, tmp_pa
     assert [path.name for path in (tmp_path / "unfinished").glob("checkpoint-*")] == ["checkpoint-2"]
     outcome, _ = run(base, tmp_path, [0.5], until_accuracy=0.4)
     assert (outcome.steps, outcome.accuracy) == (4, 0.5)
-
-
-def test_a_model_without_the_tags_learns_each_as_one_token(make_shape, tmp_path):
-    base = make_shape("qwen2")
-    assert not base.knows_tags
-    run(base.folder, tmp_path, [], max_steps=1, learning_rate=1e-9)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    ids = tokenizer.encode(PROBLEM.turn, add_special_tokens=False)
-    opens, closes = tokenizer.convert_tokens_to_ids(list(TAGS))
-    assert (ids.count(opens), ids.count(closes)) == (1, 1) and tokenizer.decode(ids) == PROBLEM.turn
-    pieces = AutoTokenizer.from_pretrained(base.folder).encode("<think>", add_special_tokens=False)
-    rows = AutoModelForCausalLM.from_pretrained(tmp_path).get_input_embeddings().weight
-    torch.testing.assert_close(rows[opens], rows[pieces].mean(0), atol=1e-6, rtol=0)
