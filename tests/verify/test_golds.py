@@ -115,7 +115,7 @@ def test_golds_that_are_unusable_ambiguous_or_only_text_are_found_by_their_index
 def golds(request: pytest.FixtureRequest, real_data: Path) -> list[str]:
     name, number = request.param
     text = (real_data / name).read_text(encoding="utf-8")
-    rows = json.loads(text) if name.endswith(".json") else list(map(json.loads, text.splitlines()))
+    rows = json.loads(text) if name.endswith(".json") else list(map(json.loads, text.strip().split("\n")))
     answers = [str(row["answer"] or "").rpartition("####")[2].strip() for row in rows]
     found = [answer for answer in answers if answer]
     assert len(found) == number
