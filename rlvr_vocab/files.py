@@ -36,30 +36,18 @@ def json_text(content: dict[str, Any]) -> str:
 
 
 def atomic_write_json(path: Path, content: dict[str, Any], key: str) -> None:
-    """Write the file beside its place and move it there; `key` is the one that named it.
-
-    Raises:
-        UserError: it cannot be written there.
-    """
+    """`atomic_write_text` of an object."""
     atomic_write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
 
 
 def atomic_write_jsonl(path: Path, rows: Iterable[dict[str, Any]], key: str) -> None:
-    """The same with an object a line; what JSON has no form for, a date for instance, is written as text.
-
-    Raises:
-        UserError: it cannot be written there.
-    """
+    """`atomic_write_text` of an object a line; a value that JSON has no form for, such as a date, becomes text."""
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
     atomic_write_text(path, "".join(f"{line}\n" for line in lines), key)
 
 
 def atomic_write_text(path: Path, text: str, key: str) -> None:
-    """The same with any text.
-
-    Raises:
-        UserError: it cannot be written there.
-    """
+    """Write the file and its folder; UserError, which names `key`, where it cannot be written there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
@@ -111,15 +99,11 @@ def _is_a(kind: Any, value: Any) -> bool:
 def atomic_dir(folder: Path, *, keep_existing: bool = False) -> Iterator[Path]:
     """A folder to fill, which takes the name `folder` if the block ends well and is removed otherwise.
 
-    It lies beside as `<name>.partial-…`; one that a killed process has left there is removed by the next. Enter it
-    before the work that fills it: a place that cannot be written is told here.
+    It lies beside as `<name>.partial-…`; the next process removes one that a killed process left. UserError where
+    `folder` cannot be made, is not empty, or cannot be replaced.
 
     Args:
-        keep_existing: for a cache, where several may make the same: what somebody else has put there is kept, and
-            the temporary folder given up. Else that is refused, before the block and after it.
-
-    Raises:
-        UserError: `folder` cannot be made, is not empty, or is one whose place no other can take.
+        keep_existing: for a cache: a folder that another process made meanwhile is kept.
     """
     target = Path(os.path.realpath(folder))  # a link to an empty folder stays, and what it leads to is replaced
     if not keep_existing:

@@ -56,16 +56,6 @@ forecast_time() {
     "${sharding[@]}" format=slurm_time)" || stop "TIME=auto: rlvr-vocab plan could not tell, see above"
 }
 
-warn_of_values_that_came_too_late() {
-  local pair
-  for pair in "PARTITION=$PARTITION=${SLURM_JOB_PARTITION:-}" "ACCOUNT=$ACCOUNT=${SLURM_JOB_ACCOUNT:-}" \
-    "NODES=$NODES=$SLURM_JOB_NUM_NODES"; do
-    IFS='=' read -r name wanted got <<<"$pair"
-    [[ -z "$wanted" || "$wanted" == "$got" ]] ||
-      echo "$name=$wanted had no effect: sbatch reads the #SBATCH lines. Start the script with bash instead." >&2
-  done
-}
-
 load_modules() {
   # Their start-up files touch unset variables.
   set +u
@@ -134,7 +124,6 @@ fi
 source slurm/job.sh
 listen_to_slurm
 SLURM_JOB_NUM_NODES="${SLURM_JOB_NUM_NODES:-1}"
-warn_of_values_that_came_too_late
 [[ -z "$MODULES" ]] || load_modules
 if [[ -n "$PROXY" ]]; then
   export http_proxy="$PROXY" https_proxy="$PROXY" HTTP_PROXY="$PROXY" HTTPS_PROXY="$PROXY"

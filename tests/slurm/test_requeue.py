@@ -84,10 +84,11 @@ def test_a_preempted_run_is_requeued_unless_it_is_done_or_cannot_go_on(scripts, 
     assert bool(orders.read_text()) == requeued
 
 
-def test_a_job_that_slurm_has_ended_is_not_requeued(scripts):
-    orders = scripts.scontrol(state="COMPLETING")
-    done = scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", RESUME_ME)))
-    assert orders.read_text() == "" and "SLURM has ended the job" in done.stdout
+@pytest.mark.parametrize(("reason", "orders"), [("None", ""), ("TimeLimit", "requeue 40007\n")])
+def test_a_job_that_slurm_has_ended_is_requeued_at_the_time_limit_alone(scripts, reason, orders):
+    seen = scripts.scontrol(state="COMPLETING", reason=reason)
+    scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", RESUME_ME)))
+    assert seen.read_text() == orders
 
 
 def test_three_starts_without_a_new_checkpoint_are_the_last(scripts):
@@ -161,9 +162,3 @@ def test_a_run_that_is_killed_after_the_warning_goes_on_from_the_checkpoint_befo
     process.send_signal(signal.SIGUSR1)
     done = scripts.ended(process)
     assert done.returncode == RESUME_ME and "requeue" in orders.read_text()
-
-
-def test_a_job_that_the_time_limit_ends_while_it_saves_is_requeued(scripts):
-    orders = scripts.scontrol(state="COMPLETING", reason="TimeLimit")
-    scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", RESUME_ME)))
-    assert orders.read_text() == "requeue 40007\n"
