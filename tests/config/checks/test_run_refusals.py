@@ -158,7 +158,7 @@ def test_solved_turns_before_chat_messages_are_refused(tmp_path: Path) -> None:
     words += ["dataset.columns.problem=prompt"]
     load_settings("train", words)
     message = refusal("train", [*words, "dataset.examples=[{problem: two, answer: two}]"])
-    assert message.startswith('dataset.examples: column "prompt" holds chat messages, which are taken as they stand')
+    assert message.startswith("dataset.examples: problems that are chat messages are taken as they stand")
 
 
 def test_the_number_of_processes_counts_in_a_generation_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> 
     (folder / "config.json").write_text("{}")
     assert "model_type" in refusal("train", [f"model.name={folder}"])
     (folder / "config.json").write_text("{")
-    assert "not JSON" in refusal("train", [f"model.name={folder}"])
+    assert "not readable JSON" in refusal("train", [f"model.name={folder}"])
     (folder / "config.json").unlink()
     assert "no config.json" in refusal("train", [f"model.name={folder}"])
 
