@@ -12,22 +12,17 @@ from rlvr_vocab.data.answers import UnusableRow, cell_answer, decimal_comma, gol
     ("value", "answer"),
     [
         (60, "60"),
-        ("007", "007"),
         (None, ""),
         (float("nan"), ""),
         (True, None),
         (["5"], None),
-        ({"a": 1}, None),
-        (-3, "-3"),
         (0.5, "0.5"),
         (72.0, "72"),
         (-0.0, "0"),
         (1e300, "1e+300"),
-        (2**70, "1180591620717411303424"),
         (Decimal("72.00"), "72"),
         (Decimal("0.50"), "0.5"),
         (Decimal("1E+2"), "100"),
-        (Decimal("100"), "100"),
     ],
 )
 def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: object, answer: str | None) -> None:
@@ -40,7 +35,6 @@ def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: ob
         ("12,5", "12.5"),
         ("9.000", "9000"),
         ("-1.234,56 €", "-1234.56 €"),
-        ("1 234,5 kg", "1234.5 kg"),
         ("0.125", "0.125"),
         ("31.12.1999", "31.12.1999"),
         ("(1,5; 2{,}5)", "(1.5; 2.5)"),
@@ -58,13 +52,11 @@ def test_numbers_with_decimal_commas_are_read_where_that_is_said(text: str, answ
         (["7", "12,5", "3,25"], "12,5"),
         (["850", "9.000"], "9.000"),
         (["1.234,5 kg"], "1.234,5 kg"),
-        (["1 234,5"], "1 234,5"),
         (["0,5", 7], "0,5"),
         (["1,234", "850"], None),
         (["1.250", "0.5"], None),
         (["1,2,3", "(1,2)", "1, 2"], None),
         (["12.5", "1,5"], None),
-        ([12.5, None], None),
     ],
 )
 def test_a_column_of_decimal_commas_is_noticed(column: list[object], shown: str | None) -> None:
@@ -89,7 +81,6 @@ def test_bare_text_is_kept_as_it_is(text: str) -> None:
         ("#### 1 so #### 2", "2"),
         ("#### 1,000", "1000"),
         ("####-1,234,567.25 ", "-1234567.25"),
-        ("#### 1,2", "1,2"),
         ("#### 12,3456", "12,3456"),
         ("#### (1,000, 2)", "(1,000, 2)"),
     ],
@@ -103,11 +94,9 @@ def test_hash_answers_follow_the_last_marker_without_thousands_separators(text: 
     [
         (r"first \boxed{1} then \boxed{ 2 }.", "2"),
         (r"\boxed{\frac{a}{b^{2}}} and {more}", r"\frac{a}{b^{2}}"),
-        (r"\boxed {5}", "5"),
         (r"\boxed{\left\{ x \right.} }", r"\left\{ x \right."),
         (r"\boxed{a\\}", r"a\\"),
         (r"done \boxed{7} cut off \boxed{8", "7"),
-        (r"\boxed{1,000}", "1,000"),
     ],
 )
 def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answer: str) -> None:
@@ -119,22 +108,14 @@ def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answ
     [
         (None, "bare", "missing answer"),
         (float("nan"), "bare", "missing answer"),
-        (Decimal("NaN"), "bare", "missing answer"),
         (" \n", "bare", "missing answer"),
-        ("", "hash", "missing answer"),
-        ("work ####  ", "hash", "missing answer"),
         (r"\boxed{ }", "boxed", "missing answer"),
         (True, "hash", "answer is neither text nor a number"),
         (["#### 5"], "hash", "answer is neither text nor a number"),
-        ({"a": 1}, "boxed", "answer is neither text nor a number"),
         (date(2024, 1, 5), "bare", "answer is neither text nor a number"),
-        (float("inf"), "bare", "answer is neither text nor a number"),
         (Decimal("Infinity"), "bare", "answer is neither text nor a number"),
         ("72", "hash", 'no "####" in the answer'),
-        (72, "hash", 'no "####" in the answer'),
-        ("72", "boxed", r"no complete \boxed{...} in the answer"),
         (r"\boxed{72", "boxed", r"no complete \boxed{...} in the answer"),
-        (r"\boxed 72", "boxed", r"no complete \boxed{...} in the answer"),
     ],
 )
 def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: str) -> None:
@@ -150,8 +131,6 @@ def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: s
         ([r"so \boxed{3}"] * 8 + ["3"] * 2, None),
         (["2 + 1 #### 3"] * 10, "hash"),
         ([r"\boxed{3}"] * 10, None),
-        (["3", "4"], None),
-        ([], None),
     ],
 )
 def test_bare_answers_that_hold_a_marker_nine_times_in_ten_are_noticed(

@@ -40,28 +40,16 @@ def test_answers_that_differ_contradict_and_those_that_the_verifier_equates_do_n
     assert found.is_contradiction and found.answers == ((10, "0.5"), (20, "2"), (40, "3"))
 
 
-def test_one_text_in_every_row_is_not_compared_pair_by_pair() -> None:
-    [found] = repeated_problems(problems(*(("one text", f"answer {number}") for number in range(1000))))
-    assert len(found.answers) == 1000
-
-
-@pytest.mark.parametrize(
-    ("golds", "answers"),
-    [([{"a": [1]}, {"a": [1]}, [2, "x"]], ((0, '{"a": [1]}'), (2, '[2, "x"]'))), ([None, None], ())],
-)
-def test_answers_that_are_no_text_are_compared_as_their_json(golds: list[object], answers: object) -> None:
+def test_answers_that_are_no_text_are_compared_as_their_json() -> None:
+    golds = [{"a": [1]}, {"a": [1]}, [2, "x"], None]
     [found] = repeated_problems([Problem("p", gold, {}, number) for number, gold in enumerate(golds)])
-    assert found.answers == answers
+    assert found.answers == ((0, '{"a": [1]}'), (2, '[2, "x"]'))
 
 
 def test_the_same_words_are_the_same_problem_whatever_their_writing() -> None:
     found = overlap_of(["other", "Find $x$: x+1=2."], ["find \\(x\\) x + 1 = 2", "find y"])
     text, train_text = "find \\(x\\) x + 1 = 2", "Find $x$: x+1=2."
     assert found == Overlap(2, 2, 1, (SharedProblem(0, 1, 1.0, True, True, text, train_text),))
-
-
-def test_short_problems_are_compared_as_a_whole_only() -> None:
-    assert overlap_of(["Prove that one two three four"], ["one two three four"]).shared == ()
 
 
 @pytest.mark.parametrize(
@@ -106,11 +94,6 @@ def test_phrases_that_many_problems_share_make_no_two_of_them_alike() -> None:
     found = overlap_of([f"{begin}. s t u. {END}", "s t u v w", f"{begin}. j k l. {END}"], asked)
     assert matches(found) == [(3, 2, 1.0)]
     assert overlap_of(["one two three four five six seven eight nine"], [*asked, f"{begin} {asked[0]}"]).shared == ()
-
-
-def test_a_problem_is_found_without_the_words_that_stand_around_every_other() -> None:
-    asked = [f"{' '.join(f'{letter}{word}' for word in LONG.split())} {END}" for letter in "abcdefg"]
-    assert matches(overlap_of([" ".join(f"c{word}" for word in LONG.split())], asked)) == [(2, 0, 1.0)]
 
 
 def runs(words: tuple[str, ...], length: int) -> set[tuple[str, ...]]:

@@ -1,12 +1,7 @@
 """Loading a problem set from end to end."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pytest
@@ -23,10 +18,6 @@ STYLE = PromptStyle(None)
 
 def sums(count: int, start: int = 0) -> list[dict[str, object]]:
     return [{"problem": f"{number}+1=", "answer": number + 1} for number in range(start, start + count)]
-
-
-def uncapped(split: Split) -> Split:
-    return replace(split, max_eval_samples=None)
 
 
 def asked(dataset: datasets.Dataset | None) -> set[str]:
@@ -58,6 +49,14 @@ def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJ
     assert (loaded.report.rows_read, loaded.report.rows_kept) == (15, 14)
 
 
+@pytest.mark.parametrize("cap", [0, 1])
+def test_a_capped_set_says_how_many_are_held_out_beyond_it(write_jsonl: WriteJsonl, cap: int) -> None:
+    split = Split(eval_fraction=0.4, max_eval_samples=cap)
+    loaded = load_problem_sets(ProblemSource(str(write_jsonl(*sums(10))), COLUMNS), STYLE, split)
+    assert (0 if loaded.eval is None else len(loaded.eval)) == cap
+    assert f"held out too, but beyond dataset.max_eval_samples: {4 - cap}" in loaded.report.lines()
+
+
 def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_jsonl: WriteJsonl) -> None:
     train = write_jsonl({"problem": "", "answer": "1"}, *sums(6), name="train.jsonl")
     test = write_jsonl({"problem": "a", "answer": ""}, *sums(2, start=6), name="test.jsonl")
@@ -70,47 +69,8 @@ def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_js
         assert [texts[index] for index in indices] == [prompt[-1]["content"] for prompt in rows["prompt"]]
 
 
-def test_another_split_of_a_folder_is_held_out(
-    write_jsonl: WriteJsonl, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
-    write_jsonl(*sums(3), name="train.jsonl")
-    folder = write_jsonl(*sums(2, start=5), name="test.jsonl").parent
-    loaded = load_problem_sets(ProblemSource(str(folder), COLUMNS, eval_split="test"), STYLE, Split())
-    assert asked(loaded.train) == {"0+1=", "1+1=", "2+1="}
-    assert asked(loaded.eval) == {"5+1=", "6+1="}
-
-
-@pytest.mark.parametrize("cap", [0, 1])
-def test_a_capped_set_trains_on_none_of_the_reserved_problems_and_says_how_many_are_left_over(
-    write_jsonl: WriteJsonl, cap: int
-) -> None:
-    train = str(write_jsonl(*sums(10), name="train.jsonl"))
-    test = str(write_jsonl(*sums(4, start=8), name="test.jsonl"))
-    by_fraction = ProblemSource(train, COLUMNS), Split(eval_fraction=0.4, max_eval_samples=cap)
-    by_file = ProblemSource(train, COLUMNS, eval_split=test), Split(max_eval_samples=cap)
-    for source, split in (by_fraction, by_file):
-        loaded = load_problem_sets(source, STYLE, split)
-        assert asked(loaded.train).isdisjoint(asked(load_problem_sets(source, STYLE, uncapped(split)).eval))
-        assert (0 if loaded.eval is None else len(loaded.eval)) == cap
-        assert f"held out too, but beyond dataset.max_eval_samples: {4 - cap}" in loaded.report.lines()
-
-
-def test_an_eval_file_without_a_usable_problem_is_fine_where_nothing_is_measured(write_jsonl: WriteJsonl) -> None:
-    train = str(write_jsonl(*sums(3), name="train.jsonl"))
-    test = str(write_jsonl({"problem": "a", "answer": ""}, name="test.jsonl"))
-    source = ProblemSource(train, COLUMNS, eval_split=test)
-    assert len(load_problem_sets(source, STYLE, Split(max_eval_samples=0)).train) == 3
-
-
 def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
-    rows = [
-        *sums(6),
-        7,
-        {"problem": "a"},
-        {"problem": "", "answer": "1"},
-        sums(1)[0],
-    ]
+    rows = [*sums(6), 7, {"problem": "a"}, {"problem": "", "answer": "1"}, sums(1)[0]]
     report = load_problem_sets(ProblemSource(str(write_jsonl(*rows)), COLUMNS), STYLE, Split()).report
     assert (report.rows_read, report.rows_kept) == (10, 7)
     assert report.dropped == {"row is not an object": 1, "missing answer": 1, "empty problem": 1}
@@ -146,39 +106,6 @@ def test_checking_and_loading_refuse_the_same_bad_files(
     for message, source in bad.items():
         with pytest.raises(UserError, match=message):
             load(source)
-
-
-def test_the_room_needs_no_torch_and_imports_no_data_library_until_it_loads() -> None:
-    script = (
-        "import sys; from rlvr_vocab.data import load, source as data\n"
-        "assert not {'datasets', 'pyarrow', 'pandas'} & set(sys.modules), 'imported too early'\n"
-        "source = data.ProblemSource('arithmetic', data.Columns('problem', 'answer'))\n"
-        "print(len(load.load_problem_sets(source, data.PromptStyle(None), data.Split(0.1)).train))\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules), 'imported torch'"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert (run.stdout, run.returncode) == ("4500\n", 0), run.stderr
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ({"name": " "}, r"dataset\.name is empty"),
-        (
-            {"name": "x.csv", "generator": ArithmeticTask()},
-            r'dataset\.name is "x\.csv": only "arithmetic" is generated',
-        ),
-        ({"name": "arithmetic", "eval_split": "test"}, r'eval_split is "test".*dataset\.eval_fraction'),
-    ],
-)
-def test_a_source_that_cannot_be_is_refused(source: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        ProblemSource(columns=COLUMNS, **source)
-
-
-def test_a_hub_set_is_not_looked_up_when_it_is_checked() -> None:
-    check_source(ProblemSource("no-such-org/no-such-set", COLUMNS, eval_split="test"), STYLE)
 
 
 def test_neither_a_held_out_sum_nor_its_mirror_is_trained_on() -> None:

@@ -29,14 +29,8 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
 def test_deepscaler_math_drops_the_four_problems_without_an_answer(real_data: Path) -> None:
     path = real_data / "deepscaler_math.json"
     loaded = load_problem_sets(ProblemSource(str(path), Columns("problem", "answer")), STYLE, Split())
-    unanswered = [
-        number for number, row in enumerate(json.loads(path.read_text(encoding="utf-8")), 1) if not row["answer"]
-    ]
-    assert loaded.report.dropped == {"missing answer": len(unanswered)} == {"missing answer": 4}
-    assert [number for number, _ in loaded.report.examples["missing answer"]] == unanswered[:3]
-    assert len(loaded.train) == 7474 - 4
+    assert loaded.report.dropped == {"missing answer": 4} and len(loaded.train) == 7474 - 4
     assert loaded.report.duplicates == 4  # three of them in another layout of LaTeX
-    assert all(answer == answer.strip() != "" for answer in loaded.train["solution"])
 
 
 def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data: Path) -> None:

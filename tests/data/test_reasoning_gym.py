@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from rlvr_vocab.data.load import check_source, load_problem_sets, read_problems
 from rlvr_vocab.data.reasoning_gym import tasks as tasks_module
-from rlvr_vocab.data.reasoning_gym.problems import difficulty_of, first_seed, wording_of
+from rlvr_vocab.data.reasoning_gym.problems import difficulty_of, first_seed
 from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, WORKED, GymProblems, GymTask
 from rlvr_vocab.data.reasoning_gym.workers import make_entries
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
@@ -64,11 +63,6 @@ def test_the_splits_have_no_problem_in_common_and_small_families_are_not_repeate
     assert report.rows_read == report.train_rows + report.eval_rows + sum(report.dropped.values()) + (
         report.held_out_removed
     )
-    assert list(report.dropped) == [
-        "the same problem as an earlier one, chain_sum",
-        "the same problem as an earlier one, chain_sum, in held_out",
-    ]
-    assert f"left out of training, as the same problem is held out: {report.held_out_removed}" in report.lines()
 
 
 def test_no_seed_of_a_split_is_one_of_another_nor_near_that_of_another_run():
@@ -111,26 +105,13 @@ def test_another_seed_gives_other_problems_and_the_same_seed_the_same_ones_in_th
 
 
 @needs_package
-def test_the_split_test_is_a_third_set():
-    parts = source(GymTask("spell_backward"))
-    held_out, test = (
-        {p.text for p in read_problems(replace(parts, eval_split=split), Split()).reserved} for split in SPLITS[1:]
-    )
-    assert len(held_out) == len(test) == 20 and not held_out & test
-
-
-@needs_package
 @pytest.mark.parametrize(
     ("task", "said"),
     [
         (GymTask("chain_sums"), r"no task chain_sums; did you mean chain_sum\?"),
-        (GymTask("zzz"), r"no task zzz; there are ab, acre, .*zebra_puzzles$"),
-        (GymTask("composite"), r"no task composite"),
         (GymTask("lcm", params={"max_valu": 9}), r"lcm has no parameter max_valu; did you mean max_value\?"),
         (GymTask("lcm", params={"seed": 9}), r"lcm: seed is decided by seed="),
-        (GymTask("lcm", params={"size": 9}), r"lcm: size is decided by dataset\.num_problems="),
         (GymTask("chain_sum", params={"max_terms": 1}), r"refuses max_terms=1: max_terms must be >= min_terms"),
-        (GymTask("chain_sum", params={"max_terms": "two"}), r"refuses max_terms=two: .*'str' and 'int'"),
     ],
 )
 def test_a_task_that_cannot_be_made_is_refused_in_a_line(task, said):
@@ -146,8 +127,6 @@ def test_splits_and_sizes_that_cannot_be_are_refused():
         source(SHORT_SUMS, eval_split="train")
     with pytest.raises(UserError, match=r"num_problems=100: lcm would have none of the held_out problems"):
         check_source(source(GymTask("chain_sum", 100.0), GymTask("lcm")), PromptStyle(None))
-    with pytest.raises(UserError, match=r"dataset\.tasks is empty"):
-        check_source(source(), PromptStyle(None))
 
 
 def test_without_the_package_the_line_says_how_to_install_it(monkeypatch):
@@ -175,13 +154,6 @@ def test_difficulty_is_a_place_in_a_narrow_range_or_the_range():
     assert difficulty_of({"terms": 9, "difficulty": {"terms": (2, 6)}}) == "terms 2-6"
     assert difficulty_of({"difficulty": 1.0}) == "1.0" and difficulty_of({}) == ""
     assert len(difficulty_of({"difficulty": {f"setting_{number}": number for number in range(40)}})) == 80
-
-
-@needs_package
-def test_the_words_of_a_task_are_those_that_its_problems_share():
-    words = wording_of([GymTask("spell_backward"), SHORT_SUMS])
-    assert {"Spell", " backward", " arithmetic", " problem:"} <= set(words)
-    assert not any(digit in word for word in words for digit in "0123456789") and len(words) < 30
 
 
 @needs_package

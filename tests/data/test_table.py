@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.rows import Problem, build_messages
+from rlvr_vocab.data.rows import Problem
 from rlvr_vocab.data.source import OUR_COLUMNS, TRL_NAMES, Columns, PromptStyle
 from rlvr_vocab.data.table import handed_on_names, problem_table
 
@@ -27,11 +27,16 @@ def column(values: list[Any]) -> list[Any]:
 
 
 def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> None:
-    problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3}, 1)
-    [row] = problem_table([problem], PromptStyle("Hi."), COLUMNS)
+    problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3, "solution": "one"}, 1)
+    style = PromptStyle("Hi.", examples=(("2+2=", "4"),))
+    [row] = problem_table([problem], style, Columns("question", "answer", "solution"))
+    assert [(message["role"], message["content"]) for message in row.pop("prompt")] == [
+        ("system", "Hi."), ("user", "2+2="), ("assistant", "4"), ("user", "1+1=")
+    ]  # fmt: skip
     assert row == {
-        "prompt": [{"role": "system", "content": "Hi."}, {"role": "user", "content": "1+1="}],
         "problem": "1+1=",
+        "reasoning": "one",
+        "raw_solution": "one",
         "solution": "2",
         "answer": "2",
         "question": "1+1=",
@@ -60,7 +65,6 @@ def test_names_that_trl_passes_to_reward_functions_are_never_columns() -> None:
         (["prompt", "tools", "x"], None, ["raw_prompt", "raw_tools", "x"]),
         (["question", "problem", "solution"], None, ["question", "raw_problem", "raw_solution"]),
         (["answer", "raw_answer"], None, ["raw_raw_answer", "raw_answer"]),
-        (["question", "reasoning"], None, ["question", "reasoning"]),
         (["question", "steps", "reasoning"], "steps", ["question", "steps", "raw_reasoning"]),
     ],
 )
@@ -70,32 +74,14 @@ def test_original_columns_keep_their_names_unless_taken(
     assert handed_on_names(names, Columns("question", "answer", reasoning)) == dict(zip(names, handed_on, strict=True))
 
 
-@pytest.mark.parametrize("mapped", ["reasoning", "solution", "steps"])
-def test_the_mapped_reasoning_is_available_as_reasoning(mapped: str) -> None:
-    problem = Problem("1+1=", "2", {mapped: "one and one"}, 1)
-    [row] = problem_table([problem], STYLE, Columns("question", "answer", mapped))
-    assert row["reasoning"] == "one and one"
-    assert row["solution"] == "2"
-    assert "raw_reasoning" not in row
-
-
 @pytest.mark.parametrize(
     "values",
     [
         [1, None, 3],
-        ["a", None, ""],
-        [1.5, None, 2.0],
-        [True, False, None],
-        [[1, 2], [], None],
         [{"a": {"b": [1]}}, {"a": {"b": []}}],
-        [None, None],
         [60, "1/2", None, 72.0, "42", "null"],
-        [True, 1, 0.1 + 0.2],
         [1, 2.5],
         [2**70, 1],
-        [[1], "é"],
-        [{"a": 1}, {"b": 2}],
-        [[{"input": "1"}, {"output": "2"}], []],
         [{"a": 1}, {"b": "é"}, {"a": [{"c": None}, {"d": 0.1234}]}, None],
         [[{"input": "1"}, {"call": [1, "x"]}], []],
         [float("nan"), 1, "x"],
@@ -110,21 +96,3 @@ def test_original_values_are_handed_on_as_they_were_read(values: list[Any]) -> N
 def test_what_json_has_no_type_for_stays_arrows_though_it_comes_back_in_another_writing() -> None:
     midnight = datetime(2024, 1, 5, tzinfo=UTC)  # comes back with ZoneInfo("UTC")
     assert column([midnight, None]) == [midnight, None]
-
-
-def test_columns_missing_from_some_rows_are_none_there() -> None:
-    problems = [Problem("p", "1", {"a": 1}, 1), Problem("q", "2", {"b": 2}, 2)]
-    rows = problem_table(problems, STYLE, COLUMNS)
-    assert [(row["a"], row["b"]) for row in rows] == [(1, None), (None, 2)]
-
-
-def test_turns_come_in_the_order_system_examples_problem() -> None:
-    style = PromptStyle("Be brief.", examples=(("1+1=", "2"), ("2+2=", "4")))
-    assert [(message["role"], message["content"]) for message in build_messages("3+3=", style)] == [
-        ("system", "Be brief."),
-        ("user", "1+1="),
-        ("assistant", "2"),
-        ("user", "2+2="),
-        ("assistant", "4"),
-        ("user", "3+3="),
-    ]
