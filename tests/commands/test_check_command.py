@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +11,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.commands.check import distribution, length_facts
-from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.source import Columns
+from rlvr_vocab.commands.check import length_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
@@ -74,68 +71,31 @@ def last_section(shown: str) -> list[str]:
     return section(shown, "Before training")
 
 
-def test_a_set_without_faults_has_nothing_in_its_way(capsys: pytest.CaptureFixture[str], clean: Path) -> None:
-    shown = check(capsys, clean)
-    assert section(shown, "Rows")[:3] == [
-        f"  {clean}: 200 rows read, 200 usable; 196 to train on, 4 held out",
-        "  columns: question, result",
-        "  read as: problem = question, answer = result; answer_format=bare: the whole cell is the answer",
-    ]
-    assert section(shown, "Repeated problems") == ["  no problem stands in the set twice"]
-    assert section(shown, "Gold answers")[0] == "  the verifier can use all 200 of them"
-    assert "add model=" in section(shown, "Prompts")[0]
-    assert section(shown, "Shared with the held-out problems") == [
-        "  none of 4 problems is among the 196 training problems"
-    ]
-    assert last_section(shown) == ["  nothing stands in the way"]
-
-
-def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], faulty: Path) -> None:
-    shown = check(capsys, faulty, "dataset.eval_fraction=0")
-    rows = "\n".join(section(shown, "Rows"))
-    assert "120 rows read, 117 usable; 117 to train on, 0 held out" in rows
-    assert "columns: question, result, level" in rows
-    assert "dropped 1: empty problem (row 1: {'question': '', 'result': '1', 'level': 3})" in rows
-    assert "dropped 1: missing answer (row 2: Is this answered?)" in rows
-    assert "dropped 1: row is not an object (row 11: 17)" in rows
-    assert section(shown, "Repeated problems") == [
-        "  2 problems in 4 rows: 2 rows more than one each",
-        "  rows 5 and 6: Half of it?",
-        "  1 problem with answers that contradict each other:",
-        "    What is 1+1? (row 3: 2; row 4: [red]3[/])",
-    ]
-    golds = section(shown, "Gold answers")
-    assert golds[0].startswith("  1 of 117 are of no use to the verifier")
-    assert "(row 8: 9999" in golds[1]
-    advice = "\n".join(last_section(shown))
-    assert "1. 1 problem with contradicting answers: keep the right one (rows 3 and 4)" in advice
-    assert "2. 2 rows repeat an earlier problem" in advice
-    assert "3. 1 gold answer of no use to the verifier: mend what can be mended (row 8)" in advice
-    assert "4." not in advice and "\x07" not in shown
-
-
-def test_the_json_file_holds_the_same_facts_with_all_row_numbers(
-    capsys: pytest.CaptureFixture[str], faulty: Path, tmp_path: Path
-) -> None:
+def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], faulty: Path, tmp_path: Path) -> None:
     out = tmp_path / "facts" / "check.json"
     shown = check(capsys, faulty, "dataset.eval_fraction=0", f"out={out}", f"against={faulty}")
-    assert f"the same facts are in {out}" in shown
     facts = json.loads(out.read_text(encoding="utf-8"))
-    assert facts["rows"]["report"]["rows_read"] == 120 and facts["rows"]["report"]["train_rows"] == 117
-    assert facts["rows"]["columns"] == ["question", "result", "level"]
+    report = facts["rows"]["report"]
+    assert (report["rows_read"], report["train_rows"]) == (120, 117)
+    assert report["dropped"] == {"empty problem": 1, "missing answer": 1, "row is not an object": 1}
+    assert "dropped 1: row is not an object (row 11: 17)" in shown
     assert [(found["row_numbers"], found["answers"]) for found in facts["repeated"]] == [
         ([3, 4], [[3, "2"], [4, "[red]3[/]"]]),
         ([5, 6], [[5, r"\frac12"]]),
     ]
+    assert "    What is 1+1? (row 3: 2; row 4: [red]3[/])" in section(shown, "Repeated problems")
     assert [gold["row_number"] for gold in facts["golds"]["unusable"]] == [8]
     [overlap] = facts["overlaps"]
     # All problems but the three that were dropped, and row 2, whose problem has no answer to train on.
-    assert sorted(found["row_number"] for found in overlap["shared"] if found["same"]) == sorted(
-        {*range(3, 121)} - {11}
-    )
+    assert {found["row_number"] for found in overlap["shared"] if found["same"]} == {*range(3, 121)} - {11}
     assert overlap["num_measured"] == 118 and overlap["train_matches"] == 117
-    assert facts["prompts"] is None
-    assert [line.split(". ", 1)[1] for line in last_section(shown)[:4]] == facts["before_training"]
+    advice = [line.partition(":")[0] for line in facts["before_training"]]
+    assert advice[:3] == [
+        "1 problem with contradicting answers",
+        "2 rows repeat an earlier problem, which counts more",
+        "1 gold answer of no use to the verifier",
+    ]
+    assert "\x07" not in shown
 
 
 def test_problems_of_evaluation_sets_are_found_in_training_by_row(
@@ -223,36 +183,17 @@ def test_the_suggested_limit_is_the_smallest_multiple_of_64_that_keeps_99_percen
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "advised"),
-    [
-        ([], "the template opens the thinking with <think>", None),
-        (["dataset.open_thinking=model"], "the model has to open the thinking with <think>", "open_thinking=prefill"),
-    ],
-)
+    ("words", "opener", "advised"),
+    [([], "the template opens", "nothing stands in the way"),
+     (["dataset.open_thinking=model"], "the model has to open", "open_thinking=prefill")],
+)  # fmt: skip
 def test_who_opens_the_thinking_is_said(
-    capsys: pytest.CaptureFixture[str],
-    clean: Path,
-    base: Callable[[str], str],
-    words: list[str],
-    said: str,
-    advised: str | None,
-) -> None:
+    capsys: pytest.CaptureFixture[str], clean: Path, base: Callable[[str], str], words: list[str], opener: str,
+    advised: str,
+) -> None:  # fmt: skip
     shown = check(capsys, clean, base("llama"), "model.generation_kwargs.max_new_tokens=9", *words)
-    assert f"  {said}" in section(shown, "One prompt, as the model sees it")
-    assert (advised or "nothing stands in the way") in last_section(shown)[0]
-
-
-def test_a_template_that_closes_the_thinking_at_once_is_noticed(
-    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str]
-) -> None:
-    template = tmp_path / "closed.jinja"
-    template.write_text(
-        "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
-        "{% if add_generation_prompt %}{{ 'assistant: <think>\n\n</think>\n\n' }}{% endif %}"
-    )
-    shown = check(capsys, clean, base("qwen3"), f"model.chat_template={template}")
-    assert "opens the thinking and closes it again" in section(shown, "One prompt, as the model sees it")[-2]
-    assert any("closes the thinking before the model can think" in line for line in last_section(shown))
+    assert f"  {opener} the thinking with <think>" in section(shown, "One prompt, as the model sees it")
+    assert advised in last_section(shown)[0]
 
 
 def test_prompts_that_leave_no_room_for_a_completion_are_advised_against(
@@ -286,30 +227,6 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
     shown = check(capsys, path, "dataset.decimal=comma")
     assert "100% are numbers: smallest 0.5" in shown
     assert last_section(shown) == ["  nothing stands in the way"]
-    assert re.search(r"-> [0-9]+\.5$", section(shown, "Rows")[3])
-
-
-GOOD = "".join(json.dumps(problem(number)) + "\n" for number in range(3))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("p.jsonl", GOOD.replace("result", "solution"), 'has no column "result"; its columns are question, solution'),
-        ("p.jsonl", GOOD[:-20], "p.jsonl:3 is not valid JSON: Unterminated string"),
-        ("p.jsonl", '{"question": "", "result": 1}\n', "no problem is left to train on: "),
-    ],
-)
-def test_a_set_that_cannot_be_read_is_one_line_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: str, said: str
-) -> None:
-    path = tmp_path / name
-    path.write_text(content)
-    assert main(["check", *LOCAL, f"dataset.name={path}", "model=tiny", f"out={tmp_path / 'check.json'}"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and shown.err.count("\n") == 1
-    assert said in shown.err
-    assert not (tmp_path / "check.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -331,26 +248,6 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(
     assert shown.out == "" and shown.err.count("\n") == 1
     assert said in shown.err
     assert len(clean.read_text().splitlines()) == 200
-
-
-@pytest.mark.parametrize(
-    ("shape", "said"),
-    [("phi", "has no chat template"), ("qwen3", "the chat template refuses row 112, 'Add 111 to 112.': no system")],
-)
-def test_a_template_that_cannot_render_the_prompts_is_one_line(
-    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str], shape: str, said: str
-) -> None:
-    template = tmp_path / "strict.jinja"
-    template.write_text(
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system message') }}{% endif %}"
-        "{% for message in messages %}{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}A:{% endif %}"
-    )
-    words = [f"model.chat_template={template}"] if shape == "qwen3" else []
-    model = base(shape)
-    capsys.readouterr()  # what writing the model has printed
-    assert main(["check", *LOCAL, f"dataset.name={clean}", model, *words]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and said in error
 
 
 def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(
@@ -401,10 +298,42 @@ def test_the_distribution_of_answers_and_kinds(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_answers_that_are_no_text_have_a_distribution_too() -> None:
-    columns = Columns(problem="q", answer="a", reasoning=None)
-    golds: list[Any] = [{"x": 1}, {"x": 1}, [1, 2], 3.5, None, " "]
-    problems = [Problem("?", gold, {"q": "?", "a": gold}, row) for row, gold in enumerate(golds, start=1)]
-    facts = distribution(problems, columns).facts
-    assert facts["most_frequent"] == [('{"x": 1}', 2), ("[1, 2]", 1), ("3.5", 1)] and facts["num_answers"] == 4
-    assert distribution(problems[4:], columns).lines == ["no problem has an answer"]
+def chat(text: str, system: str = "Be brief.") -> dict[str, Any]:
+    return {"question": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
+
+
+def test_chat_messages_without_answers_are_checked_against_chat_messages(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [chat(f"Write a poem about {number}, please.") for number in range(150)]
+    rows += [chat("write a poem about 7 please", "Be long."), {"question": [{"role": "assistant", "content": "Hi"}]}]
+    other = [chat("Write a poem about 3, please.", "Another."), {"question": "Other?"}]
+    words = ["dataset.columns.answer=null", "dataset.eval_fraction=0", "model=tiny", f"out={tmp_path}/facts.json"]
+    against = f"against={write_rows(tmp_path / 'test.jsonl', other)}"
+    shown = check(capsys, write_rows(tmp_path / "chat.jsonl", rows), *words, against)
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert facts["rows"]["report"]["dropped"] == {"the last message is not the user's": 1}
+    assert [(each["row_numbers"], each["answers"]) for each in facts["repeated"]] == [([8, 151], [])]
+    assert facts["golds"]["num_golds"] == 0
+    assert [(each["row_number"], each["same"]) for each in facts["overlaps"][0]["shared"]] == [(1, True)]
+    assert "Be brief." in facts["prompts"]["text"] and "contradict" not in shown
+
+
+def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    golds: list[Any] = [[1, 2], {"a": 1}, True, 72.0, "5"]
+    rows = [{"question": f"Which, {gold}?", "result": gold} for gold in golds]
+    shown = check(capsys, write_rows(tmp_path / "golds.jsonl", rows), "dataset.eval_fraction=0")
+    assert '(row 1: [1, 2]; row 2: {"a": 1}; row 3: true)' in section(shown, "Gold answers")[1]
+    assert "5 answers, 5 different" in section(shown, "Distribution")[0]
+    shown = check(capsys, write_rows(tmp_path / "lists.jsonl", rows[:1] * 120), "dataset.eval_fraction=0")
+    assert "120 gold answers of no use to the verifier, and accuracy has no other" in "".join(last_section(shown))
+
+
+def test_answers_to_choices_elsewhere_are_no_contradiction(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = [f"Which of these is {way} prime?" for way in ("a", "no", "an odd", "an even")]
+    rows = [{"question": asked[n % 4], "choices": [str(n), "4", "6"], "result": n % 3} for n in range(11, 131)]
+    advice = last_section(check(capsys, write_rows(tmp_path / "choices.jsonl", rows), "dataset.eval_fraction=0"))
+    assert any("column choices: not in the prompt" in line for line in advice)
+    assert not any("contradict" in line or "repeat" in line for line in advice)
