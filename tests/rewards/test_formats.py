@@ -20,17 +20,11 @@ from rlvr_vocab.rewards.library.formats import boxed, json_format, think_format,
         ("a</think>b", "no opening tag"),
         ("So: <think>a</think>b", "the thinking does not come first"),
         ("<think>a<think>b</think>c", "2 opening tags"),
-        ("<think>a</think>b<think>c</think>d", "2 closing tags"),
     ],
 )
 def test_a_turn_thinks_once_and_first_and_then_answers(turn, reason):
     [score] = think_format.explain([turn])
     assert (score.reason, score.value) == (reason, float(reason == "thinking, then an answer"))
-
-
-def test_a_prefilled_opening_tag_may_be_missing_or_not():
-    turns = ["a</think>b", "<think>a</think>b", "a</think>", "<think>a<think>b</think>c", "b", "a<think>b</think>c"]
-    assert think_format(turns, prefilled=True) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_think_format_agrees_with_trl_but_where_it_says_so():
@@ -39,6 +33,8 @@ def test_think_format_agrees_with_trl_but_where_it_says_so():
     other = ["<think>a</think>", "<think>a</think>b</think>c", "\n<think>a</think>b"]
     theirs = think_format_reward([[{"role": "assistant", "content": turn}] for turn in same + other])
     assert think_format(same) + [1.0 - score for score in think_format(other)] == theirs
+    # The opening tag of a prompt may be missing or not.
+    assert think_format([*same, "<think>a</think>"], prefilled=True) == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 ON_LINES = "<reasoning>\n6 * 7\nis 42\n</reasoning>\n<answer>\n42\n</answer>\n"
@@ -48,14 +44,11 @@ ON_LINES = "<reasoning>\n6 * 7\nis 42\n</reasoning>\n<answer>\n42\n</answer>\n"
     ("turn", "loose", "strict"),
     [
         (ON_LINES, 1.0, 1.0),
-        (ON_LINES.rstrip(), 1.0, 1.0),
         (ON_LINES + "\n", 1.0, 0.0),
         (ON_LINES.replace("\n<answer>", "\n\n<answer>"), 1.0, 0.0),
         ("<reasoning>a</reasoning><answer>b</answer>", 1.0, 0.0),
-        ("<reasoning>\n</reasoning>\n<answer>\n</answer>\n", 1.0, 0.0),
         (ON_LINES + "Bye", 0.0, 0.0),
         ("<answer>b</answer><reasoning>a</reasoning>", 0.0, 0.0),
-        ("<reasoning>a<answer>b</reasoning></answer>", 0.0, 0.0),
         (ON_LINES + ON_LINES, 0.0, 0.0),
     ],
 )
@@ -67,7 +60,6 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
 @pytest.mark.parametrize(
     ("turn", "value", "reason"),
     [
-        (ON_LINES, 0.5, "4 of 4 tags"),
         (ON_LINES + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
         (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10,000 characters after the end"),
         ("<reasoning>\na\n</reasoning>\nb\n</answer>", 0.375, "3 of 4 tags"),

@@ -75,6 +75,9 @@ def test_a_sum_is_weighted_and_passes_over_what_has_no_score(own):
     first, second, third = graded(spec, "YES", "", r"\boxed{1}")
     assert (first.score, second.score, third.score) == (2.0, 0.0, 0.5)
     assert second.rewards == {"shouts": None, "boxed": 0.0}
+    # One alone counts with its weight and sign too, unless it calls answers right.
+    assert graded(grader_spec([own("shouts", weight=-2.0)]), "YES")[0].score == -2.0
+    assert graded(grader_spec([own("shouts", weight=-2.0)], threshold=1.0), "YES")[0].score == 1.0
 
 
 def test_what_is_asked_for_grades_with_the_settings_that_the_run_gives_it():
@@ -134,10 +137,3 @@ def test_another_version_of_a_file_is_another_grader(tmp_path):
         (version / "own.py").write_text(f"def fn(completions): return [{version.name}.0]\n")
         records.append(grader_spec([RewardSpec(f"{version}/own.py:fn")]).record())
     assert not same_grader(*records) and grader_text(records[0]) != grader_text(records[1])
-
-
-def test_a_single_reward_that_calls_nothing_right_counts_with_its_weight_and_its_sign(own):
-    [loud, quiet] = graded(grader_spec([own("shouts", weight=-2.0)]), "YES", "no")
-    assert (loud.score, quiet.score) == (-2.0, 0.0)
-    right = grader_spec([own("shouts", weight=-2.0)], threshold=1.0)
-    assert graded(right, "YES")[0].score == 1.0 and right.name == "shouts"

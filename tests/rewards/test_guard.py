@@ -25,11 +25,10 @@ def guarded(function):
     return Reward(function, "mine")
 
 
-def raising_on(*turns, error=KeyError):
+def raising_on_c(error):
     def function(completions):
-        for turn in completions:
-            if turn in turns:
-                raise error(turn)
+        if "c" in completions:
+            raise error("c")
         return [1.0] * len(completions)
 
     return function
@@ -107,10 +106,10 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(cap
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
 @pytest.mark.parametrize("error", [KeyError, SystemExit, asyncio.CancelledError, StopIteration])
 def test_a_row_that_raises_costs_itself_with_and_without_a_deadline(error, deadline, caplog):
-    function = raising_on("c", error=error)
+    function = raising_on_c(error)
     assert Reward(function, "mine", deadline=deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
     [line] = warnings(caplog)
-    where = f"(test_guard.py, line {function.__code__.co_firstlineno + 3}) for row 3 ('c')"
+    where = f"(test_guard.py, line {function.__code__.co_firstlineno + 2}) for row 3 ('c')"
     assert f"raised {error.__name__}" in line and where in line
 
 
@@ -118,7 +117,7 @@ def test_a_row_that_raises_costs_itself_with_and_without_a_deadline(error, deadl
 @pytest.mark.parametrize("error", [KeyboardInterrupt, UserError])
 def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(error, deadline):
     with pytest.raises(error, match="c"):
-        Reward(raising_on("c", error=error), "mine", deadline=deadline)(completions=TURNS)
+        Reward(raising_on_c(error), "mine", deadline=deadline)(completions=TURNS)
 
 
 class Judge:

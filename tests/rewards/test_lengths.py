@@ -34,12 +34,8 @@ def test_a_length_is_counted_in_the_unit_that_was_asked_for():
 def test_overlong_is_that_of_trl(cache):
     theirs = get_soft_overlong_punishment(100, cache)(ids(*range(140)))
     assert overlong([""] * 140, ids(*range(140)), max_completion_length=100, cache=cache) == theirs
-
-
-def test_the_margin_is_a_fifth_of_the_limit_where_nothing_is_said():
-    # DAPO: 4,096 of 20,480
-    scores = overlong([""] * 3, ids(16_384, 18_432, 20_480), max_completion_length=20_480)
-    assert scores == [0.0, -0.5, -1.0]
+    # By default a fifth of the limit, as in DAPO: 4,096 of 20,480.
+    assert overlong([""] * 3, ids(16_384, 18_432, 20_480), max_completion_length=20_480) == [0.0, -0.5, -1.0]
 
 
 def test_cosine_length_is_that_of_trl():

@@ -46,8 +46,6 @@ class Handler(BaseHTTPRequestHandler):
                 self.chat("I like it.")
             case "too much":
                 self.chat(f"Score {mark}: 11")
-            case "busy":
-                self.chat(f"Score {mark}: 5") if times > 1 else self.say("busy", 429, {"Retry-After": "0"})
             case "broken":
                 self.chat(f"Score {mark}: 6") if times > 2 else self.say("broken", 500)
             case "refused":
@@ -68,10 +66,8 @@ class Handler(BaseHTTPRequestHandler):
     def chat(self, text):
         self.say(json.dumps({"choices": [{"message": {"content": text}}]}))
 
-    def say(self, text, status=200, headers=None):
+    def say(self, text, status=200):
         self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text.encode())
 
@@ -96,8 +92,8 @@ def ask(tmp_path, monkeypatch):
 
 
 def test_what_a_judge_says_is_a_score_from_0_to_1_or_none_with_a_reason(ask):
-    scores = ask("fine", "garbage", "words", "too much", "busy", "broken", "refused")
-    assert [score.value for score in scores] == [0.9, None, None, None, 0.5, 0.6, None]
+    scores = ask("fine", "garbage", "words", "too much", "broken", "refused")
+    assert [score.value for score in scores] == [0.9, None, None, None, 0.6, None]
     for score, said in zip(scores[1:4], ("no chat: <html>", "no score: 'I like it.'", "11 is not from 0"), strict=True):
         assert said in score.reason
     assert scores[-1].reason.endswith("401: who is ***, Authorization: Basic ***, http://a.b/?key=***")

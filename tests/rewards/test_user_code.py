@@ -52,11 +52,8 @@ def test_functions_objects_and_methods_of_a_file_are_found(file):
     assert load_function(f"{file}:judge")(["A"]) == [0.5]
     assert load_function(f"{file}:judge.strict")(["A"]) == [0.0]
     assert load_function("math:hypot")(3.0, 4.0) == 5.0
-
-
-def test_a_file_is_run_once_whatever_path_names_it(tmp_path):
-    (tmp_path / "once.py").write_text("def one(completions): return []\ndef other(completions): return []\n")
-    assert load_function("once.py:one").__globals__ is load_function(f"{tmp_path}/once.py:other").__globals__
+    same = load_function("my rewards.py:judge.strict")  # run once, whatever path names it
+    assert same.__self__ is load_function(f"{file}:judge")
 
 
 def test_a_file_may_import_its_neighbours_and_hides_no_package(tmp_path, monkeypatch):

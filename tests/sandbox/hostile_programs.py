@@ -8,8 +8,6 @@ Each prints "done" where it has had its way; what it then may have changed is lo
 SCRIPTS = {
     "an endless loop": ("while True: pass", "not done"),
     "an endless sleep": ("import time\ntime.sleep(10**6)", "not done"),
-    "an endless regular expression": ("import re\nre.match('(a*)*b', 'a' * 60)", "not done"),
-    "an endless sum": ("print(sum(range(10**12)))", "not done"),
     "a deaf endless loop": (
         "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n"
         "    except Exception: pass\nwhile True: pass",
@@ -18,8 +16,6 @@ SCRIPTS = {
     "a fork bomb": ("import os\nwhile True: os.fork()", "PermissionError"),
     "a thread bomb": ("import threading\nwhile True: threading.Thread(target=input).start()", "can't start new thread"),
     "ten gigabytes": ("x = bytearray(10 * 2**30)\nprint('done')", "MemoryError"),
-    "ever longer lists": ("x = [0]\nwhile True: x += x", ("MemoryError", "not done")),
-    "a number without end": ("print(len(str(10 ** (10**9))))", ("MemoryError", "not done")),
     "deep recursion": (
         "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
         ("-11", "MemoryError", "not done"),
@@ -28,15 +24,12 @@ SCRIPTS = {
     "complaining without end": ("import sys\nwhile True: sys.stderr.write('x' * 10**6)", "xxx"),
     "killing its parent": ("import os\nos.kill(os.getppid(), 9)\nprint('done')", "PermissionError"),
     "killing a process": ("import os\nos.kill({pid}, 9)\nprint('done')", "PermissionError"),
-    "killing everything": ("import os\nos.kill(-1, 9)\nprint('done')", "PermissionError"),
     "killing by a file's signal": (
         "import fcntl, os, signal\nfcntl.fcntl(0, fcntl.F_SETOWN, {pid})\nprint('done')",
         "PermissionError",
     ),
     "writing a file": ("open('{folder}/new', 'w')\nprint('done')", "PermissionError"),
-    "emptying a file": ("open('{folder}/kept', 'w').close()\nprint('done')", "PermissionError"),
     "deleting a file": ("import os\nos.unlink('{folder}/kept')\nprint('done')", "PermissionError"),
-    "deleting a folder": ("import shutil\nshutil.rmtree('{folder}')\nprint('done')", "PermissionError"),
     "renaming a file": ("import os\nos.rename('{folder}/kept', '{folder}/gone')\nprint('done')", "PermissionError"),
     "emptying a file that it may read": (  # seccomp's error: Landlock's, where its version knows of it, is another
         "import os\nos.open('/dev/null', os.O_RDONLY | os.O_TRUNC)\nprint('done')",
@@ -58,10 +51,6 @@ SCRIPTS = {
         "PermissionError",
     ),
     "a server": ("import socket\nsocket.socket().bind(('', 0))\nprint('done')", "PermissionError"),
-    "a page of the web": (
-        "import urllib.request as r\nr.urlopen('http://127.0.0.1:{port}')\nprint('done')",
-        "not permitted",
-    ),
     "a shell": ("import os, sys\nsys.exit(os.system('touch {folder}/new'))", ("printed ''", "ended")),
     "a program": ("import subprocess\nsubprocess.run(['touch', '{folder}/new'])\nprint('done')", "PermissionError"),
     "another program in its place": ("import os\nos.execv('/bin/sh', ['sh', '-c', 'echo done'])", "PermissionError"),
@@ -103,20 +92,18 @@ FAKES = {
         "    return next((int(o.split('==')[1]) for o in gc.get_objects() if type(o) is str and '== 49' in o), 0)"
     ),
     "an exit in time": "import os\ndef answer(n): os._exit(0)",
-    "an exit at once": "import sys\nsys.exit(0)",
     "a made-up answer": (
         "import os\nfor number in range(3, 64):\n    try: os.write(number, b'{\"value\": true}\\n' * 3)\n"
         "    except OSError: pass\ndef answer(n): return 0"
     ),
-    "a made-up verdict": "print('null\\n' * 9, flush=True)\ndef answer(n): return 0",
     "an answer that is no JSON": (
         "import os\nfor number in range(3, 64):\n    try: os.write(number, b'\\xff{[\\n' * 3)\n"
         "    except OSError: pass\ndef answer(n): return 49"
     ),
     "an endless answer": "def answer(n): return 'x' * 2**28",
+    "an assertion of its own": "def answer(n): raise AssertionError('')",
     "itself": "def answer(n): return answer",
     "a value that holds itself": "def answer(n):\n    x = []\n    x.append(x)\n    return x",
-    "an assertion of its own": "def answer(n): raise AssertionError('')",
     "a search through frames": (
         "import sys\ndef answer(n):\n    frame, wanted = sys._getframe(), str(n) + ') == '\n    while frame:\n"
         "        text = repr([*frame.f_locals.values(), *frame.f_globals.values()])\n"
@@ -135,7 +122,6 @@ FAKES = {
         "import os\ndef answer(n):\n    for number in range(3, 64):\n        try: os.write(number, "
         "b'{\"value\": ' + b'{\"list\": [' * 10**5 + b']}' * 10**5 + b'}\\n')\n        except OSError: pass"
     ),
-    "millions of lists": "def answer(n): return [[] for _ in range(5 * 10**6)]",
     "half an answer": (
         "import os, time\ndef answer(n):\n    for number in range(3, 64):\n        try: os.write(number, b'{')\n"
         "        except OSError: pass\n    time.sleep(600)"
@@ -167,10 +153,8 @@ ADVANTAGES = {
         f"an object that answers for itself in {test}": (EVERYTHING, f"assert {test}")
         for test in (
             "49 in answer(7)",
-            "abs(answer(7) - 49) < 1e-9",
             "48 < answer(7) < 50",
             "not answer(7) != 49",
-            "answer(7) in {49}",
             "{49: True}.get(answer(7))",
         )
     },
@@ -184,10 +168,6 @@ ADVANTAGES = {
         f"{SQUARE} and all(answer(n) for n in [3])",
     ),
     "an end to the test": ("def answer(n): raise SystemExit(0)", SQUARE),
-    "an end to what is next": (
-        "def answer(n): return iter([])",
-        "assert all(map(lambda n: next(answer(n)) == n * n, [3]))",
-    ),
     "an exit behind a bare except": (
         "import os\ndef answer(n): os._exit(0)",
         "try:\n    answer(7)\nexcept:\n    found = True\nassert found",
@@ -208,7 +188,6 @@ ADVANTAGES = {
         ALL_OF_MANY,
     ),
     "nothing to assert": ("def answer(n): return []", "for x in answer(7):\n    assert x == 49"),
-    "an exit for an error": ("import os\ndef answer(n): os._exit(0)", EXPECTS_AN_ERROR),
     "a program that does not load for an error": ("def answer(n) return 49", EXPECTS_AN_ERROR),
     "no value for an error": (
         "import os\ndef answer(n):\n    for number in range(3, 64):\n"

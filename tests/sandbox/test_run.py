@@ -25,6 +25,8 @@ def test_each_assertion_counts_and_the_first_failure_is_told():
     tests = ProgramTests(code=("assert add(1, 2) == 3", "assert add(1, 2) == 4", "assert add('a', 'b') == 'ab'"))
     result = run_tests(ADD, tests, Limits())
     assert (result.passed, result.total, result.failure) == (2, 3, "not so: add(1, 2) == 4")
+    prints = ("print(add(3, 6), end='')\nassert add(3, 6) == 9", "print([0, 1, 1, ''])\nassert add(2, 2) == 5")
+    assert passed(ADD, ProgramTests(code=prints)) == (1, 2)  # output is no verdict
 
 
 def test_a_check_function_counts_its_assertions_and_one_in_a_loop_holds_where_it_held_each_time():
@@ -45,13 +47,7 @@ def test_standard_input_and_output():
     assert passed("print(2 * int(input()))", ProgramTests(scripts=pairs)) == (2, 3)
 
 
-def test_an_argument_that_is_changed_in_place_is_changed():
-    source = "def double(items):\n    items *= 2\ndef forget(seen):\n    seen.clear()"
-    test = "a, b = [1], {1: 2}\ndouble(a)\nforget(b)\nassert a == [1, 1]\nassert b == {}"
-    assert passed(source, ProgramTests(code=(test,))) == (2, 2)
-
-
-@pytest.mark.parametrize("source", ["def add(a, b) return", "1 / 0", "def other(): pass", "import nothing_of_the_name"])
+@pytest.mark.parametrize("source", ["def add(a, b) return", "1 / 0", "def other(): pass"])
 def test_a_program_that_does_not_load_passes_nothing(source):
     assert passed(source, ProgramTests(code=("assert add(1, 2) == 3", "assert add(1, 1) == 2"))) == (0, 2)
 
@@ -73,7 +69,6 @@ def test_tests_that_were_not_reached_in_time_failed():
             (2, 3),
         ),
         ("def f(n): return 1 // (3 - n)", "x = f(2)\nassert x == 1\ny = f(3)\nassert y == 1\nassert f(2)", (1, 3)),
-        ("def f(n): return 1 // (3 - n)", "assert f(2) == 1\nf(3)", (1, 2)),
         ("def f(n): return 1 // (3 - n)", "for n in range(9):\n    x = f(n)\n    assert x < 2", (0, 1)),
         ("def f(n): return 1 // (3 - n)", "def same(n, x):\n    assert f(n) == x\nsame(2, 1)\nsame(3, 1)", (0, 1)),
         ("def f(n): return [n] * n", "for x in f(5000):\n    assert x == 5000\nassert f(1) == 1", (1, 2)),
@@ -84,11 +79,6 @@ def test_a_test_that_does_not_come_to_its_end_has_the_share_of_all_its_assertion
     assert passed(source, ProgramTests(code=(test,)), seconds=1.0) == share
 
 
-def test_output_of_a_test_is_no_verdict():
-    prints = ("print(f(3), end='')\nassert f(3) == 9", "print('null', [0, 1, 1, ''], sep='\\n')\nassert f(2) == 5")
-    assert passed("def f(n): return n * n", ProgramTests(code=prints)) == (1, 2)
-
-
 NO_ERROR = "try:\n    f(1)\nexcept ValueError:\n    pass\nelse:\n    {}"
 
 
@@ -96,10 +86,8 @@ NO_ERROR = "try:\n    f(1)\nexcept ValueError:\n    pass\nelse:\n    {}"
     "test",
     [
         NO_ERROR.format("assert False"),
-        NO_ERROR.format("raise AssertionError('none')"),
         "try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass",
         "import pytest\nwith pytest.raises(ValueError, match='no'):\n    f(1)",
-        "try:\n    f(1)\n    found = 0\nexcept ValueError as error:\n    found = str(error)\nassert found == 'no'",
         "try:\n    f(1)\nexcept (Own, KeyError) as error:\n    assert str(error) == 'no'\nelse:\n    assert False",
     ],
 )
@@ -114,12 +102,10 @@ def test_a_test_may_ask_for_an_error_alone(test):
     ("test", "reason"),
     [
         ("assert f( == 1", "no Python: SyntaxError"),
-        ("import nothing_of_the_name\nassert f(1) == 1", "before it asks the program: ModuleNotFoundError"),
         ("assert f(1 / 0) == 1", "before it asks the program: ZeroDivisionError"),
         ("assert f(1) == 1\nassert f(lambda: 1) == 1", "a value of function"),
         ("def test_f():\n    assert f(1) == 1", ""),
         ("def check(candidate):\n    assert candidate(1) == 1", ""),
-        ("x = f(1)", ""),
     ],
 )
 def test_a_test_that_is_broken_judges_no_program(test, reason):
@@ -132,7 +118,6 @@ STANDARD_INPUT = {
     "dataclass": "from dataclasses import dataclass\nimport typing as t\n@dataclass\nclass P:\n    x: t.List[int]\n"
     "print(P([int(input())]).x[0] * 2)",
     "pickle": "import pickle\nclass A: pass\na = A()\na.x = int(input())\nprint(pickle.loads(pickle.dumps(a)).x * 2)",
-    "exit": "print(int(input()) * 2)\nexit()",
     "/dev/stdin": "print(int(open('/dev/stdin').read()) * 2)",
     "a thread": "import sys, threading\nfrom functools import cache\nsys.setrecursionlimit(10**7)\n"
     "threading.stack_size(2**27)\n@cache\ndef add(n): return n and add(n - 1) + 1\n"
@@ -158,7 +143,6 @@ OBJECTS = {
     "class P(NamedTuple):\n    x: int": ("P(3).x == 3", "P(3) == (3,)", "f(P, 3) == P(3)"),
     "class P(Enum):\n    ONE = 1": ("P.ONE is f(P, 1)", "P.ONE == P(1)", "P(1).name == 'ONE'", "{P.ONE: 2}[P(1)] == 2"),
     "def P(n):\n    yield from range(n)": ("list(P(3)) == [0, 1, 2]", "sum(P(4)) == 6", "next(P(2)) == 0", "1 in P(2)"),
-    "class P(list):\n    def __init__(self, n): super().__init__([n])": ("P(3) == [3]", "isinstance(P(3), list)"),
     "class P:\n    def __init__(self, n): self.n = n\n    def __getitem__(self, i): return self.n + i\n"
     "    def __len__(self): return self.n\n    def __enter__(self): return self.n\n    def __exit__(self, *e): pass\n"
     "    def __add__(self, other): return P(self.n + other.n)\n    def __eq__(self, other): return self.n == other.n": (
@@ -170,7 +154,6 @@ OBJECTS = {
         "-P(3) == -3", "int(P(3)) == 3", "__import__('operator').iadd(P(3), P(2)).n == 5",
     ),
     "P = print": ("printed(lambda: P('hi')) == 'hi\\n'",),
-    "P = Fraction": ("P(1, 2) == Fraction(1, 2)", "str(P(1, 2)) == '1/2'"),
     "P = Counter": ("P('aab').most_common(1) == [('a', 2)]", "P('a') == {'a': 1}"),
     "def P(d): return d + timedelta(1)": ("P(date(2024, 2, 28)) == date(2024, 2, 29)",),
     "P = numpy.cumsum": ("(P(numpy.ones(2)) == [1, 2]).all()", "np.allclose(P([1]), [1])", "P([1]).shape == (1,)"),
@@ -195,18 +178,19 @@ def test_objects_of_a_program_behave_in_its_tests_as_in_one_process(definition):
     assert (result.passed, result.total) == (len(tests), len(tests)), result
 
 
-def test_a_container_or_an_array_that_is_changed_in_place_is_changed():
-    source = "def f(q): q.append(1)\ndef g(a): a[0] = 1"
-    tests = ("from collections import deque\nq = deque()\nf(q)\nassert list(q) == [1]",)
-    tests += ("import numpy\na = numpy.zeros(2)\ng(a)\nassert a.tolist() == [1, 0]",)
-    assert passed(source, ProgramTests(code=tests)) == (2, 2)
-
-
-def test_annotations_are_those_of_the_program():
-    source = (
-        "import typing\nclass A:\n    x: int\ndef f(n: int): return f.__annotations__['n'], typing.get_type_hints(A)"
-    )
-    assert passed(source, ProgramTests(code=("assert f(1)[0] is f(1)[1]['x']",))) == (1, 1)
+@pytest.mark.parametrize(
+    ("source", "test"),
+    [
+        ("def f(a, b): a *= 2; b.clear()", "a, b = [1], {1: 2}\nf(a, b)\nassert (a, b) == ([1, 1], {})"),
+        ("def f(q): q.append(1)", "from collections import deque\nq = deque()\nf(q)\nassert list(q) == [1]"),
+        ("def f(a): a[0] = 1", "import numpy\na = numpy.zeros(2)\nf(a)\nassert a.tolist() == [1, 0]"),
+        ("def f(n): return n + 1", "assert f(10**6000) == 10**6000 + 1"),
+        ("import numpy\ndef f(n): return numpy.int64(n), numpy.float32(0.5)", "assert f(4) == (4, 0.5)"),
+        ("def f(n: int): return f.__annotations__['n'] is int", "assert f(1)"),
+    ],
+)
+def test_values_and_what_is_changed_in_place_cross(source, test):
+    assert passed(source, ProgramTests(code=(test,))) == (1, 1)
 
 
 def test_a_batch_of_endless_programs_ends_and_a_program_ends_with_its_first_endless_test():
@@ -224,17 +208,6 @@ def test_time_that_a_program_leaves_is_there_for_others():
         with budget.allot() as seconds:
             pass
     assert seconds == pytest.approx(2.0, abs=0.2)
-
-
-def test_numbers_of_any_length_cross():
-    tests = ("import math\nassert f(3000) == math.factorial(3000)", "assert g(10**6000) == 10**6000 + 1")
-    source = "import math\nf = math.factorial\ndef g(n): return n + 1"
-    assert passed(source, ProgramTests(code=tests)) == (2, 2)
-
-
-def test_numbers_of_numpy_are_numbers():
-    source = "import numpy\ndef f(n): return numpy.int64(n), numpy.bool_(True), numpy.float32(0.5)"
-    assert passed(source, ProgramTests(code=("assert f(4) == (4, True, 0.5)",))) == (1, 1)
 
 
 VALUES = [None, True, 0, -(10**40), 1.5, "é\0\ud800", 2j, b"\xff", [1, (2, {3})], {(1, 2): [None]}, frozenset("a"), {}]
