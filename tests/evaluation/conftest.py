@@ -2,8 +2,6 @@
 
 import pytest
 
-PROMPTS = tuple([{"role": "user", "content": f"What is {n} + {n * n}?"}] for n in (3, 40, 500))
-
 
 @pytest.fixture(scope="session")
 def checkpoint(expand_shape):
@@ -14,4 +12,4 @@ def checkpoint(expand_shape):
 
 @pytest.fixture
 def prompts():
-    return [list(prompt) for prompt in PROMPTS]
+    return [[{"role": "user", "content": f"What is {n} + {n * n}?"}] for n in (3, 40, 500)]

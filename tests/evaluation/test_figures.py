@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import replace
+from statistics import fmean as mean
 
 import pytest
 
@@ -33,16 +34,6 @@ def made_up(problems: int, samples: int, seed: int = 3) -> list[ProblemResult]:
     return made
 
 
-def by_problem(results: list[ProblemResult]) -> list[list[ProblemResult]]:
-    ordered = sorted(results, key=lambda one: one.problem)
-    return [list(group) for _, group in itertools.groupby(ordered, key=lambda one: one.problem)]
-
-
-def mean(values) -> float:
-    values = list(values)
-    return sum(values) / len(values)
-
-
 def counted_majority(group: list[ProblemResult]) -> float:
     counts = Counter(one.answer for one in group if one.answer is not None)
     winners = [one for one in group if one.answer is not None and counts[one.answer] == max(counts.values())]
@@ -63,7 +54,7 @@ def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> N
     results = made_up(problems=40, samples=5)
     random.Random(1).shuffle(results)
     figures = evaluation_figures(results, votes_of(results, same_text))
-    scored = [group for group in by_problem(results) if group[0].score is not None]
+    scored = [[each for each in results if each.problem == problem] for problem in range(40) if problem % 7]
     found = {name: interval.estimate for name, interval in figures.intervals.items()}
     assert found["avg@5"] == pytest.approx(mean(mean(one.right for one in group) for group in scored))
     assert found["avg@5"] == pytest.approx(accuracy_of(results))
@@ -89,11 +80,8 @@ def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_count
     assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
     assert (figures["pass@2"].estimate, figures["pass@2"].problems) == (0.0, 1)  # problem 0 has one score alone
     assert figures["pass@1"].estimate == figures["avg@2"].estimate == accuracy_of(results)
-
-
-def test_without_any_score_there_is_no_accuracy_but_a_form() -> None:
-    figures = evaluation_figures([result(0, 0, None), result(1, 0, None)], [None, None]).intervals
-    assert not any("@" in name for name in figures) and figures["length"].estimate == 10
+    unscored = evaluation_figures([result(0, 0, None), result(1, 0, None)], [None, None]).intervals
+    assert not any("@" in name for name in unscored) and unscored["length"].estimate == 10
 
 
 def test_form_and_length_count_all_answers() -> None:

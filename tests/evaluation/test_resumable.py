@@ -6,21 +6,13 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.evaluate import (
-    complete_results,
-    graded_results,
-    kept_results,
-    questions_of,
-    seed_at,
-    seeded_sampler,
-)
+from rlvr_vocab.evaluation.evaluate import complete_results, kept_results, questions_of, seed_at, seeded_sampler
 from rlvr_vocab.evaluation.sampling import SamplingSettings
-from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.rewards.build import RewardContext
-from rlvr_vocab.rewards.grader import Grader, grader_spec
+from rlvr_vocab.record.results import ProblemResult, read_results
 
 ROWS = [{"prompt": [{"role": "user", "content": f"p{number}"}], "solution": str(number)} for number in range(5)]
 SIZE = 3
+BROKEN = "a\nb \ud800 \x00 \u2028 \x85"  # signs that some readers take for the end of a line, and no text at all
 
 
 class Stopped(Exception):
@@ -34,7 +26,7 @@ def answering(stop_at: int | None = None):
         if place == stop_at:
             raise Stopped
         return [
-            ProblemResult(each.problem, each.sample, "p", "s", f"\ud800 {place + n}\n", 1.0, 1, 0, 0, True, True)
+            ProblemResult(each.problem, each.sample, "p", "s", f"{BROKEN} {place + n}", 1.0, 1, 0, 0, True, True)
             for n, each in enumerate(batch)
         ]
 
@@ -46,14 +38,14 @@ def completed(path: Path, samples: int, stop_at: int | None = None) -> list[Prob
     return complete_results(path, kept_results(path, questions, SIZE), questions, SIZE, answering(stop_at))
 
 
-@pytest.mark.parametrize("stop_at", [0, 3, 5, 8])
+@pytest.mark.parametrize("stop_at", [0, 5])
 def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: int) -> None:
     whole = completed(tmp_path / "whole.jsonl", 2)
     path = tmp_path / "new" / "stopped.jsonl"
     with pytest.raises(Stopped):
         completed(path, 2, stop_at)
     assert len(kept_results(path, questions_of(ROWS, 2), SIZE)) == stop_at
-    assert completed(path, 2) == whole
+    assert completed(path, 2) == read_results(path) == whole
     assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
@@ -97,7 +89,7 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path)
 def test_what_is_no_result_of_these_questions_is_refused_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     completed(path, 2)
-    lines = path.read_text(errors="surrogatepass").splitlines()
+    lines = path.read_text(errors="surrogatepass").split("\n")[:-1]
     for number, line in ((2, "{"), (4, json.dumps({"problem": 1})), (6, lines[0])):
         changed = [*lines[: number - 1], line, *lines[number:]]
         path.write_text("".join(f"{each}\n" for each in changed), errors="surrogatepass")
@@ -113,11 +105,6 @@ def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts) -> No
     first, second = sample(prompts[:2], 0), sample(prompts[:2], 2)
     assert sample(prompts[:2], 0) == first != second
     assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(prompts[:2], 0) != first
-    questions = questions_of([{"prompt": prompt, "problem": "p", "solution": "1"} for prompt in prompts[:2]], 1)
-    graded = graded_results(questions, first, Grader(grader_spec(()), RewardContext()), checkpoint.layout)
-    assert [(each.score, each.completion, each.answer_read) for each in graded] == [
-        (0.0, completion.turn, True) for completion in first
-    ]
 
 
 def test_seeds_of_places_differ_and_fit_every_library() -> None:

@@ -64,12 +64,6 @@ def room_for_the_next(device: torch.device) -> Iterator[None]:
         torch.cuda.empty_cache()
 
 
-@pytest.fixture
-def cuda(device: torch.device) -> None:
-    if device.type != "cuda":
-        pytest.skip("needs a CUDA GPU, and there is none here")
-
-
 @pytest.fixture(scope="session")
 def expanded(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The folder of a Qwen3 with copies by `Expansion` fields: on a GPU as wide as Qwen3-0.6B with all of its rows.

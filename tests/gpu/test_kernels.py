@@ -47,31 +47,24 @@ def assert_alike(name, found, expected, told):
     assert apart < MOST_APART and turned > 0.98
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_an_attention_scores_as_sdpa_does_and_as_it_samples(
-    attention, by_sdpa, device, expanded, train_on, farthest_from_its_score, told, tmp_path
+@pytest.mark.parametrize("kernel", [*ATTENTIONS, "liger"])
+def test_a_kernel_scores_as_sdpa_and_stock_layers_do_and_as_it_samples(
+    kernel, by_sdpa, device, expanded, train_on, farthest_from_its_score, told, tmp_path
 ):
-    package = FLASH_PACKAGES.get(attention)
-    if device.type == "cpu" and (package or attention == "flex_attention"):
-        pytest.skip(f"{attention} needs a CUDA GPU, and there is none here")
+    package = {**FLASH_PACKAGES, "liger": "liger_kernel"}.get(kernel)
+    if device.type == "cpu" and (package or kernel == "flex_attention"):
+        pytest.skip(f"{kernel} needs a CUDA GPU, and there is none here")
     if package is not None and not any(distributions(name=package)):
         pytest.skip(f"{package} is not installed here")
-    loading = {"dtype": "float32", "attn_implementation": attention}
-    trainer = train_on(expanded(), tmp_path, max_completion_length=8, model_init_kwargs=loading)
-    assert trainer.model.config._attn_implementation == attention
-    batch, *expected = by_sdpa
-    assert_alike(attention, scored(trainer, batch, gradients=True), expected, told)
-    assert farthest_from_its_score(trainer, a_batch(trainer)) < 0.5
-
-
-@pytest.mark.usefixtures("cuda")
-def test_layers_by_liger_score_as_the_stock_ones_under_our_own_head(by_sdpa, expanded, train_on, told, tmp_path):
-    pytest.importorskip("liger_kernel", reason="liger-kernel is not installed here")
-    trainer = train_on(expanded(), tmp_path, max_completion_length=24, use_liger_kernel=True)
+    loading = {"dtype": "float32", "attn_implementation": "sdpa" if kernel == "liger" else kernel}
+    options = {"model_init_kwargs": loading, "use_liger_kernel": kernel == "liger"}
+    trainer = train_on(expanded(), tmp_path, max_completion_length=8, **options)
     norm = trainer.model.model.norm
-    assert "liger" in f"{type(norm).__module__}{norm.forward.__module__}".lower()
+    assert trainer.model.config._attn_implementation == loading["attn_implementation"]
+    assert ("liger" in f"{type(norm).__module__}{norm.forward.__module__}".lower()) == (kernel == "liger")
     batch, *expected = by_sdpa
-    assert_alike("Liger", scored(trainer, batch, gradients=True), expected, told)
+    assert_alike(kernel, scored(trainer, batch, gradients=True), expected, told)
+    assert farthest_from_its_score(trainer, a_batch(trainer)) < 0.5
 
 
 @pytest.mark.parametrize("bits", [4, 8])

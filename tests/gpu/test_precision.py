@@ -33,14 +33,8 @@ def completion_logps(trainer, ids, mask, length, *, autocast):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_samples_and_scores_are_as_near_to_float32_as_a_plain_forward_pass(form, expanded, train_on, told, tmp_path):
-    trainer = train_on(
-        expanded(**FORMS[form]),
-        tmp_path,
-        per_device_train_batch_size=16,
-        num_generations=4,
-        max_completion_length=32,
-        temperature=TEMPERATURE,
-    )
+    sizes = {"per_device_train_batch_size": 16, "num_generations": 4, "max_completion_length": 32}
+    trainer = train_on(expanded(**FORMS[form]), tmp_path, temperature=TEMPERATURE, **sizes)
     batch = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader()))[:16])
     ids, mask = (torch.cat([batch[f"prompt_{each}"], batch[f"completion_{each}"]], dim=1) for each in ("ids", "mask"))
     kept, length = batch["completion_mask"].bool(), batch["completion_ids"].size(1)
@@ -73,25 +67,16 @@ def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device,
     used = test_logprobs.UPSTREAM["all"]
     dense = case.dense(settings)
     exact = case.gradients(dense, used)
-    for name in ("hidden", "weight", "A", "B"):
-        if getattr(case, name) is not None:
-            setattr(case, name, getattr(case, name).detach().to(device).requires_grad_())
+    for name in ("hidden", "weight", *(("A", "B") if form == "low_rank" else ())):
+        setattr(case, name, getattr(case, name).detach().to(device).requires_grad_())
     case.targets, case.regions = case.targets.to(device), case.regions.to(device)
     with block_form(blocks), torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
         scores = case.scores(settings)
     off = max((ours.cpu() - there).abs().max().item() for ours, there in zip(scores[:3], dense[:3], strict=True))
-    found = gradients(case, scores, used)
+    found = [each.cpu() for each in case.gradients(scores, used)]
     apart = max(((ours - there).norm() / there.norm()).item() for ours, there in zip(found, exact, strict=True))
     told(f"head in {dtype}, {form}, {blocks} form: {off:.1e} nats from float64, gradients {apart:.1e} of their norm")
     # Gradients of logits, and what a low-rank form projects, are rounded to bfloat16; on a CPU each product is, too.
     exact_products = dtype == torch.float32 or (device.type == "cuda" and form == "independent")
     assert off < (1e-4 if exact_products else 0.1)
     assert apart < (1e-5 if dtype == torch.float32 else 2**-6)
-
-
-def gradients(case, scores, used):
-    """`Case.gradients` for scores on a device."""
-    upstream = torch.randn(3, test_logprobs.POSITIONS, generator=torch.Generator().manual_seed(1))
-    used_of = zip(scores[:3], upstream.to(scores[0].device), used, strict=True)
-    sum((each * weight).sum() for each, weight, use in used_of if use).backward()
-    return [leaf.grad.cpu() for leaf in case.leaves]

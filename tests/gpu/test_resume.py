@@ -1,7 +1,5 @@
 """A run that is resumed from a checkpoint goes on as if it had not stopped, as far as the device repeats itself."""
 
-import torch
-
 STEPS = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "learning_rate": 1e-4, "kl_log_steps": 0}
 
 
@@ -24,18 +22,10 @@ def test_a_resumed_run_ends_as_near_to_the_whole_one_as_a_second_whole_one(expan
         history[name] = {row["step"]: row for row in trainer.state.log_history if "loss" in row}
     of_the_same, of_resumed = (farthest(ends[name], ends["whole"]) for name in ("again", "resumed"))
     moved = farthest(ends["whole"], initial)
-    same = "the same bits" if of_resumed == 0 else f"{of_resumed:.1e} from the whole run"
-    told(f"resumed: {same}; a second whole run {of_the_same:.1e}; training moved weights by {moved:.1e}")
+    told(f"from a whole run: resumed {of_resumed:.1e}, a second one {of_the_same:.1e}, untrained {moved:.1e}")
     assert of_resumed <= 4 * of_the_same
     assert moved > 1e-4 and of_the_same < moved
     # What is drawn in the first step after a resume follows from the state in the checkpoint alone.
     first = {name: history[name][3] for name in ("whole", "resumed")}
     assert first["resumed"]["completions/mean_length"] == first["whole"]["completions/mean_length"]
     assert abs(first["resumed"]["entropy/text"] - first["whole"]["entropy/text"]) <= (0 if of_the_same == 0 else 1e-2)
-
-
-def test_random_numbers_of_the_device_are_in_the_checkpoint(device, expanded, train_on, tmp_path):
-    trainer = train_on(expanded(), tmp_path, max_completion_length=8, **{**STEPS, "max_steps": 2})
-    trainer.train()
-    state = torch.load(tmp_path / "checkpoint-2" / "rng_state.pth", weights_only=False)
-    assert "cpu" in state and (device.type == "cpu" or "cuda" in state)

@@ -54,17 +54,6 @@ def test_scores_of_labels_equal_the_definition_on_stock_logits(name, temperature
     assert scores.log_probs[~scored].eq(0).all() and scores.entropy[~scored].eq(0).all()
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
-def test_without_the_flag_the_forward_is_the_model_s_own(name, expand_shape):
-    folder = expand_shape(name, size=None)
-    model, _ = load(folder)
-    stock = AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = torch.tensor([[70, 71, 72]])
-    with torch.no_grad():
-        ours, plain = model(input_ids=ids, labels=ids), stock(input_ids=ids, labels=ids)
-    assert torch.equal(ours.logits, plain.logits) and torch.equal(ours.loss, plain.loss)
-
-
 @pytest.mark.parametrize("mode", ["expand", "replace"])
 def test_autocast_to_bfloat16_makes_no_systematic_error(mode, expand_shape):
     # Half of the vocabulary has three copies: an error in their odds moves probability to the other half.
@@ -91,7 +80,6 @@ def test_a_batch_with_nothing_to_score_still_has_a_backward(expand_shape):
 @pytest.mark.parametrize(
     ("model_type", "fields", "expected"),
     [
-        ("llama", {}, (None, 1.0)),
         ("gemma2", {"final_logit_softcapping": 30.0}, (30.0, 1.0)),
         ("cohere", {"logit_scale": 0.0625}, (None, 0.0625)),
         ("granite", {"logits_scaling": 8.0}, (None, 0.125)),

@@ -39,32 +39,25 @@ def test_a_thought_ends_with_its_closing_tag_and_only_thinking_places_can_be_exc
     thought = thought_of(exchange_of(), [3, 15, 8])  # 8 has no copy
     assert thought.ids == (3, OPEN, 3, 15, 8, CLOSE) and thought.start == 2
     assert thought.places == (2, 3)
-
-
-@pytest.mark.parametrize("completion", [[3, 4, END], [3, OPEN, 3, 15]])
-def test_there_is_none_where_thinking_does_not_begin_or_does_not_end(completion):
-    assert exchange_of().thought(PROMPT, completion) is None
-
-
-def every_arm(exchange, thoughts, random):
-    one, other = thoughts[0], thoughts[1]
-    yield exchange.sources(one)
-    yield exchange.copies(one, random)
-    yield exchange.coin(one, random)
-    yield exchange.dose(one, 0.5, random)
-    yield exchange.transplanted(one, other, random)
-    yield exchange.permuted(thoughts, random)[0]
+    for completion in ([3, 4, END], [3, OPEN, 3, 15]):  # which does not begin, or does not end
+        assert exchange_of().thought(PROMPT, completion) is None
 
 
 def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
     exchange = exchange_of()
     thoughts = thoughts_of(exchange)
-    for changed in every_arm(exchange, thoughts, random):
-        assert exchange.texts(changed) == exchange.texts(thoughts[0])
+    one, other = thoughts[:2]
+    for changed in (
+        exchange.sources(one),
+        exchange.copies(one, random),
+        exchange.coin(one, random),
+        exchange.dose(one, 0.5, random),
+        exchange.transplanted(one, other, random),
+        exchange.permuted(thoughts, random)[0],
+    ):
+        assert exchange.texts(changed) == exchange.texts(one)
         for place, token in enumerate(changed.ids):
-            assert token == thoughts[0].ids[place] or (
-                place in thoughts[0].places and token in exchange.open_ids(token)
-            )
+            assert token == one.ids[place] or (place in one.places and token in exchange.open_ids(token))
 
 
 def test_sources_and_copies_are_what_they_say(random):
@@ -77,21 +70,20 @@ def test_sources_and_copies_are_what_they_say(random):
     )
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_dose_exchanges_its_share_of_the_places(share, random):
+def test_a_dose_exchanges_its_share_of_the_places(random):
     exchange = exchange_of()
     thought = thoughts_of(exchange, length=20)[0]
-    changed = exchange.dose(thought, share, random)
-    assert sum(a != b for a, b in zip(thought.ids, changed.ids, strict=True)) == round(share * 20)
+    for share, places in ((0.1, 2), (0.9, 18)):
+        changed = exchange.dose(thought, share, random)
+        assert sum(a != b for a, b in zip(thought.ids, changed.ids, strict=True)) == places
 
 
 def test_permuting_keeps_the_rate_of_every_id_and_moves_them(random):
     exchange = exchange_of()
     thoughts = thoughts_of(exchange)
     dealt = exchange.permuted(thoughts, random)
-    assert Counter(token for each in dealt for token in each.ids) == Counter(
-        token for each in thoughts for token in each.ids
-    )
+    before, after = (Counter(token for each in some for token in each.ids) for some in (thoughts, dealt))
+    assert before == after
     moved = sum(a != b for one, two in zip(thoughts, dealt, strict=True) for a, b in zip(one.ids, two.ids, strict=True))
     assert moved > 80  # of 240; a third stays by chance where three ids are as likely
 
@@ -116,4 +108,3 @@ def test_where_copies_replace_their_sources_those_are_never_chosen(random):
     thought = thought_of(exchange, [15, 23, 17])
     assert exchange.open_ids(15) == [15, 23]
     assert all(exchange.coin(thought, random).ids[place] >= STANDARD for place in thought.places)
-    assert thought_of(exchange_of("replace", copies=1), [15, 17]).places == ()  # one open id each

@@ -3,57 +3,46 @@
 `test_logprobs` runs whole through them, slowly; here are a few of its cases.
 """
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
 
 from rlvr_vocab.vocab import logprobs
-from rlvr_vocab.vocab.head_logits import HeadSettings
 from rlvr_vocab.vocab.logprobs import block_form
 from tests.vocab import test_logprobs
-from tests.vocab.test_logprobs import CAPPED, DEVICE, MIXES, PLAIN, UPSTREAM, Case, assert_close, assert_equals_dense
+from tests.vocab.test_logprobs import CAPPED, DEVICE, PLAIN, UPSTREAM, Case, assert_close
 
+KERNELS = {"_add_to_sums", "_gradients_of_products"}
 ALL = UPSTREAM["all"]
 CASES = [
     ({"sources": "none"}, PLAIN, ALL),
     ({"sources": "the first 40", "mode": "replace", "bias": True}, CAPPED, ALL),
     ({"form": "low_rank", "sources": "all, thrice"}, CAPPED, ALL),
-    (
-        {"form": "low_rank", "sources": "the first 40", "regions": "all thinking", "bias": True},
-        PLAIN,
-        UPSTREAM["KL of texts"],
-    ),
+    ({"form": "low_rank", "regions": "all thinking", "bias": True}, PLAIN, UPSTREAM["KL of texts"]),
     ({"form": "frozen", "sources": "all, thrice", "mode": "replace", "odds": False}, PLAIN, UPSTREAM["log-probs"]),
 ]
 
 
-class Calls:
-    """Stands for a kernel and counts how often it is called."""
-
-    def __init__(self, kernel):
-        self.kernel, self.number = kernel, 0
-
-    def __getitem__(self, grid):
-        self.number += 1
-        return self.kernel[grid]
-
-
 @pytest.fixture(autouse=True)
-def kernels(monkeypatch):
-    found = test_logprobs.kernels_on_small_blocks(monkeypatch)
-    for name in ("_add_to_sums", "_gradients_of_products"):
-        monkeypatch.setattr(found, name, Calls(getattr(found, name)))
-    return found
+def launches(monkeypatch):
+    """The names of the kernels, one for each launch."""
+    found, names = test_logprobs.kernels_on_small_blocks(monkeypatch), []
 
+    def counted(name, kernel):
+        def launch(grid):
+            names.append(name)
+            return kernel[grid]
 
-def calls(kernels):
-    return kernels._add_to_sums.number, kernels._gradients_of_products.number
+        return MagicMock(**{"__getitem__.side_effect": launch})
+
+    for name in KERNELS:
+        monkeypatch.setattr(found, name, counted(name, getattr(found, name)))
+    return names
 
 
 def by_form(case, settings, used, form):
@@ -64,44 +53,14 @@ def by_form(case, settings, used, form):
 
 
 @pytest.mark.parametrize(("given", "settings", "used"), CASES)
-def test_scores_and_gradients_are_those_of_the_plain_form_and_of_float64(given, settings, used, kernels):
+def test_scores_and_gradients_are_those_of_the_plain_form_and_of_float64(given, settings, used, launches):
     case = Case(**given)
     scores, gradients = by_form(case, settings, used, "triton")
-    assert min(calls(kernels)) > 1
+    assert set(launches) == KERNELS
     dense = case.dense(settings)
     for expected, of_expected in (by_form(case, settings, used, "plain"), (dense, case.gradients(dense, used))):
         assert_close(scores, expected, least_scale=0.1)
         assert_close(gradients, of_expected, least_scale=1e-2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("used", [UPSTREAM["all"], UPSTREAM["KL of texts"]], ids=["all", "KL of texts"])
-@pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.parametrize("form", test_logprobs.FORMS)
-def test_so_they_are_in_each_region_and_for_each_gradient(form, mix, used):
-    case = Case(form, sources="all, thrice", regions=mix, odds=False)
-    with block_form("triton"):
-        assert_equals_dense(case, HeadSettings(0.7, softcap=4.0), used)
-
-
-def test_only_blocks_without_lookups_fall_to_the_kernels(kernels, monkeypatch):
-    monkeypatch.setitem(test_logprobs.SOURCES, "one block of two", (*range(10), 2, 2, 9))
-    case = Case(sources="one block of two", regions="all thinking")
-    sizes = [len(case.policy.text_blocks(region, 70, torch.device("cpu"))) for region in (0, 1)]
-    assert sizes == [1, 2]
-    with block_form("triton"):
-        assert_equals_dense(case, PLAIN, ALL)
-    tokens = 2  # blocks of them
-    assert calls(kernels) == (tokens, tokens)
-
-
-def test_float64_stays_with_torch(kernels):
-    case = Case(sources="the first 40")
-    for name in ("hidden", "weight"):
-        setattr(case, name, getattr(case, name).detach().double().requires_grad_())
-    with block_form("triton"):
-        case.scores(PLAIN).log_probs.sum().backward()
-    assert calls(kernels) == (0, 0)
 
 
 def test_without_a_device_that_triton_compiles_for_torch_does_it_all_and_a_gpu_is_told_why(monkeypatch):
@@ -121,7 +80,7 @@ def test_without_a_device_that_triton_compiles_for_torch_does_it_all_and_a_gpu_i
 
 
 @pytest.mark.parametrize(("form", "bias"), [("independent", True), ("low_rank", False)])
-def test_so_they_are_in_bfloat16_but_for_the_rounding_of_gradients(form, bias, kernels):
+def test_so_they_are_in_bfloat16_but_for_the_rounding_of_gradients(form, bias, launches):
     case = Case(form, sources="the first 40", bias=bias)
     for name in ("hidden", "weight", "bias", "A", "B"):
         leaf = getattr(case, name)
@@ -129,7 +88,7 @@ def test_so_they_are_in_bfloat16_but_for_the_rounding_of_gradients(form, bias, k
             setattr(case, name, (leaf.detach().sign() / 2).bfloat16().requires_grad_())
     scores, gradients = by_form(case, CAPPED, ALL, "triton")
     dense = case.dense(CAPPED)
-    assert min(calls(kernels)) > 1 and scores.log_probs.dtype == torch.float32
+    assert set(launches) == KERNELS and scores.log_probs.dtype == torch.float32
     assert_close(scores, dense, least_scale=0.1)
     # What a bias makes the kernel leave in float32 is rounded as by the plain form; its own bfloat16, which the
     # interpreter cuts off instead, has one bit less.
@@ -142,20 +101,10 @@ def test_so_they_are_in_bfloat16_but_for_the_rounding_of_gradients(form, bias, k
 
 
 @pytest.mark.slow
-def test_variants_that_are_launched_compile_for_gpus_and_keep_to_registers(tmp_path):
-    """CUDA's compiler comes with Triton, and needs no GPU; it refuses things that the interpreter accepts.
-
-    `RLVR_VOCAB_KERNELS=all` compiles every variant, for one GPU.
-    """
-    words = ["90"] if os.environ.get("RLVR_VOCAB_KERNELS") == "all" else ["80,90", "few"]
-    script = Path(__file__).with_name("compile_kernels.py")
-    root = Path(__file__).parents[2]
+def test_variants_that_are_launched_compile_for_gpus(tmp_path):
+    """CUDA's compiler comes with Triton, and needs no GPU; it refuses things that the interpreter accepts."""
+    script, root = Path(__file__).with_name("compile_kernels.py"), Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    variants = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len({each["kernel"] for each in variants}) == 2
-    for each in variants:
-        # The stack in bytes: the compiler may think two registers better there.
-        assert each["cubin"] > 0 and each["stack"] <= 16, each
-        assert each["wide_loads"] > 0 or not each["ALIGNED"], each
+    assert set(done.stdout.split()) == KERNELS

@@ -152,7 +152,7 @@ class Case:
         for leaf in self.leaves:
             leaf.grad = None
         upstream = torch.randn(3, POSITIONS, generator=torch.Generator().manual_seed(1))
-        used_of = zip(scores[:3], upstream, used, strict=True)
+        used_of = zip(scores[:3], upstream.to(scores[0].device), used, strict=True)
         sum((each * weight).sum() for each, weight, use in used_of if use).backward()
         return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone() for leaf in self.leaves]
 
@@ -208,13 +208,6 @@ def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
     assert scores.log_probs[0] <= FORBIDDEN / 2
     (scores.log_probs[1:].sum() + scores.text_entropy.sum()).backward()
     assert torch.isfinite(case.weight.grad).all() and torch.isfinite(case.hidden.grad).all()
-
-
-def test_a_table_of_another_size_is_refused():
-    case = Case()
-    case.weight = case.weight[:-1]
-    with pytest.raises(ValueError, match="the output embedding has 100"):
-        case.scores(HeadSettings())
 
 
 @pytest.mark.parametrize("first", [0, 23, STANDARD])

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import visible_lines
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, shortened
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -45,25 +44,6 @@ def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
     assert marker.spans([]) == []
     told = [0.0, 0.1, 0.09, 1.0, 0.7]
     assert marker.spans(ids, told) == [("a", 0, False), ("b", 1, True), ("c", 2, False), ("a", 2, True), ("b", 0, True)]
-
-
-def test_bytes_that_are_no_character_are_shown_and_not_lost(two_copies):
-    marker, tokenizer = Marker.from_folder(two_copies), load_tokenizer(two_copies)
-    half, a = tokenizer.encode("é")[:1], tokenizer.encode("a")[0]
-    copy = a + marker.layout.standard_size
-    assert marker.spans([a, *half, copy]) == [TextSpan("a\ufffd", 0), TextSpan("a", 1)]
-    assert marker.spans([a, *half]) == [TextSpan("a\ufffd", 0)]
-
-
-@pytest.mark.parametrize("missing", ["tokenizer.json", "reasoning_vocab.json"])
-def test_a_folder_without_its_files_is_one_clear_line(missing, two_copies, tmp_path):
-    for name in {"tokenizer.json", "reasoning_vocab.json"} - {missing}:
-        (tmp_path / name).write_bytes((two_copies / name).read_bytes())
-    with pytest.raises(UserError, match=missing):
-        Marker.from_folder(tmp_path)
-    (tmp_path / missing).write_text("{")
-    with pytest.raises(UserError, match=missing):
-        Marker.from_folder(tmp_path)
 
 
 def test_what_is_long_is_shown_from_both_ends():

@@ -44,31 +44,15 @@ def test_regions_of_random_sequences_equal_a_walk_through_each_prefix(turn_ids):
         ids = [PAD] * rng.randrange(4) + [token for _ in range(14) for token in rng.choice(pieces)]
         expected = [walk(ids[: end + 1], layout) for end in range(len(ids))]
         assert regions_after(torch.tensor([ids]), layout)[0].tolist() == expected
-        assert [RegionTracker(layout, ids[: end + 1]).region for end in range(len(ids))] == expected
+        assert scored_regions(torch.tensor([ids]), layout)[0].tolist() == [ANSWERING, *expected[:-1]]
+        prefixes = [ids[: end + 1] for end in range(len(ids))]
+        assert [RegionTracker(layout, prefix).region for prefix in prefixes] == expected
+        assert [region_of_next(torch.tensor([prefix]), layout).item() for prefix in prefixes] == expected
         thinking, followed = torch.tensor([False]), []
         for end in range(len(ids)):
             thinking = after_last_ids(thinking, torch.tensor([ids]), torch.tensor([end + 1]), layout)
             followed.append(int(thinking))
         assert followed == expected
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 9])
-def test_region_of_next_is_the_last_column_of_regions_after(length):
-    ids = torch.randint(0, 13, (200, length), generator=torch.Generator().manual_seed(length))
-    ids[:, : length // 2] = torch.where(ids[:, : length // 2] > 8, OPEN, ids[:, : length // 2])
-    layout = make_layout()
-    assert torch.equal(region_of_next(ids, layout), regions_after(ids, layout)[:, -1])
-
-
-def test_a_token_is_scored_in_the_region_after_the_tokens_before_it():
-    ids = torch.tensor([[1, OPEN, 2, CLOSE, 3]])
-    assert scored_regions(ids, make_layout())[0].tolist() == [0, 0, 1, 1, 0]
-
-
-def test_the_turn_of_the_assistant_closes_thinking_that_a_user_opened():
-    ids = torch.tensor([[OPEN, 1, *TURN, 2]])
-    assert regions_after(ids, make_layout())[0].tolist() == [1, 1, 1, 1, 0, 0]
-    assert regions_after(ids, make_layout(turn_ids=()))[0].tolist() == [1] * 6
 
 
 def test_a_turn_longer_than_the_sequence_is_no_event():

@@ -11,9 +11,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.regions import region_of_next, scored_regions
+from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.sampling import (
-    RegionLogitsProcessor,
     SamplingRecorder,
     TwoStageSampler,
     attach_region_sampler,
@@ -44,7 +43,7 @@ def definition(model, policy, sequences, temperature):
 @pytest.mark.parametrize("mode", ["expand", "replace"])
 @pytest.mark.parametrize("name", ["qwen3", "gemma3", "phi"])
 def test_sampled_logps_are_those_of_the_definition_and_nothing_forbidden_is_sampled(name, mode, expand_shape):
-    model, policy = load(expand_shape(name, size=None, mode=mode))
+    model, policy = load(expand_shape(name, size=None, multiplicity=2, mode=mode, init_noise=0.3))
     sampler = attach_region_sampler(model, policy)
     ids, new = prompts(policy.layout, 8), 30
     torch.manual_seed(0)
@@ -92,11 +91,10 @@ def test_the_temperature_is_read_where_transformers_reads_it(given, expand_shape
     new = out.size(1) - ids.size(1)
     expected = definition(model, policy, out, expected_temperature)[:, -new:]
     chosen = expected.gather(2, out[:, -new:].unsqueeze(2)).squeeze(2)
-    ended = torch.isin(out[:, -new:], torch.tensor(model.generation_config.eos_token_id)).cumsum(1) > 0
-    ended[:, 1:] = ended[:, :-1].clone()
-    ended[:, 0] = False
-    assert ended.float().mean() < 0.5
-    assert (sampler.last_logps - chosen)[~ended].abs().max() < 1e-4
+    ends = torch.isin(out[:, -new:], torch.tensor(model.generation_config.eos_token_id)).int()
+    before_the_end = ends.cumsum(1) == ends
+    assert before_the_end.float().mean() > 0.5
+    assert (sampler.last_logps - chosen)[before_the_end].abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("mode", ["expand", "replace"])
@@ -131,10 +129,11 @@ def test_a_baseline_generates_what_stock_generate_does(do_sample, recorded, expa
         random_numbers.append(torch.rand(4))
     assert torch.equal(*outputs)
     assert torch.equal(*random_numbers) or not do_sample
+    assert "_get_logits_processor" not in vars(model)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("size", [1, 2, 192, 4097])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 192, 4097])
 def test_a_draw_is_that_of_multinomial_from_the_same_random_numbers(size, dtype):
     p = torch.randn(9, size, generator=torch.Generator().manual_seed(0)).mul_(4).softmax(1).to(dtype)
     p[1:, ::2] = 0.0 if size > 1 else p[1:, ::2]
@@ -147,25 +146,12 @@ def test_a_draw_is_that_of_multinomial_from_the_same_random_numbers(size, dtype)
 
 
 # What makes the program wait for a GPU: a value of a tensor that it has to know, or a size that depends on one.
-WAITS = {
-    "_local_scalar_dense",
-    "equal",
-    "masked_select",
-    "multinomial",
-    "nonzero",
-    "_unique2",
-    "bincount",
-    "is_nonzero",
-}
+WAITS = {"_local_scalar_dense", "equal", "masked_select", "multinomial", "nonzero", "bincount", "is_nonzero"}
 
 
-class Operations(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
+class NoWaiting(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func._schema.name.removeprefix("aten::"))
+        assert func._schema.name.removeprefix("aten::") not in WAITS
         return func(*args, **(kwargs or {}))
 
 
@@ -175,9 +161,8 @@ def test_a_token_is_drawn_without_waiting_for_the_device(sampler, sources):
     draw = sampler(RegionPolicy(VocabLayout(40, sources, 1, 2, (5, 3), (1, 2))), 0.8)
     ids, scores = torch.tensor([[1, 7], [7, 9]]), torch.randn(2, 40 + len(sources))
     draw(ids, scores)  # what is made once for a device
-    with Operations() as operations:
+    with NoWaiting():
         drawn = draw(ids, scores)
-    assert WAITS.isdisjoint(operations.names) and len(operations.names) > 10
     assert torch.isfinite(drawn).sum(1).tolist() == [1, 1]
 
 
@@ -197,11 +182,8 @@ def test_answering_positions_never_sample_reasoning_tokens(expand_shape):
     attach_region_sampler(model, policy)
     torch.manual_seed(0)
     ids = prompts(layout, 16)
-    out = model.generate(ids, max_new_tokens=60, min_new_tokens=60, **PLAIN)[:, ids.size(1) :]
-    whole = torch.cat([ids, out], dim=1)
-    thinking = torch.tensor(
-        [[region_of_next(row[None, :end], layout).item() for end in range(ids.size(1), whole.size(1))] for row in whole]
-    ).bool()
+    whole = model.generate(ids, max_new_tokens=60, min_new_tokens=60, **PLAIN)
+    out, thinking = whole[:, ids.size(1) :], scored_regions(whole, layout)[:, ids.size(1) :].bool()
     reasoning = out >= layout.standard_size
     assert 0.1 < thinking.float().mean() < 0.9
     assert not reasoning[~thinking].any()
@@ -211,27 +193,9 @@ def test_answering_positions_never_sample_reasoning_tokens(expand_shape):
     assert not torch.isin(sources, torch.tensor(layout.control_ids)).any()
 
 
-def test_recorded_calls_sample_untruncated_and_leave_no_hook(expand_shape):
-    model, policy = load(expand_shape("llama", size=0))
-    sampler, ids = attach_region_sampler(model, policy), prompts(policy.layout)
-    drawn = []
-    for top_k in (0, 1):
-        torch.manual_seed(0)
-        with sampler.recording():
-            drawn.append(model.generate(ids, max_new_tokens=6, temperature=3.0, do_sample=True, top_k=top_k))
-    assert torch.equal(*drawn) and "_get_logits_processor" not in vars(model)
-
-
-def test_a_policy_of_another_model_is_refused():
-    policy = RegionPolicy(VocabLayout(10, (1, 2), 3, 4, (), (3, 4)))
-    with pytest.raises(ValueError, match="12 rows, the model has 13"):
-        RegionLogitsProcessor(policy, 1.0)(torch.tensor([[1]]), torch.zeros(1, 13))
-
-
-@pytest.mark.parametrize("forbidden", [-torch.inf, torch.finfo(torch.float32).min, -1e9])
-def test_what_is_forbidden_adds_nothing_to_an_entropy(forbidden):
+def test_what_is_forbidden_adds_nothing_to_an_entropy():
     recorder = SamplingRecorder(RegionPolicy(VocabLayout(3, (0,), 1, 2, (), (1, 2))))
-    scores = torch.tensor([[1.0, 1.0, forbidden, forbidden], [0.0, forbidden, forbidden, forbidden]])
+    scores = torch.tensor([[1.0, 1.0, -torch.inf, -1e9], [0.0, -torch.inf, -torch.inf, -1e9]])
     recorder(torch.tensor([[3], [3]]), scores)
     over_texts, above = recorder.entropies()
     assert over_texts.flatten().tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)
@@ -253,37 +217,17 @@ def test_the_same_random_numbers_draw_the_same_ids_whatever_else_is_in_the_batch
     assert not torch.equal(together, drawn_by(sampler, model, policy, ids, uniforms.flip(0)))
 
 
-def test_random_numbers_draw_from_the_distribution_of_the_definition(expand_shape):
-    model, policy = load(expand_shape("phi", size=None))
-    sampler, draws = attach_region_sampler(model, policy), 4000
-    ids = prompts(policy.layout, 1).expand(draws, -1)
-    uniforms = torch.rand(draws, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    drawn = drawn_by(sampler, model, policy, ids, uniforms, temperature=0.5).squeeze(1)
-    p = definition(model, policy, torch.cat([ids[:1], drawn[:1, None]], 1), 0.5)[0, -1].exp()
-    shares = torch.bincount(drawn, minlength=len(p)).double() / draws
-    assert ((shares - p).abs() <= 5 * (p * (1 - p) / draws).sqrt() + 3 / draws).all()
-
-
-def test_given_texts_come_out_under_ids_drawn_as_the_model_would(expand_shape):
-    model, policy = load(expand_shape("phi", size=None))
-    sampler, draws = attach_region_sampler(model, policy), 2000
+def test_texts_and_ids_are_drawn_from_the_definition_and_given_texts_under_ids_as_the_model_would(expand_shape):
+    model, policy = load(expand_shape("phi", size=None, init_noise=0.3))
+    sampler, draws, text = attach_region_sampler(model, policy), 4000, 40
     prompt = prompts(policy.layout, 1)  # which is thinking
-    ids, text = prompt.expand(draws, -1), 40
-    uniforms = torch.rand(draws, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    texts = torch.tensor([[text, -1]]).expand(draws, -1)
-    drawn = drawn_by(sampler, model, policy, ids, uniforms, texts)
-    assert (policy.surface_ids(drawn[:, 0]) == text).all() and len(set(drawn[:, 1].tolist())) > 10
-    log_p = definition(model, policy, torch.cat([prompt, prompt[:, :1]], 1), 0.8)[0, -1]
-    copy = int((policy.surface_ids(torch.arange(policy.layout.rows)) == text).nonzero()[1])
-    share = (log_p[copy] - log_p[[text, copy]].logsumexp(0)).exp()
-    assert abs((drawn[:, 0] == copy).double().mean() - share) < 5 * (share * (1 - share) / draws).sqrt()
-
-
-def test_the_head_is_given_the_last_hidden_states_of_prompts_in_one_piece(expand_shape):
-    model, policy = load(expand_shape("qwen3", size=None))
-    attach_region_sampler(model, policy)
-    in_one_piece = []
-    head = model.get_output_embeddings()
-    head.register_forward_pre_hook(lambda _, inputs: in_one_piece.append(inputs[0].is_contiguous()))
-    model.generate(prompts(policy.layout), max_new_tokens=2, **PLAIN)
-    assert in_one_piece == [True, True]
+    uniforms = torch.rand(2 * draws, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    texts = torch.tensor([[-1], [text]]).repeat_interleave(draws, dim=0)
+    drawn = drawn_by(sampler, model, policy, prompt.expand(2 * draws, -1), uniforms, texts, temperature=0.5)
+    p = definition(model, policy, torch.cat([prompt, prompt[:, :1]], 1), 0.5)[0, -1].exp()
+    of_text = policy.surface_ids(torch.arange(len(p))) == text
+    given = torch.where(of_text, p, 0.0) / p[of_text].sum()
+    for ids, expected in zip(drawn.squeeze(1).split(draws), (p, given), strict=True):
+        shares = torch.bincount(ids, minlength=len(p)).double() / draws
+        assert ((shares - expected).abs() <= 5 * (expected * (1 - expected) / draws).sqrt() + 3 / draws).all()
+    assert given[of_text].min() > 0.01

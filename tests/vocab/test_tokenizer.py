@@ -3,13 +3,12 @@
 import json
 import random
 import shutil
-from functools import lru_cache
+from collections import defaultdict
 from itertools import product
-from pathlib import Path
 
 import pytest
 from tokenizers.decoders import DecodeStream
-from transformers import AutoTokenizer, TokenizersBackend
+from transformers import AutoTokenizer
 
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -27,22 +26,14 @@ TEXTS = (
     "<|im_end|> and </s> as a user types them",
     "He said <think>hm</think> aloud.",
 )
-GSM8K = Path(__file__).parents[2].parent / "shared" / "data" / "gsm8k_train.jsonl"
 
 
 def half_copies(ids, layout, seed=0):
     """The same ids with every second one, at random, replaced by one of its copies."""
-    copies = _copies_of(layout)
-    rng = random.Random(seed)
-    return [rng.choice(copies[token]) if token in copies and rng.random() < 0.5 else token for token in ids]
-
-
-@lru_cache(maxsize=1)
-def _copies_of(layout):
-    copies = {}
+    copies, rng = defaultdict(list), random.Random(seed)
     for k, source in enumerate(layout.source_ids):
-        copies.setdefault(source, []).append(layout.standard_size + k)
-    return copies
+        copies[source].append(layout.standard_size + k)
+    return [rng.choice(copies[token]) if copies[token] and rng.random() < 0.5 else token for token in ids]
 
 
 def streamed(tokenizer, ids):
@@ -60,18 +51,12 @@ def pair(request, make_shape, expand_shape):
     return base, load_tokenizer(folder), VocabLayout.load(folder)
 
 
-def test_text_encodes_to_the_same_ids_as_before(pair):
-    base, tokenizer, _ = pair
-    for text in TEXTS[:-1]:
-        assert tokenizer.encode(text) == base.encode(text)
-        assert tokenizer.encode(text, add_special_tokens=False) == base.encode(text, add_special_tokens=False)
-
-
-def test_half_of_the_ids_as_copies_decode_to_the_same_text(pair):
+def test_text_keeps_its_ids_and_half_of_them_as_copies_decode_to_it(pair):
     base, tokenizer, layout = pair
     for number, text in enumerate(TEXTS[:-1]):
         ids = base.encode(text, add_special_tokens=False)
         copied = half_copies(ids, layout, number)
+        assert tokenizer.encode(text) == base.encode(text) and tokenizer.encode(text, add_special_tokens=False) == ids
         assert sum(token >= layout.standard_size for token in copied) >= len(ids) / 5
         for skip in (True, False):
             assert tokenizer.decode(ids, skip_special_tokens=skip) == base.decode(ids, skip_special_tokens=skip)
@@ -80,14 +65,7 @@ def test_half_of_the_ids_as_copies_decode_to_the_same_text(pair):
         mixed = [copied[i] for i in visible]
         assert tokenizer.decode(mixed, skip_special_tokens=True) == expected
         assert tokenizer.batch_decode([mixed, mixed], skip_special_tokens=True) == [expected, expected]
-
-
-def test_streaming_decoders_show_copies_as_surface_text(pair):
-    base, tokenizer, layout = pair
-    for text in TEXTS[:3]:
-        ids = base.encode(text, add_special_tokens=False)
-        copied = half_copies(ids, layout)
-        assert streamed(tokenizer, copied) == streamed(base, ids) == base.decode(ids)
+        assert number > 2 or streamed(tokenizer, copied) == streamed(base, ids) == base.decode(ids)
 
 
 def test_think_tags_are_one_id_each_and_survive_decoding(pair):
@@ -120,25 +98,10 @@ def test_saving_and_loading_again_keeps_all_that(pair, tmp_path):
     again = load_tokenizer(tmp_path)
     ids = base.encode(TEXTS[1], add_special_tokens=False)
     assert len(again) == layout.rows and sorted(again.get_vocab().values()) == list(range(layout.rows))
-    assert again.encode(TEXTS[1], add_special_tokens=False) == ids
     stock = AutoTokenizer.from_pretrained(tmp_path)  # without a config.json it reads the tokenizer as it is
     assert again.decode(half_copies(ids, layout)) == stock.decode(half_copies(ids, layout)) == base.decode(ids)
-    tagged = again.encode(TEXTS[-1], add_special_tokens=False)
-    assert again.decode(tagged, skip_special_tokens=True) == TEXTS[-1]
     assert (again.pad_token_id, again.eos_token_id) == (tokenizer.pad_token_id, tokenizer.eos_token_id)
     assert again.chat_template == tokenizer.chat_template
-
-
-def test_gaps_between_entries_and_rows_decode_to_nothing_as_before(make_shape, expand_shape):
-    base = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
-    folder = expand_shape("qwen3", size=None)
-    tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
-    gaps = range(len(base), layout.standard_size)
-    assert len(gaps) == 13
-    word = base.encode(" clips", add_special_tokens=False)
-    for gap in gaps:
-        for token in (gap, layout.standard_size + gap):
-            assert tokenizer.decode([*word, token, *word]) == base.decode([*word, gap, *word]) == " clips clips"
 
 
 def test_no_text_encodes_to_a_copy(pair):
@@ -147,39 +110,3 @@ def test_no_text_encodes_to_a_copy(pair):
     marked = [string for string, token in content["model"]["vocab"].items() if token >= layout.standard_size]
     for string in random.Random(0).sample(marked, 40):
         assert max(tokenizer.encode(string, add_special_tokens=False)) < layout.standard_size
-
-
-def test_a_marker_that_the_vocabulary_uses_is_passed_over(make_shape, tmp_path):
-    plan = plan_expansion(str(make_shape("gpt2").folder), Expansion(size=400, multiplicity=2, chat_template="x"))
-    plan.tokenizer.add_tokens(["\ue000private\ue001"])
-    layout = VocabLayout(len(plan.tokenizer), (65, 66, 65), 331, 332, (), ())
-    write_tokenizer(plan.tokenizer, layout, tmp_path)
-    tokenizer = load_tokenizer(tmp_path)
-    ids = tokenizer.encode("\ue000private\ue001", add_special_tokens=False)
-    assert tokenizer.decode(ids) == "\ue000private\ue001"
-    first = layout.standard_size
-    assert tokenizer.decode([first, first + 1, first + 2]) == tokenizer.decode([65, 66, 65])
-
-
-def _gsm8k_texts(step):
-    if not GSM8K.is_file():
-        pytest.skip(f"the real problem sets are not at {GSM8K.parent}")
-    lines = GSM8K.read_text(encoding="utf-8").split("\n")[:-1:step]
-    return [text for line in lines for text in (json.loads(line)["question"], json.loads(line)["answer"])]
-
-
-@pytest.mark.slow
-def test_real_text_keeps_its_ids_and_real_copies_their_text(qwen3, tmp_path):
-    texts = _gsm8k_texts(25)
-    base = AutoTokenizer.from_pretrained(qwen3)
-    plan = plan_expansion(str(qwen3), Expansion(size=151_646))
-    write_tokenizer(plan.tokenizer, plan.layout, tmp_path)
-    tokenizer = load_tokenizer(tmp_path)
-    assert isinstance(tokenizer, TokenizersBackend) and len(tokenizer) == plan.layout.rows
-    before = base(texts)["input_ids"]
-    assert tokenizer(texts)["input_ids"] == before
-    copied = [half_copies(ids, plan.layout, number) for number, ids in enumerate(before)]
-    expected = base.batch_decode(before)
-    assert tokenizer.batch_decode(copied, skip_special_tokens=True) == expected
-    for ids, text in zip(copied[:20], expected, strict=False):
-        assert streamed(tokenizer, ids) == text

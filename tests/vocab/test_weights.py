@@ -16,6 +16,10 @@ from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_t
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.weights import pickled_weights, refuse_pickled, weights_fingerprint
 
+Folder = Callable[..., Path]
+Tensors = dict[str, torch.Tensor]
+TAGS = ("<think>", "</think>")
+
 
 class Malicious:
     """Writes a file when it is unpickled."""
@@ -33,7 +37,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pickled(expand_shape: Callable[..., Path], tmp_path: Path, trace: Path) -> Path:
+def pickled(expand_shape: Folder, tmp_path: Path, trace: Path) -> Path:
     """A model folder whose weights are a pickle that does harm."""
     folder = tmp_path / "pickled"
     shutil.copytree(expand_shape("llama", size=0), folder)
@@ -42,45 +46,29 @@ def pickled(expand_shape: Callable[..., Path], tmp_path: Path, trace: Path) -> P
     return folder
 
 
-def expand(folder: Path, out: Path) -> None:
-    write_expansion(plan_expansion(str(folder), Expansion(size=4)), out)
-
-
-TAGS = ("<think>", "</think>")
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda folder, out: load_settings("train", [f"model.name={folder}", "logging=disabled"]),
-        lambda folder, out: load_settings("evaluate", [f"checkpoint={folder}", "dataset=arithmetic"]),
-        lambda folder, out: expand(folder, out),
-        lambda folder, out: read_with_think_tags(str(folder), TAGS),
-        lambda folder, out: load_model(folder),
-    ],
-)
 def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
-    read: Callable[[Path, Path], Any], pickled: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pickled: Path, trace: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"holds only pickled weights \(pytorch_model.bin\), which are not read"):
-        read(pickled, tmp_path / "out")
-    assert not trace.exists() and not (tmp_path / "out").exists()
+    for read in (
+        lambda: load_settings("train", [f"model.name={pickled}", "logging=disabled"]),
+        lambda: load_settings("evaluate", [f"checkpoint={pickled}", "dataset=arithmetic"]),
+        lambda: write_expansion(plan_expansion(str(pickled), Expansion(size=4)), tmp_path / "out"),
+        lambda: read_with_think_tags(str(pickled), TAGS),
+        lambda: load_model(pickled),
+    ):
+        with pytest.raises(UserError, match=r"holds only pickled weights \(pytorch_model.bin\), which are not read"):
+            read()
+        assert not trace.exists()
 
 
-def test_pickled_adapters_are_refused_and_stay_unread(
-    expand_shape: Any, make_adapter: Callable[..., Path], trace: Path
-) -> None:
+def test_pickled_adapters_are_refused_and_stay_unread(expand_shape: Any, make_adapter: Folder, trace: Path) -> None:
     base = expand_shape("qwen3", size=20)
     adapter = make_adapter(base, "reasoning")
     (adapter / "adapter_model.safetensors").unlink()
     torch.save({"weight": Malicious(trace)}, adapter / "adapter_model.bin")
-    for read in (
-        lambda: load_model(adapter, base),
-        lambda: load_settings("merge", [f"checkpoint={adapter}", f"base={base}", "out=merged"]),
-    ):
-        with pytest.raises(UserError, match=r"holds only pickled weights \(adapter_model.bin\)"):
-            read()
+    with pytest.raises(UserError, match=r"holds only pickled weights \(adapter_model.bin\)"):
+        load_model(adapter, base)
     assert not trace.exists()
 
 
@@ -100,67 +88,44 @@ def test_unpickling_cannot_be_asked_for(key: str) -> None:
         load_settings("train", ["model=tiny", "dataset=arithmetic", f"+model.model_kwargs.{key}=false"])
 
 
-CODE = """
-from pathlib import Path
-from transformers import LlamaConfig, LlamaForCausalLM
-Path(__file__).with_name("ran.txt").write_text("ran")
-Path({trace!r}).write_text("ran")
-class OddConfig(LlamaConfig):
-    model_type = "odd_llama"
-class OddModel(LlamaForCausalLM):
-    config_class = OddConfig
-"""
-
-
 @pytest.fixture
-def with_code(expand_shape: Callable[..., Path], tmp_path: Path, trace: Path, monkeypatch: Any) -> Path:
+def with_code(expand_shape: Folder, tmp_path: Path, trace: Path, monkeypatch: Any) -> Path:
     """A model folder with classes of its own."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = tmp_path / "with_code"
     shutil.copytree(expand_shape("llama", size=None), folder)
     config = json.loads((folder / "config.json").read_text())
-    config |= {
-        "model_type": "odd_llama",
-        "auto_map": {"AutoConfig": "odd.OddConfig", "AutoModelForCausalLM": "odd.OddModel"},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "odd.py").write_text(CODE.format(trace=str(trace)))
+    classes = {"AutoConfig": "odd.OddConfig", "AutoModelForCausalLM": "odd.OddModel"}
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "odd_llama", "auto_map": classes}))
+    (folder / "odd.py").write_text(f"from pathlib import Path\nPath({str(trace)!r}).write_text('ran')\n")
     return folder
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda folder: plan_expansion(str(folder), Expansion(size=4)),
-        lambda folder: read_with_think_tags(str(folder), TAGS),
-        load_model,
-    ],
-    ids=["expand", "warm-up", "load_model"],
-)
-def test_code_of_a_model_is_refused_in_one_line_and_not_run(
-    read: Callable[[Path], Any], with_code: Path, trace: Path
-) -> None:
-    with pytest.raises(UserError, match="brings Python code of its own, which is not run") as caught:
-        read(with_code)
-    assert "\n" not in str(caught.value) and not trace.exists()
+def test_code_of_a_model_is_refused_in_one_line_and_not_run(with_code: Path, trace: Path) -> None:
+    for read in (
+        lambda: plan_expansion(str(with_code), Expansion(size=4)),
+        lambda: read_with_think_tags(str(with_code), TAGS),
+        lambda: load_model(with_code),
+    ):
+        with pytest.raises(UserError, match="brings Python code of its own, which is not run") as caught:
+            read()
+        assert "\n" not in str(caught.value) and not trace.exists()
 
 
 @pytest.fixture
-def tensors() -> dict[str, torch.Tensor]:
+def tensors() -> Tensors:
     generator = torch.Generator().manual_seed(3)
     return {name: torch.randn(300, 40, generator=generator) for name in ("embedding", "layer", "head")}
 
 
-def fingerprint_of(folder: Path, *files: dict[str, torch.Tensor], **metadata: str) -> str | None:
+def fingerprint_of(folder: Path, *files: Tensors, **metadata: str) -> str | None:
     folder.mkdir()
     for number, tensors in enumerate(files):
         save_file(tensors, folder / f"model-{number}.safetensors", metadata=metadata or None)
     return weights_fingerprint(folder)
 
 
-def test_the_same_tensors_in_other_files_have_the_same_fingerprint(
-    tensors: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+def test_the_same_tensors_in_other_files_have_the_same_fingerprint(tensors: Tensors, tmp_path: Path) -> None:
     assert weights_fingerprint(tmp_path) is None
     whole = fingerprint_of(tmp_path / "whole", tensors)
     head = {"head": tensors["head"]}
@@ -168,30 +133,23 @@ def test_the_same_tensors_in_other_files_have_the_same_fingerprint(
     assert whole is not None and whole == fingerprint_of(tmp_path / "split", head, rest, format="pt")
 
 
-@pytest.mark.parametrize("name", ["embedding", "layer", "head"])
-@pytest.mark.parametrize("place", [0, -1])
-def test_a_changed_number_at_either_end_of_any_tensor_is_another_fingerprint(
-    name: str, place: int, tensors: dict[str, torch.Tensor], tmp_path: Path
+def test_another_number_at_either_end_of_a_tensor_name_type_or_shape_is_another_fingerprint(
+    tensors: Tensors, tmp_path: Path
 ) -> None:
-    before = fingerprint_of(tmp_path / "before", tensors)
-    tensors[name].view(-1)[place] += 1e-3
-    assert fingerprint_of(tmp_path / "after", tensors) != before
-
-
-def test_the_same_bytes_under_another_name_type_or_shape_are_other_weights(
-    tensors: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+    head = tensors["head"]
+    first, last = head.clone(), head.clone()
+    first[0, 0] += 1e-3
+    last[-1, -1] += 1e-3
     found = {
-        fingerprint_of(tmp_path / "as_they_are", tensors),
-        fingerprint_of(tmp_path / "typed", {**tensors, "head": tensors["head"].view(torch.int32)}),
-        fingerprint_of(tmp_path / "turned", {**tensors, "head": tensors["head"].view(40, 300)}),
-        fingerprint_of(tmp_path / "named", {"tail": tensors.pop("head"), **tensors}),
+        fingerprint_of(tmp_path / str(number), {**tensors, "head": other})
+        for number, other in enumerate((head, first, last, head.view(torch.int32), head.view(40, 300)))
     }
-    assert len(found) == 4
+    found.add(fingerprint_of(tmp_path / "named", {"tail": tensors.pop("head"), **tensors}))
+    assert len(found) == 6
 
 
 @pytest.mark.parametrize("kept", [3, 40, -1])
-def test_a_file_that_was_cut_short_is_refused(kept: int, tensors: dict[str, torch.Tensor], tmp_path: Path) -> None:
+def test_a_file_that_was_cut_short_is_refused(kept: int, tensors: Tensors, tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model.safetensors")
     content = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content[:kept])

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.peft.adapter_base import BASE_RECORD, find_base, folder_with
+from rlvr_vocab.vocab.peft.adapter_base import BASE_RECORD, find_base
 from rlvr_vocab.vocab.peft.merge import merge_adapter
 
 CONFIG = "adapter_config.json"
@@ -54,13 +54,11 @@ def edit(adapter: Path, **changes: Any) -> None:
     ("place", "found"),
     [
         ("final_adapter", True),
-        ("checkpoint-20", True),
         ("stages/1_format/checkpoint-3", True),
         ("adapter", False),  # where no run puts adapters
-        ("deep/below/checkpoint-20", False),
     ],
 )
-def test_in_the_folder_of_a_run_that_was_moved_it_is_the_initial_model(
+def test_in_the_folder_of_a_moved_run_it_is_the_initial_model(
     place: str, found: bool, adapter: Path, initial: Path
 ) -> None:
     edit(adapter, base_model_name_or_path="where/it/was/trained")
@@ -83,27 +81,16 @@ def test_the_recorded_model_comes_before_that_of_the_run_but_not_with_other_weig
 def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(
     adapter: Path, base: Path, other: Path
 ) -> None:
-    message = f"{other} has other weights than the model that {adapter} was trained on: give that one as base=…"
     for find in (find_base, load_model):
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UserError, match=f"{other} has other weights than the model that {adapter} was trained on"):
             find(adapter, other)
-        assert str(caught.value) == message
     (adapter / BASE_RECORD).unlink()  # an adapter of another tool
     assert find_base(adapter, other) == other
-
-
-def test_files_that_an_adapter_came_without_are_read_from_its_base(adapter: Path, base: Path) -> None:
-    name = "reasoning_vocab.json"
-    assert folder_with(name, adapter) == adapter and folder_with(name, base) == base
-    (adapter / name).unlink()
-    (base / "tokenizer.json").unlink()
-    assert folder_with(name, adapter) == base and folder_with("tokenizer.json", base) == base
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"peft_type": None}, "peft_type is None"),
         ({"peft_type": "TELEPATHY"}, "KeyError: 'TELEPATHY'"),
         ({"target_modules": ["nowhere"]}, "Target modules"),
     ],
@@ -126,17 +113,13 @@ def test_a_base_whose_weights_are_cut_short_is_one_line(adapter: Path, base: Pat
         assert str(base) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("change", ["a tensor is missing", "a tensor too many", "a tensor of another shape"])
-def test_an_adapter_that_does_not_fit_its_base_is_refused(change: str, base: Path, adapter: Path) -> None:
+def test_an_adapter_that_does_not_fit_its_base_is_refused(base: Path, adapter: Path) -> None:
     path = adapter / "adapter_model.safetensors"
     tensors = load_file(path)
     name = next(name for name in tensors if name.endswith("q_proj.lora_A.weight"))
-    if change == "a tensor of another shape":
-        tensors[name] = tensors[name][:, :-1].clone()
-    elif change == "a tensor too many":
-        tensors[name.replace("layers.0", "layers.99")] = tensors[name].clone()
-    else:
-        del tensors[name]
-    save_file(tensors, path, metadata={"format": "pt"})
-    with pytest.raises(UserError, match=rf"{adapter} is no adapter that fits its base: .*q_proj"):
-        load_model(adapter, base)
+    too_many = {**tensors, name.replace("layers.0", "layers.99"): tensors[name].clone()}
+    missing = {key: each for key, each in tensors.items() if key != name}
+    for changed in (too_many, missing, {**tensors, name: tensors[name][:, :-1].clone()}):
+        save_file(changed, path, metadata={"format": "pt"})
+        with pytest.raises(UserError, match=rf"{adapter} is no adapter that fits its base: .*q_proj"):
+            load_model(adapter, base)

@@ -20,9 +20,6 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft import merge
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.merge import merge_adapter, probe_ids, require_same
-from rlvr_vocab.vocab.policy import open_copies
-from rlvr_vocab.vocab.regions import THINKING, scored_regions
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 Folder = Callable[..., Path]
 ADAPTER_FILE = "adapter_model.safetensors"
@@ -47,7 +44,8 @@ def expected_weights(adapter: Path, base: Path) -> dict[str, torch.Tensor]:
     """W + (alpha / r) B A and the rows in their place, worked out from the files in float64."""
     config = json.loads((adapter / "adapter_config.json").read_text())
     found = load_file(adapter / ADAPTER_FILE)
-    expected = {name: tensor.double() for name, tensor in weights(base).items()}
+    once = dict[int, torch.Tensor]()  # a tied table has two names
+    expected = {name: once.setdefault(tensor.data_ptr(), tensor.double()) for name, tensor in weights(base).items()}
     for name, tensor in found.items():
         layer, _, part = name.removeprefix("base_model.model.").partition(".lora_")
         if part == "rows":
@@ -56,8 +54,6 @@ def expected_weights(adapter: Path, base: Path) -> dict[str, torch.Tensor]:
             delta = tensor.double() @ found[name.replace("lora_B", "lora_A")].double()
             delta = delta.T if layer.startswith("transformer.") else delta  # GPT-2 keeps its weights lying down
             expected[f"{layer}.weight"] += config["lora_alpha"] / config["r"] * delta
-    if (tables := VocabTables(base)).tied:  # the file holds the shared rows once
-        expected[tables.head] = expected[tables.embedding]
     return expected
 
 
@@ -65,17 +61,6 @@ def difference(folder: Path, expected: dict[str, torch.Tensor]) -> float:
     found = weights(folder)
     assert found.keys() == expected.keys()
     return max((found[name].double() - tensor).abs().max().item() for name, tensor in expected.items())
-
-
-class VocabTables:
-    """The names of the two tables of a folder, and whether a stock model has one tensor for both."""
-
-    def __init__(self, folder: Path) -> None:
-        model = AutoModelForCausalLM.from_pretrained(folder)
-        modules = {module: name for name, module in model.named_modules()}
-        tables = (model.get_input_embeddings(), model.get_output_embeddings())
-        self.embedding, self.head = (f"{modules[table]}.weight" for table in tables)
-        self.tied = tables[0].weight is tables[1].weight
 
 
 MERGES = (
@@ -96,10 +81,11 @@ def test_merged_weights_are_those_of_the_formula(
     report = merge_adapter(adapter, out, base)
     assert difference(out, expected_weights(adapter, base)) < 1e-6
     assert difference(out, {n: t.double() for n, t in weights(base).items()}) > 1e-2
-    assert VocabTables(out).tied == VocabTables(base).tied and report.merging <= 1e-4
+    tied = [len({tensor.data_ptr() for tensor in each.values()}) < len(each) for each in map(weights, (base, out))]
+    assert tied[0] == tied[1] and report.merging <= 1e-4
 
 
-def test_paths_are_texts_too_and_an_unknown_dtype_is_refused_before_the_work(
+def test_paths_and_types_are_texts_too(
     expand_shape: Folder, make_adapter: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_adapter(expand_shape("qwen3", size=20), "reasoning").rename(tmp_path / "adapter")
@@ -109,9 +95,6 @@ def test_paths_are_texts_too_and_an_unknown_dtype_is_refused_before_the_work(
     merge_adapter("~/adapter", "~/again", dtype="bfloat16")
     stored = [load_file(tmp_path / name / "model.safetensors") for name in ("merged", "again")]
     assert [{tensor.dtype for tensor in each.values()} for each in stored] == [{torch.float32}, {torch.bfloat16}]
-    monkeypatch.setattr(merge, "load_model", pytest.fail)
-    with pytest.raises(UserError, match=r"dtype=bf17: must be float32, bfloat16, float16, or auto"):
-        merge_adapter("adapter", "other", dtype="bf17")
 
 
 @pytest.mark.slow
@@ -129,28 +112,14 @@ def test_a_merged_folder_has_all_that_a_stock_tool_looks_for(
     assert json.loads(config)["vocab_size"] == VocabLayout.load(base).rows and str(base.parent) not in config
 
 
-@pytest.mark.slow
-def test_narrower_weights_are_rounded_once_and_the_report_has_the_cost(
-    expand_shape: Folder, make_adapter: Folder, out: Path
-) -> None:
-    base = expand_shape("llama", size=100)
-    adapter = make_adapter(base, "reasoning")
-    report = merge_adapter(adapter, out, base, torch.bfloat16)
-    exact = expected_weights(adapter, base)
-    for name, tensor in load_file(out / "model.safetensors").items():
-        assert tensor.dtype == torch.bfloat16 and (tensor - exact[name]).abs().max() < 4e-3
-    ids = torch.tensor([probe_ids(base)])
+def shifts_on_the_chat(base: Path, adapter: Path, rounded: Path) -> tuple[float, float]:
+    """Mean KL of the merged model from its base, and of its rounded weights from itself, in nats a token."""
+    ids, folders = torch.tensor([probe_ids(base)]), ((base, None), (adapter, base), (rounded, None))
     with torch.no_grad():
-        logits = [
-            model.double()(input_ids=ids).logits[0]
-            for model in (load_model(adapter, base), AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32))
-        ]
-    assert report.rounding is not None
-    assert report.rounding.largest == pytest.approx((logits[0] - logits[1]).abs().max().item(), rel=1e-3)
-    p, q = (torch.distributions.Categorical(logits=each) for each in logits)
-    kl = torch.distributions.kl_divergence(p, q).mean().item()
-    assert report.rounding.mean_kl == pytest.approx(kl, rel=1e-3) and kl > 0
-    assert report.training.mean_kl > 100 * kl and not report.blurs
+        logits = [load_model(*each, dtype=torch.float32)(input_ids=ids).logits[0].double() for each in folders]
+    untrained, exact, cut = (torch.distributions.Categorical(logits=each) for each in logits)
+    kl = torch.distributions.kl_divergence
+    return kl(untrained, exact).mean().item(), kl(exact, cut).mean().item()
 
 
 def test_rounding_that_takes_back_the_training_is_a_warning(
@@ -167,7 +136,9 @@ def test_rounding_that_takes_back_the_training_is_a_warning(
     report = merge_adapter(str(adapter), str(out), str(base), "auto")
     assert report.dtype == "bfloat16" and report.blurs and report.rounding is not None
     assert "bfloat16 rounds away part of the training" in caplog.text
-    assert report.rounding.largest == pytest.approx(report.training.largest, rel=0.2)
+    moved, rounded = shifts_on_the_chat(base, adapter, out)
+    assert report.training.mean_kl == pytest.approx(moved, rel=1e-2)
+    assert report.rounding.mean_kl == pytest.approx(rounded, rel=1e-2) and rounded > 0
     caplog.clear()
     kept = merge_adapter(adapter, tmp_path / "kept", base)
     assert not kept.blurs and not caplog.text and difference(tmp_path / "kept", expected_weights(adapter, base)) < 1e-6
@@ -185,27 +156,6 @@ def test_logits_are_the_same_up_to_the_error_of_float32(largest: float, off: flo
             require_same(expected, expected + off)
 
 
-def test_the_chat_thinks_in_both_vocabularies_and_answers_in_one(expand_shape: Folder) -> None:
-    folder = expand_shape("qwen3", size=None)
-    layout, ids = VocabLayout.load(folder), probe_ids(folder)
-    regions = scored_regions(torch.tensor([ids]), layout)[0]
-    reasoning = torch.tensor(ids) >= layout.standard_size
-    assert (regions[reasoning] == THINKING).all() and regions[-1] != THINKING
-    assert ((regions == THINKING) & ~reasoning).sum() > 20 and reasoning.sum() > 20
-    copies = open_copies(layout)[0].tolist()
-    assert {copies[0], copies[-1]} <= set(ids)
-    text = load_tokenizer(folder).decode(ids)
-    assert "Natalia" in text and text.count("<think>") == text.count("</think>") == 1
-
-
-def test_the_chat_of_a_model_without_a_reasoning_vocabulary_is_standard_text(
-    make_shape: Any, expand_shape: Folder
-) -> None:
-    baseline, stock = expand_shape("gpt2", size=0), make_shape("gpt2").folder
-    assert max(probe_ids(baseline)) < VocabLayout.load(baseline).standard_size
-    assert "72" in load_tokenizer(stock).decode(probe_ids(stock))
-
-
 def refusal(adapter: Path, base: Path, out: Path, dtype: torch.dtype = torch.float32) -> str:
     with pytest.raises(UserError) as caught:
         merge_adapter(adapter, out, base, dtype)
@@ -213,29 +163,21 @@ def refusal(adapter: Path, base: Path, out: Path, dtype: torch.dtype = torch.flo
     return str(caught.value)
 
 
-def move_one_row(path: Path, row: int) -> None:
-    edit_tensors(path, lambda tensors: tensors["model.embed_tokens.weight"][row, 3].add_(1e-2))
-
-
-def cut_short(path: Path, _: int) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"), [(move_one_row, "merging changes the model: logits differ by"), (cut_short, "cannot be read")]
-)
 def test_a_fault_in_the_written_file_is_refused(
-    fault: Any, message: str, expand_shape: Folder, make_adapter: Folder, out: Path, monkeypatch: pytest.MonkeyPatch
+    expand_shape: Folder, make_adapter: Folder, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = expand_shape("llama", size=None)
+    write, row = merge.write_stock_folder, max(probe_ids(base))
+    assert row >= VocabLayout.load(base).standard_size
 
     def faulty(model: Any, base: Path, folder: Path) -> None:
         write(model, base, folder)
-        fault(folder / "model.safetensors", probe_ids(base)[3])
+        path = folder / "model.safetensors"
+        edit_tensors(path, lambda tensors: tensors["model.embed_tokens.weight"][row, 3].add_(1e-2))
 
-    write = merge.write_stock_folder
     monkeypatch.setattr(merge, "write_stock_folder", faulty)
-    assert message in refusal(make_adapter(base, "reasoning"), base, out)
+    message = refusal(make_adapter(base, "reasoning"), base, out)
+    assert message.startswith("merging changes the model: logits differ by")
 
 
 @pytest.mark.slow

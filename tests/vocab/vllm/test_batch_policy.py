@@ -27,19 +27,6 @@ def defined(ids, layout=LAYOUT):
     return int(regions_after(torch.tensor([ids]), layout)[0, -1]) if ids else ANSWERING
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_a_region_grown_token_by_token_is_that_of_the_whole_sequence(layout):
-    dice = random.Random(0)
-    for _ in range(100):
-        prompt = [dice.randrange(2, 9) for _ in range(dice.randrange(12))]
-        output = [dice.randrange(2, 9) for _ in range(dice.randrange(4))]
-        request = RequestRegion(layout, prompt, output, temperature=1.0)
-        for _ in range(20):
-            assert request.region() == defined(prompt + output, layout)
-            output.append(dice.randrange(2, 9))
-            request.advance()
-
-
 def test_a_token_that_becomes_known_after_the_update_counts_at_once():
     output = [9]
     request = RequestRegion(LAYOUT, [OPEN], output, temperature=1.0)
@@ -58,25 +45,17 @@ def test_a_token_that_becomes_known_after_the_update_counts_at_once():
 def test_tokens_that_vllm_takes_back_no_longer_count():
     output = [OPEN, 9, CLOSE, 9]
     request = RequestRegion(LAYOUT, [8], output, temperature=1.0)
-    assert request.region() == ANSWERING
-    del output[2:]
-    request.advance()
-    assert request.region() == THINKING
-    output[:] = [9]
-    request.advance()
-    assert request.region() == ANSWERING
-
-
-@pytest.mark.parametrize(("given", "kept"), [(0.0, 0.0), (1e-6, 0.0), (0.01, 0.01), (1.0, 1.0)])
-def test_a_temperature_at_which_vllm_is_greedy_counts_as_zero(given, kept):
-    assert RequestRegion(LAYOUT, [], [], given).temperature == kept
+    for kept, region in (([OPEN, 9, CLOSE, 9], ANSWERING), ([OPEN, 9], THINKING), ([9], ANSWERING)):
+        output[:] = kept
+        request.advance()
+        assert request.region() == region
 
 
 class Batch:
     """vLLM's changes of its rows, made to plain lists: the sequences that every row should hold."""
 
-    def __init__(self, seed):
-        self.dice, self.rows, self.regions = random.Random(seed), {}, BatchRegions(LAYOUT)
+    def __init__(self, seed, layout):
+        self.dice, self.rows, self.regions = random.Random(seed), {}, BatchRegions(layout)
 
     def step(self):
         dice, rows = self.dice, self.rows
@@ -88,8 +67,8 @@ class Batch:
             if row not in rows and dice.random() < 0.4:  # some resumed with output that they already had
                 prompt = [dice.randrange(2, 9) for _ in range(dice.randrange(1, 10))]
                 output = [dice.randrange(2, 9) for _ in range(dice.randrange(3))]
-                rows[row] = (prompt, output, dice.choice([0.0, 1.0]))
-                added.append((row, rows[row][2], prompt, output))
+                rows[row] = (prompt, output, dice.choice([0.0, 0.01, 1.0]))
+                added.append((row, rows[row][2] or 1e-6, prompt, output))  # at 1e-6 vLLM is greedy
         moved = []
         if rows and dice.random() < 0.5:
             source, target, swap = dice.choice(list(rows)), dice.randrange(8), dice.random() < 0.5
@@ -103,13 +82,14 @@ class Batch:
         self.regions.advance()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_rows_keep_their_own_region_through_additions_removals_moves_and_swaps(seed):
-    batch = Batch(seed)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_keep_their_own_region_through_additions_removals_moves_and_swaps(seed, layout):
+    batch = Batch(seed, layout)
     for _ in range(200):
         batch.step()
         rows = batch.rows.items()
-        expected = {row: (defined(prompt + output), temperature) for row, (prompt, output, temperature) in rows}
+        expected = {row: (defined(prompt + output, layout), temperature) for row, (prompt, output, temperature) in rows}
         assert batch.regions.rows() == expected
         for _, output, _ in batch.rows.values():
             output.append(batch.dice.randrange(2, 9))
@@ -148,25 +128,15 @@ def test_slots_follow_their_requests_whichever_of_them_a_step_schedules(seed, la
         for slot in range(SLOTS):
             if slot not in running and dice.random() < 0.3:
                 runner.enter(slot, [dice.randrange(2, 9) for _ in range(dice.randrange(1, 20))])
-                slots.add(slot, 1.0)
+                slots.add(slot, 1e-6 if slot % 2 else 0.7)
                 running.add(slot)
         slots.refresh()
         found = {slot: int(slots.thinking_S[slot]) for slot in running}
         assert found == {slot: runner.region(slot, layout) for slot in running}
+        assert all(slots.temperatures_S[slot] == (0.0 if slot % 2 else torch.tensor(0.7)) for slot in running)
         for slot in running:
             if dice.random() < 0.7:
                 runner.sampled(slot, dice.randrange(2, 9))
-
-
-def test_the_earlier_ids_of_a_slot_do_not_matter_to_the_next_request():
-    runner = Runner()
-    slots = SlotRegions(LAYOUT, runner)
-    for ids, temperature, thinking in (([3, 9, 9, 5, 6], 0.7, True), ([9], 1e-6, False)):
-        runner.enter(2, ids)
-        slots.add(2, temperature)
-        slots.refresh()
-        assert bool(slots.thinking_S[2]) == thinking
-        assert slots.temperatures_S[2] == (torch.tensor(0.7) if thinking else 0.0)
 
 
 V = 400
@@ -174,9 +144,7 @@ FULL = VocabLayout(V, tuple(range(V)), 390, 391, (), (0, 1, 200, 390, 391))
 BIASES = {
     "full": FULL,
     "full, odds not kept": replace(FULL, preserve_odds=False),
-    "part": replace(FULL, source_ids=tuple(range(150))),
     "part, replacing": replace(FULL, source_ids=tuple(range(150)), mode="replace"),
-    "several copies": replace(FULL, source_ids=tuple(k % V for k in range(900))),
     "several copies, replacing": replace(FULL, source_ids=tuple(k % V for k in range(900)), mode="replace"),
     "scattered": replace(FULL, source_ids=tuple(range(0, V, 7)) * 2),
 }
