@@ -63,15 +63,10 @@ def test_a_column_of_decimal_commas_is_noticed(column: list[object], shown: str 
     assert decimal_comma(column) == shown
 
 
-@pytest.mark.parametrize("value", [60, 72.0, 2**70, True, ["5", {"a": None}], {"a": [1]}, []])
-def test_values_of_json_are_bare_answers_as_they_are(value: object) -> None:
-    answer = cell_answer(value, "bare")
+@pytest.mark.parametrize("value", [60, 72.0, True, ["5", {"a": None}], {"a": [1]}, r"\frac{1}{2}", "1,000", "007"])
+def test_bare_cells_are_answers_as_they_are(value: object) -> None:
+    answer = cell_answer(f" {value}\n" if isinstance(value, str) else value, "bare")
     assert (answer, type(answer)) == (value, type(value))
-
-
-@pytest.mark.parametrize("text", [r"\frac{1}{2}", "1,000", "72.0", "007", r"\text{ A }", "x=1, y=2", "None"])
-def test_bare_text_is_kept_as_it_is(text: str) -> None:
-    assert cell_answer(f" {text}\n", "bare") == text
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) ->
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("opening", ['"Moby Dick', '"Blue" is which', 'He said "no'])
-@pytest.mark.parametrize("closing", ["a board of 5' 10\"", '"End', "no quote"])
+@pytest.mark.parametrize("closing", ["a board of 5' 10\"", "no quote"])
 def test_quotes_in_a_table_that_quotes_no_cell_are_text(write: Write, opening: str, closing: str, end: str) -> None:
     questions = [opening, *(f"What is {n}+1?" for n in range(5)), closing]
     lines = ["question\tanswer", *(f"{question}\t{n}" for n, question in enumerate(questions))]
@@ -112,12 +112,9 @@ def test_the_first_line_tells_the_delimiter(write: Write, name: str, delimiter: 
     assert read_rows(write(name, text)) == [{"question": "Prix de 2 ?", "answer": "4"}]
 
 
-def test_prose_of_several_lines_with_commas_is_one_cell(write: Write) -> None:
-    text = 'question,answer\n"Let a, b be.\nFind a+b",5\n"Red, blue\nand then,\nwhat?",3\n'
-    assert [row["answer"] for row in read_rows(write("p.csv", text))] == ["5", "3"]
-
-
-def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_by_the_line_of_the_quote(write: Write) -> None:
+def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is_not(write: Write) -> None:
+    prose = 'question,answer\n"Let a, b be.\nFind a+b",5\n"Red, blue\nand then,\nwhat?",3\n'
+    assert [row["answer"] for row in read_rows(write("p.csv", prose))] == ["5", "3"]
     text = 'question,answer\nx,0\n"Moby,Melville\na,1\nb,2\nc,3\n5\' 10",70\ny,1\n'
     with pytest.raises(UserError, match=r"p\.csv:3 opens a quote and line 7 closes it, around whole rows"):
         read_rows(write("p.csv", text))
@@ -157,14 +154,6 @@ def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
     assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("p.txt", r"p\.txt is not a file with one of the extensions \.csv, "), ("p.json", "is empty")]
-)
-def test_an_unknown_extension_and_an_empty_file_are_refused(write: Write, name: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        local_file(str(write(name, "x" if name == "p.txt" else "")))
-
-
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all", "nowhere.parquet"])
 def test_what_looks_like_a_path_is_never_looked_up_on_the_hub(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,19 +164,14 @@ def test_what_looks_like_a_path_is_never_looked_up_on_the_hub(
         local_file(name)
 
 
-@pytest.fixture(autouse=True)
-def cache_and_no_network(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-
-def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file() -> None:
-    with pytest.raises(UserError) as caught:
+    said = (
+        r"^dataset no-such-org/no-such-set \(configuration main, split train\) .*Couldn't reach.* dataset\.name=FILE$"
+    )
+    with pytest.raises(UserError, match=said):
         hub_rows("no-such-org/no-such-set", "main", "train")
-    message = str(caught.value)
-    assert message.startswith("dataset no-such-org/no-such-set (configuration main, split train)")
-    assert message.endswith("to read a local file, set dataset=local dataset.name=FILE")
-    assert "Couldn't reach" in message
-    assert "\n" not in message

@@ -120,11 +120,9 @@ def test_a_task_that_cannot_be_made_is_refused_in_a_line(task, said):
 
 
 @needs_package
-def test_splits_and_sizes_that_cannot_be_are_refused():
+def test_a_split_or_a_size_that_cannot_be_is_refused():
     with pytest.raises(UserError, match=r"eval_split=tets: no such split; did you mean test\?"):
         source(SHORT_SUMS, eval_split="tets")
-    with pytest.raises(UserError, match=r"eval_split=train: the same problems"):
-        source(SHORT_SUMS, eval_split="train")
     with pytest.raises(UserError, match=r"num_problems=100: lcm would have none of the held_out problems"):
         check_source(source(GymTask("chain_sum", 100.0), GymTask("lcm")), PromptStyle(None))
 
@@ -133,8 +131,6 @@ def test_without_the_package_the_line_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(tasks_module, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"dataset=reasoning_gym needs .*pip install -e '\.\[gym\]'.*C compiler"):
         check_source(source(SHORT_SUMS), PromptStyle(None))
-    with pytest.raises(UserError, match=r"reward reasoning_gym needs .*pip install -e '\.\[gym\]'"):
-        reasoning_gym([], entry=[])
 
 
 @needs_package
@@ -153,7 +149,6 @@ def test_difficulty_is_a_place_in_a_narrow_range_or_the_range():
     )
     assert difficulty_of({"terms": 9, "difficulty": {"terms": (2, 6)}}) == "terms 2-6"
     assert difficulty_of({"difficulty": 1.0}) == "1.0" and difficulty_of({}) == ""
-    assert len(difficulty_of({"difficulty": {f"setting_{number}": number for number in range(40)}})) == 80
 
 
 @needs_package
