@@ -1,8 +1,6 @@
 """`rlvr-vocab plan` from the command line."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -88,20 +86,14 @@ def test_what_a_stage_sets_itself_is_left_alone():
     assert forecast_of(read_settings("train", [*words, *fit.words]), where).peak == fit.forecast.peak < 24 * GIB
 
 
-def test_what_nothing_makes_fit_is_one_line(capsys):
-    assert main(["plan", "model=qwen3_1.7b", "fit=1GiB"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: fit=1GiB: not even ") and "take a smaller model" in said and said.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("model=qwen3_1.7b", "fit=1GiB"), "fit=1GiB: not even "),
         (("gpu=h10",), "gpu=h10: no such card; did you mean h100"),
         (("fit=much",), "fit=much: expected the memory of a card, as 24GiB"),
         (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
-        (("prompt_token=3",), "unknown key prompt_token; did you mean prompt_tokens?"),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, said, capsys):
@@ -109,75 +101,36 @@ def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, said, capsys):
     assert capsys.readouterr().err.startswith(f"error: {said}")
 
 
-def test_neither_torch_nor_trl_is_imported():
-    program = (
-        "import sys; from rlvr_vocab.cli import main; code = main(['plan', 'gpu=h100', 'training.max_steps=1']); "
-        "found = {'torch', 'trl', 'transformers', 'accelerate'} & set(sys.modules); sys.exit(code or bool(found))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False, stdout=subprocess.DEVNULL).returncode == 0
-
-
-def test_the_shipped_sizes_hold_what_they_say():
-    small = forecast_of(read_settings("train", [*QWEN, "training=small_gpu"]), Circumstances(device_with(16)))
-    assert small.peak < 16 * GIB
-    large = forecast_of(read_settings("train", [*QWEN, "training=large_gpu"]), Circumstances(device_with(40)))
-    assert large.peak < 40 * GIB
-
-
-def test_sharding_divides_what_trains_over_all_cards():
-    run = read_settings("train", list(QWEN))
-    whole, shared = (
-        forecast_of(run, Circumstances(device_with(80), processes=8, sharding=sharding)).memory["optimizer"]
-        for sharding in ("none", "fsdp2")
-    )
-    for part in ("weights", "gradients", "optimizer"):
-        assert shared[part] == pytest.approx(whole[part] / 8)
-
-
-def test_several_cards_hold_gradients_twice_unless_they_share_them():
+def test_several_cards_hold_gradients_twice_unless_they_share_all_that_trains():
     run = read_settings("train", list(QWEN))
     one, two, shared = (
-        forecast_of(run, Circumstances(device_with(80), processes=cards, sharding=sharding)).memory["generation"]
+        forecast_of(run, Circumstances(device_with(80), processes=cards, sharding=sharding)).memory
         for cards, sharding in ((1, "none"), (2, "none"), (2, "fsdp2"))
     )
-    assert two["buckets"] == 4 * 596_049_920 and "buckets" not in one | shared
+    assert two["generation"]["buckets"] == 4 * 596_049_920
+    assert "buckets" not in one["generation"] | shared["generation"]
+    for part in ("weights", "gradients", "optimizer"):
+        assert shared["optimizer"][part] == pytest.approx(two["optimizer"][part] / 2)
 
 
 def test_held_out_problems_are_answered_many_at_a_time(capsys):
     words = (*QWEN, "gpu=h100", "training.per_device_train_batch_size=8", "training.gradient_accumulation_steps=1")
-    _, plan = planned(capsys, *words, "training.num_generations=8", "prompt_tokens=200")
+    words = (*words, "training.num_generations=8", "prompt_tokens=200")
     of_a_token = 28 * 8 * 128 * (4 + 2)  # keys in float32, as their norm leaves them, and values in bfloat16
-    evaluation, generation = plan["memory"]["evaluation"], plan["memory"]["generation"]
+    memory = planned(capsys, *words)[1]["memory"]
+    evaluation, generation = memory["evaluation"], memory["generation"]
     assert evaluation["kv cache"] == 8 * generation["kv cache"] == 64 * (200 + 1024) * of_a_token
     assert "optimizer" in generation and "optimizer" not in evaluation
-    _, during = planned(capsys, *words, "training.num_generations=8", "training.eval_steps=10")
-    assert during["memory"]["evaluation"]["optimizer"] == generation["optimizer"]
-    _, few = planned(capsys, *words, "training.num_generations=8", "dataset.max_eval_samples=4", "prompt_tokens=200")
-    assert few["memory"]["evaluation"]["kv cache"] == 4 * (200 + 1024) * of_a_token
-    _, none = planned(
-        capsys, *words, "training.num_generations=8", "dataset.eval_fraction=0", "dataset.eval_split=null"
-    )
-    assert "evaluation" not in none["memory"]
+    during = planned(capsys, *words, "training.eval_steps=10")[1]["memory"]["evaluation"]
+    assert during["optimizer"] == generation["optimizer"]
+    few = planned(capsys, *words, "dataset.max_eval_samples=4")[1]["memory"]["evaluation"]
+    assert few["kv cache"] == 4 * (200 + 1024) * of_a_token
 
 
 def test_adam_in_8_bits_leaves_the_embedding_in_32(capsys):
     _, plan = planned(capsys, *QWEN, "gpu=h100", "training.optim=paged_adamw_8bit")
     table = 151_936 * 1024
     assert plan["memory"]["optimizer"]["optimizer"] == 8 * table + 2 * (596_049_920 - table)
-
-
-def test_float32_takes_the_time_of_float32(capsys):
-    half, whole = (
-        planned(capsys, *QWEN, "gpu=a100_80", f"training.bf16={bf16}")[1]["step_seconds"]["backward"]
-        for bf16 in ("true", "false")
-    )
-    assert whole > 5 * half
-
-
-def test_an_engine_that_sleeps_holds_the_card_while_it_generates(capsys):
-    words = ("gpu=h100", "training.use_vllm=true", "training.vllm_mode=colocate")
-    _, plan = planned(capsys, *QWEN, *words, "training.vllm_enable_sleep_mode=true")
-    assert [phase for phase, parts in plan["memory"].items() if "vllm" in parts] == ["generation"]
 
 
 def test_a_card_without_bfloat16_computes_in_float32(capsys):
@@ -190,14 +143,6 @@ def test_a_reference_that_is_the_model_without_its_adapter_takes_time_and_no_mem
     words = (*QWEN, "gpu=h100", "model.lora.enabled=true", "model.lora.lora_dropout=0", "training.beta=0.04")
     _, plan = planned(capsys, *words)
     assert plan["step_seconds"]["logprobs"] > 0 and "reference" not in plan["memory"]["logprobs"]
-
-
-def test_a_group_may_be_drawn_by_all_cards_together(capsys):
-    words = ("training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=1")
-    group = "training.num_generations=16"
-    assert planned(capsys, *QWEN, "gpu=h100", *words, group, "gpus=4")[0] == 0
-    assert main(["plan", *QWEN, "gpu=h100", *words, group]) == 2
-    assert "does not divide the 4 completions" in capsys.readouterr().err
 
 
 def test_the_time_for_slurm_is_the_longest_in_whole_quarters_of_an_hour(capsys):
@@ -215,28 +160,16 @@ def test_the_time_for_slurm_is_the_longest_in_whole_quarters_of_an_hour(capsys):
     [
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA H100 PCIe", "h100_pcie"),
-        ("NVIDIA H200", "h200"),
         ("NVIDIA A100-SXM4-40GB", "a100_40"),
-        ("NVIDIA A100 80GB PCIe", "a100_80"),
-        ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA L40S", "l40s"),
         ("NVIDIA L4", "l4"),
-        ("NVIDIA A10G", "a10"),
-        ("Tesla T4", "t4"),
         ("NVIDIA L40", None),
-        ("NVIDIA A100-SXM-64GB", None),
         ("NVIDIA RTX A1000", None),
-        ("Somebody's card", None),
     ],
 )
 def test_a_card_is_known_by_what_its_driver_calls_it(name, card):
     found = card_called(name)
     assert (found and found.name) == card
-
-
-def test_stages_are_planned_together(capsys):
-    _, plan = planned(capsys, "experiment=quickstart_stages", "gpu=cpu")
-    assert plan["steps"] == 200
 
 
 def test_a_dropout_has_the_policy_score_its_samples_again():

@@ -2,16 +2,12 @@
 
 import json
 import math
-import subprocess
-import sys
 
-import pytest
 from transformers import AutoTokenizer
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan import workload
 from rlvr_vocab.plan.workload import longest_met, problems_ahead
 from rlvr_vocab.runs.model import untrained_base
@@ -63,31 +59,8 @@ def test_of_a_set_on_the_hub_only_its_size_is_known():
     assert ahead.prompts == () and ahead.count == 7_473
 
 
-@pytest.mark.slow
-def test_problems_of_reasoning_gym_are_made_to_be_looked_at():
-    pytest.importorskip("reasoning_gym")
-    ahead = problems_ahead(read_settings("train", ["model=tiny", "dataset=reasoning_gym", "dataset.tasks=[gcd]"]))
-    assert len(ahead.prompts) == workload._OF_A_TASK and min(ahead.prompts) > 10
-
-
-def test_a_file_that_cannot_be_read_is_named():
-    with pytest.raises(UserError, match=r"nowhere\.jsonl"):
-        problems_ahead(read_settings("train", ["dataset=local", "dataset.name=nowhere.jsonl"]))
-
-
 def test_few_draws_meet_no_extremes_and_many_meet_all():
     prompts = [*range(1, 100), 1000]
     assert longest_met(prompts, 1) == 51 and longest_met(prompts, 9) == 91
     assert longest_met(prompts, 99) == longest_met(prompts, math.inf) == 1000
     assert longest_met([7], 0.1) == 7
-
-
-@pytest.mark.slow
-def test_prompts_are_counted_without_torch():
-    program = (
-        "import sys; from rlvr_vocab.config.load import read_settings; "
-        "from rlvr_vocab.plan.workload import problems_ahead; "
-        f"found = problems_ahead(read_settings('train', {list(TINY)!r})).prompts; "
-        "sys.exit(not found or bool({'torch', 'trl', 'datasets'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -29,24 +29,9 @@ def test_the_clusters_values_become_options_of_sbatch(scripts):
     assert scripts.seen("sbatch") == [*options, "--cpus-per-task=16", "--mem=64G", "slurm/train_reasoning.sh", "seed=1"]
 
 
-def test_without_slurm_one_line_says_what_to_run_instead(scripts, tmp_path):
-    empty = tmp_path / "only"
-    empty.mkdir()
-    for program in ("bash", "dirname", "basename"):
-        (empty / program).symlink_to(str(shutil.which(program)))
-    done = scripts.run("train_reasoning.sh", "seed=1", PATH=str(empty))
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
-    assert "rlvr_vocab/exp/grpo_train.py model.reasoning_vocab_size=full seed=1" in line
-
-
 @pytest.mark.parametrize(
     ("script", "variables", "arm"),
-    [
-        ("train_baseline.sh", {}, "0"),
-        ("train_reasoning.sh", {}, "full"),
-        ("train_reasoning.sh", {"REASONING_VOCAB_SIZE": "1000"}, "1000"),
-    ],
+    [("train_baseline.sh", {}, "0"), ("train_reasoning.sh", {"REASONING_VOCAB_SIZE": "1000"}, "1000")],
 )
 def test_a_job_trains_its_arm_with_the_arguments_as_they_stand(scripts, script, variables, arm):
     python = scripts.stand_in("some python")
@@ -63,29 +48,18 @@ def test_the_exit_code_of_training_is_that_of_the_job(scripts, script):
         assert scripts.job(script, LAUNCH_PYTHON=str(scripts.stand_in("python", code))).returncode == code
 
 
-@pytest.mark.parametrize("variables", [{"GPUS": "2"}, {"GPUS": "a100:2"}, {"SLURM_GPUS_ON_NODE": "2"}])
-def test_two_gpus_start_through_accelerate(scripts, variables):
-    done = scripts.job("train_baseline.sh", "seed=3", LAUNCH_PYTHON=str(scripts.stand_in("python")), **variables)
-    assert done.returncode == 0, done.stderr
-    words = scripts.seen("python")
-    assert words[:4] == ["-m", "accelerate.commands.launch", "--num_processes", "2"]
-    assert "--multi_gpu" in words
-    assert words[-3:] == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0", "seed=3"]
-
-
-def test_an_accelerate_file_takes_the_place_of_the_launchers_own_options(scripts):
-    python = str(scripts.stand_in("python"))
-    scripts.job("train_baseline.sh", GPUS="4", ACCELERATE_CONFIG="my fsdp.yaml", LAUNCH_PYTHON=python)
-    words = scripts.seen("python")
-    assert words[words.index("--config_file") + 1] == "my fsdp.yaml" and "--multi_gpu" not in words
-
-
-def test_two_jobs_on_one_node_have_different_ports(scripts):
-    python, ports = str(scripts.stand_in("python")), []
-    for job_id in ("40007", "40008"):
-        scripts.job("train_baseline.sh", GPUS="2", LAUNCH_PYTHON=python, SLURM_JOB_ID=job_id)
-        words = scripts.seen("python")
-        ports.append(int(words[words.index("--main_process_port") + 1]))
+@pytest.mark.parametrize("variables", [{"GPUS": "a100:2"}, {"SLURM_GPUS_ON_NODE": "2"}])
+def test_two_gpus_start_through_accelerate_on_a_port_of_the_jobs_own(scripts, variables):
+    words, python = [], str(scripts.stand_in("python"))
+    for more in ({"SLURM_JOB_ID": "40008", "ACCELERATE_CONFIG": "my fsdp.yaml"}, {"SLURM_JOB_ID": "40007"}):
+        done = scripts.job("train_baseline.sh", "seed=3", LAUNCH_PYTHON=python, **variables, **more)
+        assert done.returncode == 0, done.stderr
+        words.append(scripts.seen("python"))
+    assert words[1][:4] == ["-m", "accelerate.commands.launch", "--num_processes", "2"]
+    assert words[1][-3:] == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0", "seed=3"]
+    assert "--multi_gpu" in words[1] and "--multi_gpu" not in words[0]
+    assert words[0][words[0].index("--config_file") + 1] == "my fsdp.yaml"
+    ports = [int(each[each.index("--main_process_port") + 1]) for each in words]
     assert ports[0] != ports[1] and all(1024 < port < 65536 for port in ports)
 
 
@@ -110,12 +84,6 @@ def test_the_environment_of_make_setup_is_used_and_its_absence_said(scripts):
     assert scripts.seen("python") == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0"]
 
 
-def test_a_proxy_reaches_training_under_both_spellings(scripts, tmp_path):
-    python = str(scripts.stand_in("python", more=f'echo "$https_proxy $HTTP_PROXY" >"{tmp_path / "proxy"}"\n'))
-    scripts.job("train_baseline.sh", PROXY="http://proxy:3128", LAUNCH_PYTHON=python)
-    assert (tmp_path / "proxy").read_text().split() == ["http://proxy:3128"] * 2
-
-
 def test_on_several_nodes_srun_starts_one_launcher_on_each_with_the_first_nodes_address(scripts):
     scripts.scontrol()
     scripts.stand_in("srun", more='while [[ "$1" == --* ]]; do shift; done\nSLURM_NODEID=1 "$@" || exit\n')
@@ -127,20 +95,17 @@ def test_on_several_nodes_srun_starts_one_launcher_on_each_with_the_first_nodes_
     words = scripts.seen("python")
     given = {word: words[number + 1] for number, word in enumerate(words) if word.startswith("--m") or "num" in word}
     assert (given["--num_processes"], given["--num_machines"], given["--machine_rank"]) == ("8", "2", "1")
-    assert given["--main_process_ip"] == "10.0.0.7" and given["--main_process_port"] == "40007"[-5:].replace(
-        "4", "2", 1
-    )
+    assert (given["--main_process_ip"], given["--main_process_port"]) == ("10.0.0.7", "20007")
     assert words[-3:] == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0", "seed=3"]
 
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)
 def test_a_script_asks_for_the_warning_and_may_be_requeued_into_the_same_log(script):
     text = (ROOT / "slurm" / script).read_text(encoding="utf-8")
-    lines = text.splitlines()
     wanted = {"#SBATCH --signal=B:USR1@300", "#SBATCH --requeue", "#SBATCH --open-mode=append"}
-    assert wanted <= set(lines) and "#SBATCH --ntasks-per-node=1" in lines
+    assert wanted | {"#SBATCH --ntasks-per-node=1"} <= set(text.splitlines())
     [log] = re.findall(r"^#SBATCH --output=(\S+)$", text, re.MULTILINE)
-    assert (ROOT / log).parent.joinpath(".gitignore").is_file()  # SLURM does not make the folder: the job would vanish
+    assert (ROOT / log).parent.joinpath(".gitignore").is_file()  # SLURM makes no folder: the job would vanish
 
 
 def test_the_examples_in_the_scripts_heads_would_be_accepted():
