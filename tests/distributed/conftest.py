@@ -34,7 +34,6 @@ SAME: dict[str, dict[str, Any]] = {
     },
     "reference": {"shape": "gpt2_untied", "args": {"beta": 0.1}},
     "dynamic": {"shape": "qwen3", "dynamic_sampling": True, "args": TWO_GROUPS},
-    "low_rank_untied": {"shape": "phi", "rank": 16, "args": {"loss_type": "dapo"}},
     "low_rank_tied": {"shape": "qwen3", "rank": 16, "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
     "low_rank_reference": {"shape": "llama", "rank": 16, "args": {"beta": 0.1, "num_iterations": 2}},
     "lora_low_rank": {"shape": "llama", "rank": 16, "lora": LORA, "args": {"beta": 0.1}},
@@ -154,11 +153,6 @@ def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: C
 @pytest.fixture(scope="session")
 def launched() -> Callable[..., subprocess.CompletedProcess[str]]:
     return launch
-
-
-@pytest.fixture(scope="session")
-def config_file() -> Callable[[str], Path]:
-    return lambda kind: CONFIGS / f"{kind}.yaml"
 
 
 @pytest.fixture(scope="session")

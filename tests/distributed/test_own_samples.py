@@ -19,29 +19,18 @@ def seen_by_both(folder: Path) -> list[dict[str, Any]]:
 
 
 @KINDS
-def test_processes_draw_different_completions(trained, kind):
-    first, second = seen_by_both(trained(kind, "sampled"))
-    assert len(first["completion_ids"]) == len(second["completion_ids"]) == 6  # two in each of three steps
+def test_processes_draw_completions_of_their_own_under_the_policy_that_scores_them(trained, expand_shape, kind):
+    first, second = both = seen_by_both(trained(kind, "sampled"))
     assert not [ids for ids in first["completion_ids"] if ids in second["completion_ids"]]
-
-
-@KINDS
-def test_completions_of_every_process_obey_the_policy(trained, expand_shape, kind):
-    folder = trained(kind, "sampled")
     layout = VocabLayout.load(expand_shape("qwen3", size=100))
     bias = RegionPolicy(layout).bias_on(torch.device("cpu"))
-    for seen in seen_by_both(folder):
+    for seen in both:
+        assert len(seen["completion_ids"]) == 6  # two in each of three steps
+        assert len(seen["farthest_from_its_score"]) == 3 and max(seen["farthest_from_its_score"]) < 1e-5
         for prompt, completion in zip(seen["prompt_ids"], seen["completion_ids"], strict=True):
             ids = torch.tensor([prompt + completion])
             regions = scored_regions(ids, layout)[0, len(prompt) :]
             assert torch.isfinite(bias[regions, ids[0, len(prompt) :]]).all()
-
-
-@KINDS
-def test_tokens_are_scored_as_they_were_sampled(trained, kind):
-    for seen in seen_by_both(trained(kind, "sampled")):
-        assert len(seen["farthest_from_its_score"]) == 3
-        assert max(seen["farthest_from_its_score"]) < 1e-5
 
 
 @KINDS

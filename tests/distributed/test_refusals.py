@@ -54,7 +54,6 @@ def test_what_cannot_be_sharded_is_named(monkeypatch, tmp_path, environment, wor
         ({}, (QUANTIZED,)),
         (FSDP2, (LORA,)),
         (FSDP2, (STAGES,)),
-        (FSDP2, ("model.reasoning_rank=16",)),
         (DEEPSPEED, (LORA, "model.lora.train_rows=none")),
     ],
 )

@@ -46,12 +46,16 @@ def comparable(row: dict[str, Any], *, whole_step_at_once: bool) -> dict[str, fl
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 @pytest.mark.parametrize("name", CASES)
-def test_losses_and_metrics_are_those_of_one_process(trained, kind, name):
+def test_losses_metrics_and_weights_are_those_of_one_process(trained, kind, name):
     at_once = name not in ("tied_grpo", "untied_dapo")
     expected, found = (
         [comparable(row, whole_step_at_once=at_once) for row in history_of(trained(how, name))] for how in ("one", kind)
     )
     assert len(found) == 4  # three steps and the end
+    for how in ("one", "ddp"):
+        for row in history_of(trained(how, name))[:3]:
+            assert ("time/waiting" in row) == (how == "ddp")
+            assert sum(row.get(phase, 0) for phase in PHASES) == pytest.approx(row["step_time"])
     assert name != "dynamic" or max(row["dynamic/rounds"] for row in expected[:3]) > 1
     assert all(row["grad_norm"] > 0.1 for row in expected[:3])
     assert "entropy/thinking" in found[0] and "thinking/reasoning_share" in found[0]
@@ -59,31 +63,15 @@ def test_losses_and_metrics_are_those_of_one_process(trained, kind, name):
         # A count of values whose bits changed: a sum in another order changes those of a few tiny updates or not.
         assert here.pop("weights/moved", 0) == pytest.approx(there.pop("weights/moved", 0), abs=1e-3)
         assert here == pytest.approx(there, abs=1e-5, rel=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-@pytest.mark.parametrize("name", CASES)
-def test_weights_are_those_of_one_process(trained, kind, name):
     expected, found = weights_of(trained("one", name)), weights_of(trained(kind, name))
     assert found.keys() == expected.keys()
     assert max((found[key] - weight).abs().max().item() for key, weight in expected.items()) < 1e-5
+    wrapped = json.loads((trained(kind, name) / "rank_1.json").read_text())["class"]
+    assert wrapped.startswith("FSDP") if kind == "fsdp2" else wrapped == "DistributedDataParallel"
 
 
 def test_a_reward_weight_follows_the_successes_of_all_processes(trained):
-    for name in ("tied_dapo", "untied_dapo"):
-        steps = [[row["rewards/is_short/weight"] for row in history_of(trained("ddp", name))[:3]]]
-        steps.append([row["rewards/is_short/weight"] for row in history_of(trained("one", name))[:3]])
-        assert steps[0] == steps[1]
-        assert steps[0][-1] != 1.0
-
-
-def test_two_processes_log_what_they_wait_for_each_other(trained):
-    for how in ("one", "ddp"):
-        for row in history_of(trained(how, "tied_dapo"))[:3]:
-            assert ("time/waiting" in row) == (how == "ddp")
-            assert sum(row.get(name, 0) for name in PHASES) == pytest.approx(row["step_time"])
-
-
-@pytest.mark.parametrize(("kind", "wrapped"), [("ddp", "DistributedDataParallel"), ("fsdp2", "FSDPQwen3ForCausalLM")])
-def test_the_processes_trained_as_the_file_says(trained, kind, wrapped):
-    assert json.loads((trained(kind, "tied_dapo") / "rank_1.json").read_text())["class"] == wrapped
+    one, two = (
+        [row["rewards/is_short/weight"] for row in history_of(trained(how, "tied_dapo"))[:3]] for how in ("one", "ddp")
+    )
+    assert one == two and one[-1] != 1.0

@@ -3,9 +3,9 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,87 +16,24 @@ from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.runs.problems import load_run_problems
 
 PROBLEMS = 24
-TEXTS = (
-    r"Find $x$ if $\frac{{{n}}}{{2}} \cdot x = {n}{{,}}000$.",
-    "Anna has {n} apples and Bob's sister has “{m}” pears. How many pieces of fruit are there?",
-    r"Compute $\left({n} x - {m}\right)^2$ for $x = 3$.",
-    "What is |x - {n}|, when x < {n}?",
-)
-KINDS: tuple[tuple[Callable[[str], str], ...], ...] = (
-    (str.lower, str.upper, str.title),
-    (
-        lambda text: text.replace(" ", "\u00a0"),
-        lambda text: f"\n\t{text.replace(' ', '  ')} \n",
-        lambda text: "\ufeff" + text.replace(" ", " \u200b"),
-    ),
-    (
-        lambda text: text.rstrip("?.") + " …",
-        lambda text: text.replace("“", '"').replace("”", '"').replace("'", "’"),
-        lambda text: text.replace("-", "−"),
-    ),
-    (
-        lambda text: text.replace(r"\frac", r"\dfrac").replace(r"\cdot ", r"\, \cdot\,"),
-        lambda text: text.replace("$", "$$").replace(r"\left", "").replace(r"\right", ""),
-        lambda text: text.replace("{,}", ",").replace("^2", "²").replace("<", "&lt;"),
-    ),
-)
-NUMBERING = ("Problem {}: ", "{}. ", "({}) ", "Q{}) ", "#{} ", "**Task {}.** ")
+TEXT = r"Find $x$ for Bob's box if $\frac{{{n}}}{{2}} \cdot x - {n} = {n}{{,}}000$."
+WRITINGS = (
+    str.upper,
+    lambda text: "Problem 7: " + text.replace(" ", "\u00a0"),
+    lambda text: "\ufeff" + text.replace("'", "’").replace("-", "−").rstrip(".") + " …",
+    lambda text: text.replace(r"\frac", r"\dfrac").replace(r"\cdot ", r"\, \cdot\,").replace("{,}", ","),
+)  # tests/data/test_problem_key.py has all kinds
 
 
-def problem(number: int) -> str:
-    return TEXTS[number % len(TEXTS)].format(n=3 * number + 2, m=5 * number + 7)
-
-
-def copy_of(text: str, chance: random.Random) -> str:
-    """The same problem in another writing; numbered first, since a number stands in front of all else."""
-    if chance.random() < 0.4:
-        text = chance.choice(NUMBERING).format(chance.randint(1, 40)) + text
-    for kind in chance.sample(KINDS, chance.randint(1, 4)):
-        text = chance.choice(kind)(text)
-    return text
-
-
-def planted(numbers: list[int], chance: random.Random) -> list[dict[str, object]]:
-    """A row for each number, a repeated one in another writing."""
-    rows, seen = [], set()
+def planted(path: Path, numbers: list[int], chance: random.Random) -> list[dict[str, Any]]:
+    """A file with a row for each number, a repeated one in another writing."""
+    rows: list[dict[str, Any]] = []
     for number in numbers:
-        text = copy_of(problem(number), chance) if number in seen or chance.random() < 0.5 else problem(number)
-        seen.add(number)
-        rows.append({"problem": text, "answer": str(1000 + number), "origin": number})
-    return rows
-
-
-def written(path: Path, rows: list[dict[str, object]]) -> Path:
+        text, repeated = TEXT.format(n=3 * number + 2), number in [row["origin"] for row in rows]
+        written = chance.choice(WRITINGS)(text) if repeated or chance.random() < 0.5 else text
+        rows.append({"problem": written, "answer": str(1000 + number), "origin": number})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def drawn(chance: random.Random) -> list[int]:
-    numbers = [*range(PROBLEMS), *(chance.randrange(PROBLEMS) for _ in range(chance.randint(4, 30)))]
-    chance.shuffle(numbers)
-    return numbers
-
-
-def files_and_words(folder: Path, chance: random.Random, kind: str) -> tuple[list[dict[str, object]], list[str]]:
-    """The rows to train on, and the words that divide them as the kind of split says."""
-    rows = planted(drawn(chance), chance)
-    train = written(folder / "train.jsonl", rows)
-    words = ["model=tiny", "dataset=local", f"dataset.name={train}", f"seed={chance.randint(0, 999)}"]
-    words += ["training.per_device_train_batch_size=4", "training.num_generations=2", "rewards=[accuracy]"]
-    words.append("training.gradient_accumulation_steps=1")
-    if kind == "file":
-        held_out = planted(chance.sample(range(PROBLEMS), 6), chance)
-        words.append(f"dataset.eval_split={written(folder / 'test.jsonl', held_out)}")
-    else:
-        words.append(f"dataset.eval_fraction={chance.choice([0.1, 0.25, 0.4])}")
-    words += [f"dataset.max_eval_samples={chance.choice(['2', 'null'])}"] if kind != "fraction" else []
-    if kind == "stages":
-        other = written(folder / "other.jsonl", planted(drawn(chance), chance))
-        words.append(
-            "stages=[{name:own},{name:cut,dataset:{eval_fraction:0.05}},"
-            f"{{name:other,dataset:{{name:'{other}',eval_fraction:0}}}}]"
-        )
-    return rows, words
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -109,20 +46,33 @@ def files_and_words(folder: Path, chance: random.Random, kind: str) -> tuple[lis
 )
 def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on(seed: int, kind: str, tmp_path: Path) -> None:
     chance = random.Random(seed)
-    rows, words = files_and_words(tmp_path, chance, kind)
-    settings = load_settings("train", words)
-    shown = Console(file=StringIO(), width=400)
-    problems = load_run_problems(settings, shown)
+    drawn = [*range(PROBLEMS), *chance.choices(range(PROBLEMS), k=20)]
+    train, other, test = (tmp_path / f"{name}.jsonl" for name in ("train", "other", "test"))
+    rows = planted(train, chance.sample(drawn, len(drawn)), chance)
+    planted(other, chance.sample(drawn, len(drawn)), chance)
+    planted(test, chance.sample(range(PROBLEMS), 6), chance)
+    words = {
+        "fraction": ["dataset.eval_fraction=0.25"],
+        "capped": ["dataset.eval_fraction=0.25", "dataset.max_eval_samples=2"],
+        "file": [f"dataset.eval_split={test}", "dataset.max_eval_samples=2"],
+        "stages": [
+            "dataset.eval_fraction=0.25",
+            "dataset.max_eval_samples=2",
+            "stages=[{name:own},{name:cut,dataset:{eval_fraction:0.05}},"
+            f"{{name:other,dataset:{{name:'{other}',eval_fraction:0}}}}]",
+        ],
+    }[kind]
+    small = ["training.per_device_train_batch_size=4", "training.num_generations=2", "rewards=[accuracy]"]
+    settings = load_settings("train", ["model=tiny", "dataset=local", f"dataset.name={train}", *small, *words])
+    shown = StringIO()
+    problems = load_run_problems(settings, Console(file=shown, width=400))
 
     divided = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, settings.seed))
     reserved = [each.row["origin"] for each in divided.reserved]
-    copies = sum(row["origin"] in reserved for row in rows) - (0 if kind == "file" else len(reserved))
+    assert kind == "file" or len(reserved) == len(set(reserved)) == 6
     for trained in problems.by_stage:
-        assert set(trained["origin"]).isdisjoint(reserved)
+        assert len(trained) and set(trained["origin"]).isdisjoint(reserved)
     kept = Counter(row["origin"] for row in rows if row["origin"] not in reserved)
     assert Counter(problems.by_stage[0]["origin"]) == kept
-    if kind != "file":
-        wanted = max(1, round(settings.dataset.eval_fraction * PROBLEMS))
-        assert len(reserved) == len(set(reserved)) == wanted
-    printed = shown.file.getvalue()  # type: ignore[attr-defined]
-    assert (f"as the same problem is held out: {copies}\n" in printed) == (copies > 0)
+    copies = sum(row["origin"] in reserved for row in rows) - (0 if kind == "file" else len(reserved))
+    assert copies and f"as the same problem is held out: {copies}\n" in shown.getvalue()

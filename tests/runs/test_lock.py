@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -61,15 +60,6 @@ def test_a_waiting_process_gets_the_holder_and_enters_once_it_is_gone(holder):
         assert json.loads((folder / LOCK).read_text())["process"] == os.getpid()
     [who] = holders
     assert f"process {process.pid} on" in who
-
-
-def test_a_killed_holder_holds_nothing(holder):
-    process, folder = holder
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert (folder / LOCK).exists()
-    with only_writer(folder):
-        assert json.loads((folder / LOCK).read_text())["process"] == os.getpid()
 
 
 def test_a_lock_that_nobody_holds_is_cleared_with_the_folders_that_it_made(tmp_path):

@@ -48,7 +48,6 @@ def test_a_card_names_model_problems_configuration_and_results(tmp_path: Path) -
         "# grpo_reasoning_1000",
         "| `training.learning_rate` | `3e-06` |",
         "| `rewards` | `accuracy × 1` |",
-        "| GRPO steps | 12 |",
         "| held-out accuracy before GRPO | 37.5% (3 of 8) |",
         "| held-out accuracy at the end of training | 62.5% (5 of 8) |",
     ):
@@ -72,17 +71,18 @@ def test_no_token_and_no_path_stands_in_a_card(tmp_path: Path) -> None:
         assert "| `model.lora.r` | `16` |" in text
 
 
-def test_a_card_names_the_stages_and_none_of_their_rewards_paths(tmp_path: Path) -> None:
-    facts = facts_of("stages=[{name:form,training:{max_steps:7}},{name:long,dataset:{name:/secret/hard.jsonl}}]")
-    text = card(tmp_path, facts)
-    assert "trained in stages, which may set other keys and rewards: `form`, `long`." in text and "secret" not in text
-    assert "in stages" not in card(tmp_path, facts_of())
-
-
-def test_the_card_of_a_baseline_has_no_regions(tmp_path: Path) -> None:
-    text = card(tmp_path, facts_of("model.reasoning_vocab_size=0"), size=0)
-    assert "stock tools sample it as it was trained" in text
-    assert "regions" not in text and "RegionLogitsProcessor" not in text
+def test_cards_of_stages_of_a_baseline_and_of_no_run(tmp_path: Path) -> None:
+    staged = card(
+        tmp_path, facts_of("stages=[{name:form,training:{max_steps:7}},{name:long,dataset:{name:/secret/hard.jsonl}}]")
+    )
+    assert "trained in stages, which may set other keys and rewards: `form`, `long`." in staged
+    assert "secret" not in staged
+    baseline = card(tmp_path, facts_of("model.reasoning_vocab_size=0"), size=0)
+    assert "stock tools sample it as it was trained" in baseline
+    assert "regions" not in baseline and "RegionLogitsProcessor" not in baseline and "in stages" not in baseline
+    (tmp_path / "adapter").mkdir()
+    of_no_run = card(tmp_path / "adapter", CardFacts(None, adapter=True), size=None)
+    assert of_no_run.split("---\n\n")[1].startswith("# A merged model") and "## Results" not in of_no_run
 
 
 def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: Path) -> None:
@@ -94,12 +94,6 @@ def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: 
     )
     assert "in 4 bit and folded into the unquantized base" in text
     assert "bit" not in card(tmp_path, facts_of(adapter=True), merge=report).split("## Configuration")[0]
-
-
-def test_an_adapter_of_no_run_and_of_no_reasoning_vocabulary_has_a_card_too(tmp_path: Path) -> None:
-    text = card(tmp_path, CardFacts(None, adapter=True), size=None)
-    assert text.split("---\n\n")[1].startswith("# A merged model") and "rlvr-vocab generate" not in text
-    assert "## Results" not in text and "## Configuration" not in text
 
 
 def test_a_folder_with_the_look_of_a_hub_name_is_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,17 +111,7 @@ def test_a_folder_with_the_look_of_a_hub_name_is_no_link(tmp_path: Path, monkeyp
     assert facts.on_hub == ("Qwen/Qwen3-0.6B",) and "| `model.name` | `Qwen/Qwen3-0.6B` |" in text
 
 
-@pytest.mark.parametrize(
-    ("prompt", "fence"), [("Think.", "```"), ("Write\n```python\n1\n```", "````"), ("`````", "``````")]
-)
-def test_a_system_prompt_does_not_end_its_own_fence(prompt: str, fence: str, tmp_path: Path) -> None:
-    facts = facts_of()
-    assert facts.config is not None
-    facts.config["dataset"]["system_prompt"] = prompt
-    assert card(tmp_path, facts).endswith(f":\n\n{fence}text\n{prompt}\n{fence}\n")
-
-
-HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n# head\n<script>"
+HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n```\n````\n# head\n<script>"
 
 
 def test_no_value_of_a_run_is_read_as_html_or_as_markdown(tmp_path: Path) -> None:

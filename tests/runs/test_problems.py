@@ -7,20 +7,16 @@ import pytest
 from rich.console import Console
 
 from rlvr_vocab.cli import load_settings
-from rlvr_vocab.config.sections import problem_source, problem_split
-from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.problems import load_run_problems
 
-WORDS = ("experiment=quickstart", "dataset.max_eval_samples=8", "dataset.generator.num_problems=1000")
 
-
-def run_problems(tmp_path, rows, *words):
+def run_problems(tmp_path, rows, *words, settings=None):
     file = tmp_path / "problems.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     small = ["training.per_device_train_batch_size=4", "training.num_generations=4"]
-    settings = load_settings("train", ["model=tiny", "dataset=local", f"dataset.name={file}", *small, *words])
-    return load_run_problems(settings, Console(quiet=True))
+    given = ["model=tiny", "dataset=local", f"dataset.name={file}", *small, *words]
+    return load_run_problems(settings or load_settings("train", given), Console(quiet=True))
 
 
 def test_gold_numbers_are_handed_on_as_numbers_and_fingerprinted_as_their_text(tmp_path):
@@ -55,73 +51,31 @@ def test_a_set_without_answers_is_divided_and_held_out_as_any_other(tmp_path):
     words = ["dataset.columns.answer=null", "rewards=[boxed]", "dataset.eval_fraction=0.2"]
     problems = run_problems(tmp_path, rows, *words)
     assert len(problems.held_out) == 4 and len(problems.by_stage[0]) == 16
-    assert questions(problems.held_out).isdisjoint(questions(problems.by_stage[0]))
     assert {"solution", "answer"}.isdisjoint(problems.train.column_names)
     assert problems.report() == run_problems(tmp_path, rows, *words).report()
-
-
-def questions(rows):
-    return {" ".join(prompt[-1]["content"].split()) for prompt in rows["prompt"]}
-
-
-def test_a_stage_that_cuts_the_same_set_otherwise_gets_none_of_the_held_out_problems(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    settings = load_settings("train", [*WORDS, "stages=[{name:a},{name:b,dataset:{eval_fraction:0.01}}]"])
-    problems = load_run_problems(settings, Console(quiet=True))
-    divided = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, settings.seed))
-    held_out = {problem.text for problem in divided.reserved}
-    assert len(held_out) == 100  # a tenth, of which 8 are measured on
-    assert len(problems.held_out) == 8
-    assert [len(rows) for rows in problems.by_stage] == [900, len(questions(problems.by_stage[1]))]
-    assert all(questions(rows) & held_out == set() for rows in problems.by_stage)
-    assert len(problems.by_stage[1]) > 880
-
-
-def test_a_run_writes_down_how_many_problems_it_holds_out_and_trains_on(tmp_path):
-    rows = [{"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(60)]
-    rows += [{"problem": "", "answer": "1"}] * 2 + [{"problem": "Without an answer?", "answer": None}]
-    file = tmp_path / "problems.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [
-        "model=tiny",
-        "dataset=local",
-        f"dataset.name={file}",
-        "dataset.eval_fraction=0.2",
-        "dataset.max_eval_samples=5",
-    ]
-    small = ["training.per_device_train_batch_size=8", "training.num_generations=4", "dataset.max_train_samples=40"]
-    settings = load_settings("train", [*words, *small])
-    account = load_run_problems(settings, Console(quiet=True)).report([38])
-    assert account["held_out"]["measured_on"] == 5
-    [training] = account["training"]
-    assert training["trained_on"] == 38 and training["dataset"] and "stage" not in training
 
 
 def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_path):
     rows = [{"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(40)]
     file, run = tmp_path / "problems.jsonl", tmp_path / "run"
-    words = ["model=tiny", "dataset=local", f"dataset.name={file}", "dataset.eval_fraction=0.2", f"output_dir={run}"]
-
     file.write_text(json.dumps(rows[0]) + "\n")
-    settings = load_settings("train", words)
+    words = ["model=tiny", "dataset=local", f"dataset.name={file}", "dataset.eval_fraction=0.2", f"output_dir={run}"]
+    settings = load_settings("train", [*words, "dataset.max_eval_samples=5"])
 
-    def check_with_the_last_row(**changed):
-        written = [*rows[:-1], {**rows[-1], **changed}]
-        file.write_text("".join(json.dumps(row) + "\n" for row in written))
-        problems = load_run_problems(settings, Console(quiet=True))
-        return problems
+    def with_the_last_row(**changed):
+        return run_problems(tmp_path, [*rows[:-1], {**rows[-1], **changed}], settings=settings)
 
-    account = check_with_the_last_row().report([32])
+    account = with_the_last_row().report([30])
+    assert account["held_out"]["measured_on"] == 5 and account["training"][0]["trained_on"] == 30
     (run / "initial_model").mkdir(parents=True)
     (run / "problems.json").write_text(json.dumps(account))
-    check_with_the_last_row()
-
+    with_the_last_row()
     with pytest.raises(UserError, match=r"divided otherwise than when this run began \(.*give it back its problem set"):
-        check_with_the_last_row(problem="3. what is 0 + 1")
+        with_the_last_row(problem="3. what is 0 + 1")
     with pytest.raises(UserError, match=r"\((training|held out): other problems\)"):
-        check_with_the_last_row(answer="7")
+        with_the_last_row(answer="7")
     (run / "problems.json").write_text('{"held_out"')
     with pytest.raises(UserError, match=r"problems\.json is not readable JSON"):
-        check_with_the_last_row()
+        with_the_last_row()
     (run / "problems.json").unlink()  # a start that was killed before it trained
-    check_with_the_last_row()
+    with_the_last_row()

@@ -14,142 +14,11 @@ from rlvr_vocab.runs.rewards import highest_reward_template, reward_context
 from rlvr_vocab.vocab.chat import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
+COPIES = "model.reasoning_vocab_size=5"
 REASONING = "model.think_tags=[<reasoning>,</reasoning>]"
 XML = "dataset.system_prompt=Write <reasoning> and <answer>."
-
-
-def warnings(folder: Path, *words: str) -> list[str]:
-    settings = read_settings(
-        "train",
-        [f"model.name={folder}", "dataset=local", "dataset.name=x.jsonl", "dataset.system_prompt=Solve it.", *words],
-    )
-    plan = untrained_plan(settings.model, settings.seed, settings.dataset)
-    system = settings.dataset.system_prompt
-    prompt = [{"role": "user", "content": "6*7?"}]
-    if system:
-        prompt = [{"role": "system", "content": system}, *prompt]
-    rows = Dataset.from_list([{"prompt": prompt, "solution": "42", "answer": "42"}] * 2)
-    return list(thinking_warnings(settings, rows, plan))
-
-
-@pytest.fixture
-def new_to_the_tags(make_shape: Any) -> Path:
-    shape = make_shape("qwen2")
-    assert not shape.knows_tags
-    return shape.folder
-
-
-@pytest.fixture
-def knows_the_tags(make_shape: Any) -> Path:
-    shape = make_shape("qwen3")
-    assert shape.knows_tags
-    return shape.folder
-
-
-def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to_the_tags: Path) -> None:
-    words = ["model.reasoning_vocab_size=5", "dataset.open_thinking=model"]
-    [line] = warnings(new_to_the_tags, *words)
-    assert "<think> is new to this model, which never meets it" in line and "open_thinking=prefill" in line
-    [line] = warnings(new_to_the_tags, *words, "dataset.system_prompt=Open <think> first.")
-    assert "has seen it in the prompt alone" in line
-    warmup = ["warmup.max_steps=3", "dataset.columns.reasoning=working"]
-    assert warnings(new_to_the_tags, *words, *warmup) == []  # which makes it a token first
-    assert warnings(new_to_the_tags, "model.reasoning_vocab_size=5") == []  # auto: the template writes it
-    assert warnings(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
-
-
-def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(knows_the_tags: Path) -> None:
-    [line] = warnings(knows_the_tags, "model.reasoning_vocab_size=5")
-    assert "do not mention <think>" in line
-    assert warnings(knows_the_tags, "model.reasoning_vocab_size=5", "dataset.system_prompt=<think>!") == []
-    assert warnings(knows_the_tags, "model.reasoning_vocab_size=5", "dataset.open_thinking=prefill") == []
-    warmup = ["warmup.max_steps=3", "dataset.columns.reasoning=working"]
-    assert warnings(knows_the_tags, "model.reasoning_vocab_size=5", *warmup) == []
-    assert warnings(knows_the_tags) == []
-
-
-@pytest.mark.parametrize(
-    ("end", "part"), [("<think>\\n\\n</think>", "closes the thinking before"), ("<think>\\n", None)]
-)
-def test_a_template_that_closes_the_thinking_at_once_is_named(
-    knows_the_tags: Path, tmp_path: Path, end: str, part: str | None
-) -> None:
-    template = tmp_path / "chat.jinja"
-    template.write_text(THINKS_AT_ONCE.replace("{END}", "{{ '" + end + "' }}"))
-    found = warnings(knows_the_tags, "model.reasoning_vocab_size=5", f"model.chat_template={template}")
-    assert found == [] if part is None else part in found[0]
-
-
-@pytest.mark.parametrize("size", [0, 5])
-def test_a_format_that_no_thinking_turn_can_have_is_named_with_the_tags_that_it_wants(
-    new_to_the_tags: Path, size: int
-) -> None:
-    """With and without copies: the template writes the opening tag in both, where that is asked for."""
-    opened = "dataset.open_thinking=prefill"
-    [line] = warnings(new_to_the_tags, f"model.reasoning_vocab_size={size}", "rewards=xml", opened)
-    assert line.startswith("reward xml_format gives 0 to any turn that thinks between <think> and </think>")
-    assert ("model.think_tags=[<reasoning>,</reasoning>]" if size else "dataset.open_thinking=model") in line
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["rewards=xml", REASONING, XML],
-        ["rewards=[{name:xml_format,params:{strict_newlines:true}}]", REASONING, XML],
-        ["rewards=[{name:xml_format,params:{search:true}}]"],
-        ["rewards=format", REASONING],
-        ["rewards=[{name:xml_format,weight:0},accuracy]"],
-        ["rewards=[accuracy,json_format,boxed,overlong]"],
-    ],
-)
-def test_formats_that_a_thinking_turn_can_have_are_not_named(new_to_the_tags: Path, words: list[str]) -> None:
-    assert warnings(new_to_the_tags, "model.reasoning_vocab_size=5", *words) == []
-
-
-@pytest.mark.parametrize(
-    ("prompt", "words", "opens"),
-    [
-        ("Solve it.", [], False),
-        ("Solve it.", ["rewards=xml"], False),
-        ("Solve it in <think> and </think>.", [], True),
-        ("Solve it.", ["rewards=format"], True),
-        ("Solve it.", ["rewards=[accuracy,'{mine}:my_think_format']"], True),
-        ("Solve it.", ["rewards=[accuracy,'{mine}:my_xml_format']"], False),
-        ("Solve it in <reasoning>.", [REASONING], True),
-        ("Solve it.", ["model.reasoning_vocab_size=5"], True),
-        ("Solve it in <think>.", ["dataset.open_thinking=model"], False),
-    ],
-)
-def test_a_template_is_changed_only_for_a_run_that_is_to_think(
-    new_to_the_tags: Path, tmp_path: Path, prompt: str, words: list[str], opens: bool
-) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from rlvr_vocab.rewards import reward\n@reward(is_format=True)\n"
-        "def my_think_format(completions, **kwargs):\n"
-        "    return [float('<think>' in turn[0]['content']) for turn in completions]\n"
-        "@reward(is_format=True)\ndef my_xml_format(completions, **kwargs):\n"
-        "    return [float('</answer>' in turn[0]['content']) for turn in completions]\n"
-    )
-    given = [word.replace("{mine}", f"{tmp_path}/mine.py") for word in words]
-    settings = read_settings(
-        "train", [f"model.name={new_to_the_tags}", "dataset=local", "dataset.name=x.jsonl", *given]
-    )
-    row = {"prompt": [{"role": "system", "content": prompt}, {"role": "user", "content": "6*7?"}], "solution": "42"}
-    thinks = asks_to_think([row["prompt"]], settings.model.think_tags, settings.rewards, row)
-    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
-    text = plan.tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
-    assert text.endswith(f"{settings.model.think_tags[0]}\n") is opens
-
-
-@pytest.mark.parametrize(
-    ("function", "named"),
-    [("strict_format", True), ("soft_format", False), ("undeclared", False), ("unknown_form", False)],
-)
-def test_a_format_reward_of_ones_own_is_tried_alike(
-    new_to_the_tags: Path, tmp_path: Path, function: str, named: bool
-) -> None:
-    (tmp_path / "mine.py").write_text(
-        r"""
+WARMUP = ("warmup.max_steps=3", "dataset.columns.reasoning=working")
+OWN = r"""
 import re
 from rlvr_vocab.rewards import reward
 FORM = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
@@ -159,17 +28,108 @@ def strict_format(completions, answer, **kwargs):
 @reward(is_format=True)
 def soft_format(completions, **kwargs):
     return [1.0 if re.search(FORM, turn[0]["content"], re.DOTALL) else 0.0 for turn in completions]
-def undeclared(completions, answer, **kwargs):
-    return strict_format(completions, answer)
 @reward(is_format=True)
 def unknown_form(completions, **kwargs):
     return [float("ANSWER:" in turn[0]["content"]) for turn in completions]
+@reward(is_format=True)
+def my_think_format(completions, **kwargs):
+    return [float('<think>' in turn[0]['content']) for turn in completions]
 """
-    )
-    reward = f"rewards=['{tmp_path}/mine.py:{function}']"
-    found = warnings(new_to_the_tags, "model.reasoning_vocab_size=5", reward)
-    assert [f"reward {function} gives" in line for line in found] == [True] * named
-    assert warnings(new_to_the_tags, "model.reasoning_vocab_size=5", reward, REASONING, XML) == []
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_with_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN)
+
+
+def warnings(folder: Path, *words: str) -> list[str]:
+    given = [f"model.name={folder}", "dataset=local", "dataset.name=x.jsonl", "dataset.system_prompt=Solve it."]
+    settings = read_settings("train", [*given, *words])
+    plan = untrained_plan(settings.model, settings.seed, settings.dataset)
+    roles = (("system", settings.dataset.system_prompt), ("user", "6*7?"))
+    prompt = [{"role": role, "content": content} for role, content in roles if content]
+    rows = Dataset.from_list([{"prompt": prompt, "solution": "42", "answer": "42"}] * 2)
+    return list(thinking_warnings(settings, rows, plan))
+
+
+@pytest.fixture
+def new_to_the_tags(make_shape: Any) -> Path:
+    return make_shape("qwen2").folder
+
+
+def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to_the_tags: Path) -> None:
+    words = [COPIES, "dataset.open_thinking=model"]
+    [line] = warnings(new_to_the_tags, *words)
+    assert "<think> is new to this model, which never meets it" in line and "open_thinking=prefill" in line
+    [line] = warnings(new_to_the_tags, *words, "dataset.system_prompt=Open <think> first.")
+    assert "has seen it in the prompt alone" in line
+    assert warnings(new_to_the_tags, *words, *WARMUP) == []  # which makes it a token first
+    assert warnings(new_to_the_tags, COPIES) == []  # auto: the template writes it
+    assert warnings(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
+
+
+def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: Any, tmp_path: Path) -> None:
+    folder, template = make_shape("qwen3").folder, tmp_path / "chat.jinja"
+    [line] = warnings(folder, COPIES)
+    assert "do not mention <think>" in line
+    for words in (["dataset.system_prompt=<think>!"], ["dataset.open_thinking=prefill"], WARMUP):
+        assert warnings(folder, COPIES, *words) == []
+    assert warnings(folder) == []
+    template.write_text(THINKS_AT_ONCE.replace("{END}", "<think>\n\n</think>"))
+    [line] = warnings(folder, COPIES, f"model.chat_template={template}")
+    assert "closes the thinking before" in line
+
+
+@pytest.mark.parametrize(
+    ("reward", "words", "named"),
+    [
+        ("xml", [], "xml_format"),
+        ("xml", [REASONING, XML], None),
+        ("[{name:xml_format,params:{search:true}}]", [], None),
+        ("[{name:xml_format,weight:0},accuracy]", [], None),
+        ("[mine.py:strict_format]", [], "strict_format"),
+        ("[mine.py:strict_format]", [REASONING, XML], None),
+        ("[mine.py:soft_format]", [], None),
+        ("[mine.py:unknown_form]", [], None),
+    ],
+)
+def test_a_format_that_no_thinking_turn_can_have_is_named(
+    reward: str, words: list[str], named: str | None, new_to_the_tags: Path
+) -> None:
+    found = warnings(new_to_the_tags, COPIES, f"rewards={reward}", *words)
+    assert [line.split()[1] for line in found] == ([named] if named else [])
+    assert not named or REASONING in found[0]  # the tags that it wants
+
+
+def test_without_copies_the_remedy_is_a_template_that_opens_no_thinking(new_to_the_tags: Path) -> None:
+    [line] = warnings(new_to_the_tags, "rewards=xml", "dataset.open_thinking=prefill")
+    assert "gives 0 to any turn that thinks between <think> and </think>: set dataset.open_thinking=model" in line
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words", "opens"),
+    [
+        ("Solve it.", ["rewards=xml"], False),
+        ("Solve it in <think> and </think>.", [], True),
+        ("Solve it.", ["rewards=format"], True),
+        ("Solve it.", ["rewards=[accuracy,mine.py:my_think_format]"], True),
+        ("Solve it.", ["rewards=[accuracy,mine.py:soft_format]"], False),
+        ("Solve it.", [COPIES], True),
+        ("Solve it in <think>.", ["dataset.open_thinking=model"], False),
+    ],
+)
+def test_a_template_is_changed_only_for_a_run_that_is_to_think(
+    new_to_the_tags: Path, prompt: str, words: list[str], opens: bool
+) -> None:
+    given = [f"model.name={new_to_the_tags}", "dataset=local", "dataset.name=x.jsonl", *words]
+    settings = read_settings("train", given)
+    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "6*7?"}]
+    tags = settings.model.think_tags
+    thinks = asks_to_think([messages], tags, settings.rewards, {"prompt": messages, "solution": "42"})
+    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
+    text = plan.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    assert text.endswith(f"{tags[0]}\n") is opens
 
 
 @pytest.mark.parametrize("recipe", ["gsm8k_xml", "gsm8k_xml_reasoning"])
@@ -197,7 +157,6 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
     [
         (["rewards=xml"], "<reasoning>\n6*7\n</reasoning>\n<answer>\n42\n</answer>"),
         ([REASONING], "<reasoning>6*7</reasoning>\\boxed{42}"),
-        ([], "<think>6*7</think>\\boxed{42}"),
     ],
 )
 def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words: list[str], turn: str) -> None:

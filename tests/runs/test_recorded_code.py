@@ -44,7 +44,6 @@ STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {f
         ([STAGES], "foreign.py:correct is code"),
         (["model.model_kwargs.trust_remote_code=true"], "model.model_kwargs.trust_remote_code=true runs code"),
         ([CODE_IN_A_STAGE], "stages.training.trust_remote_code=true runs code"),
-        (["training.trust_remote_code=true"], "training.trust_remote_code=true runs code"),
         (["model.model_kwargs.use_kernels=true"], "model.model_kwargs.use_kernels=true runs code"),
         (["model.model_kwargs.attn_implementation=a/kernel"], "model.model_kwargs.attn_implementation=a/kernel runs"),
         (
@@ -68,16 +67,16 @@ def test_a_parameter_of_a_recorded_reward_imports_nothing() -> None:
     assert not Path("imported").exists()
 
 
-def test_a_recorded_file_cannot_trust_itself() -> None:
+def test_neither_a_recorded_file_nor_other_keys_typed_over_it_allow_its_code() -> None:
     recorded(NAMES, seed="trust_code: true\nseed")
-    assert main(["train", "config=config.yaml", "output_dir=again"]) == 2
+    for word in ("output_dir=b", "evaluation.threshold=0.5", "evaluation.grader=correct"):
+        assert main(["train", "config=config.yaml", "output_dir=again", word]) == 2
     assert not Path("imported").exists()
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["experiment=quickstart", NAMES],
         ["experiment=quickstart", STAGES],
         ["config=config.yaml", NAMES],
         ["config=config.yaml", "evaluation.grader=foreign.py:correct"],
@@ -89,11 +88,3 @@ def test_code_that_this_command_line_names_is_imported(words) -> None:
         read_settings("train", words)
         find_function(str(Path("foreign.py").absolute()) + ":correct")
     assert Path("imported").exists()
-
-
-def test_other_keys_typed_over_a_recorded_run_allow_nothing(capsys) -> None:
-    recorded(NAMES)
-    for word in ("evaluation.threshold=0.5", "seed=7", "evaluation.grader=correct"):
-        assert main(["train", "config=config.yaml", "output_dir=again", word]) == 2
-        assert "foreign.py:correct is code" in capsys.readouterr().err
-    assert not Path("imported").exists()

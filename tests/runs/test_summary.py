@@ -31,7 +31,7 @@ def screen(colour: bool = False, **more: Any) -> list[str]:
 def test_the_outcome_is_a_line_and_nothing_is_printed_of_failures_that_were_none() -> None:
     shown = screen(reward_failures={})
     assert shown[1] == "held-out accuracy on 8 problems: 25.0% before GRPO, 50.0% after (+25.0 points, 4 steps, 3 s)"
-    assert not any("failed" in line or line.startswith("finding") or "no step" in line for line in shown)
+    assert not any("failed" in line or "finding" in line or "no step" in line for line in shown)
     assert "no step had a group whose rewards differed" in screen(steps_without_signal=4)[2]
 
 

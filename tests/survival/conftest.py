@@ -20,7 +20,7 @@ import pytest
 # Of these tests `make test` runs one kill, one damage of a checkpoint and one of a record, and one signal.
 QUICK = (
     "test_killed_before_a_change_of_a_file[os.rename .saving/checkpoint-4]",
-    "test_an_interrupted_run_has_its_rows_from_the_checkpoint_and_names_what_it_measures_again",
+    "test_a_run_goes_on_from_what_is_whole[results]",
     "test_the_step_is_finished_and_saved_and_the_last_line_says_so",
 )
 
@@ -94,13 +94,9 @@ class Forks:
 
     def run(self, folder: Path, *words: str, **request: Any) -> int:
         """The exit code of a quickstart in `folder`, negative for a signal."""
-        return self.command(folder, "quickstart", f"output_dir={folder}", *SMALL, *words, **request)
-
-    def command(self, folder: Path, *words: str, **request: Any) -> int:
-        """The same of any command on a folder."""
         assert self._process.stdin is not None and self._process.stdout is not None
         request |= {
-            "words": words,
+            "words": ["quickstart", f"output_dir={folder}", *SMALL, *words],
             "log": str(self._beside(folder, "log")),
             "events": str(self._beside(folder, "events")),
             "watched": str(folder),

@@ -5,9 +5,8 @@ Reads a JSON object a line from standard input and answers each with the exit co
     words         the command's words
     log, events   files for what it says, and for each change to files under `watched`, before it happens
     kill_at       number of the change before which the process kills itself, counted from 1
-    signals       [seconds, number of a signal] pairs, to be sent to it
     signals_at    [change, its how manieth occurrence, number of a signal] triples, which it sends to itself
-    fill          {"at": change, "file": where, "leave": bytes, "until": change}: take the room on a disk, for a time
+    fill          {"at": change, "file": where, "leave": bytes}: take the room on a disk
 """
 
 import atexit
@@ -16,7 +15,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
@@ -37,7 +35,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             run(request)
-        print(wait_for(child, request.get("signals", [])), flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 def run(request: dict[str, Any]) -> None:
@@ -93,8 +91,6 @@ class Watch:
                 os.kill(os.getpid(), number)
         if change == self._fill.get("at"):
             fill(self._fill["file"], self._fill["leave"])
-        elif change == self._fill.get("until"):
-            Path(self._fill["file"]).unlink(missing_ok=True)
 
 
 def is_for_writing(mode: str | None, flags: int) -> bool:
@@ -127,18 +123,6 @@ def fill(file: str, leave: int) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)
     os.posix_fallocate(descriptor, 0, free - leave)
     os.close(descriptor)
-
-
-def wait_for(child: int, signals: list[list[float]]) -> int:
-    started = time.monotonic()
-    for seconds, number in signals:
-        while time.monotonic() - started < seconds:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.005)
-        os.kill(child, int(number))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 if __name__ == "__main__":

@@ -46,23 +46,6 @@ def test_a_run_goes_back_to_a_named_checkpoint(forks, unfinished, undisturbed, o
     assert outcome_of(unfinished) == outcome_of(undisturbed())
 
 
-def test_a_run_that_is_replaced_is_never_taken_for_a_finished_one(forks, tmp_path):
-    """Killed while the earlier run is cleared away: as long as its outcome is there, all of it is."""
-    folder, kept = tmp_path / "run", []
-    before_its_summary, between_checkpoints = 4, 9
-    all_kept = "training.save_total_limit=null"
-    assert forks.run(folder, all_kept) == 0
-    for number in (before_its_summary, between_checkpoints):
-        assert forks.run(folder, all_kept, "overwrite=true", kill_at=number) == -signal.SIGKILL, forks.said(folder)
-        kept.append((folder / "summary.json").exists())
-        assert forks.run(folder, all_kept) == 0, forks.said(folder)
-        assert [row["step"] for row in rows_of(folder)] == [1, 2, 3, 4, 5, 6]
-        assert len(list((folder / "completions").iterdir())) == 6
-    assert kept == [True, False]
-    assert forks.run(folder, all_kept, "overwrite=true") == 0
-    assert not (folder / ".cleared").exists()
-
-
 def test_what_was_counted_survives_a_kill_between_training_and_summary(forks, tmp_path):
     folder, reward = tmp_path / "run", tmp_path / "mine.py"
     reward.write_text(

@@ -1,5 +1,6 @@
-"""Every file of the newest checkpoint cut short, emptied, deleted or changed by a bit: noticed, named, passed over."""
+"""Files that are cut, deleted or changed by a bit: each is named, passed over or made anew."""
 
+import json
 import shutil
 
 import pytest
@@ -9,7 +10,7 @@ from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 
 
 def cut(path):
-    path.write_bytes(path.read_bytes()[:-1])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def flip(path):
@@ -18,7 +19,7 @@ def flip(path):
     path.write_bytes(content)
 
 
-DAMAGES = {"cut": cut, "empty": lambda path: path.write_bytes(b""), "delete": lambda path: path.unlink(), "flip": flip}
+DAMAGES = {"cut": cut, "delete": lambda path: path.unlink(), "flip": flip}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -36,12 +37,22 @@ def test_each_file_of_the_newest_checkpoint(damage, unfinished):
     assert problem_with(newest) is None
 
 
-def test_the_run_goes_on_from_the_checkpoint_before(forks, unfinished, undisturbed, outcome_of):
-    flip(unfinished / "checkpoint-6" / "scheduler.pt")
-    assert forks.run(unfinished) == 0
-    said = forks.said(unfinished)
-    assert "scheduler.pt is not what was written" in said and "set aside as broken-checkpoint-6" in said
-    assert f"going on from {unfinished / 'checkpoint-5'}" in said
+@pytest.mark.parametrize(
+    ("file", "damage", "said", "aside"),
+    [
+        ("checkpoint-6/scheduler.pt", flip, "set aside as broken-checkpoint-6", "broken-checkpoint-6"),
+        # The reference that a run goes on with is the one that it began with.
+        ("initial_model/model.safetensors", flip, "is not what was written", "broken-initial_model"),
+        ("evaluation/before.jsonl", cut, "before.jsonl, line", "evaluation/broken-before.jsonl"),
+    ],
+    ids=["checkpoint", "initial model", "results"],
+)
+def test_a_run_goes_on_from_what_is_whole(file, damage, said, aside, forks, unfinished, undisturbed, outcome_of):
+    damage(unfinished / file)
+    cut(unfinished / "metrics.jsonl")  # whose rows are in the checkpoint
+    assert forks.run(unfinished) == 0, forks.said(unfinished)
+    assert said in forks.said(unfinished) and (unfinished / aside).exists()
+    assert (unfinished / file).read_bytes() == (undisturbed() / file).read_bytes() or "scheduler" in file
     assert outcome_of(unfinished) == outcome_of(undisturbed())
 
 
@@ -65,12 +76,33 @@ def test_a_stage_that_had_ended_is_taken_up_where_its_end_is_lost(lost, forks, u
     assert outcome_of(folder) == outcome_of(undisturbed(words))
 
 
-def test_a_model_before_training_that_was_changed_is_written_again(forks, unfinished, undisturbed, outcome_of):
-    """The reference that a run goes on with is the one that it began with."""
-    flip(unfinished / "initial_model" / "model.safetensors")
-    assert forks.run(unfinished) == 0
-    assert "model.safetensors is not what was written" in forks.said(unfinished)
-    written = [folder / "initial_model" / "model.safetensors" for folder in (unfinished, undisturbed())]
-    assert written[0].read_bytes() == written[1].read_bytes()
-    assert (unfinished / "broken-initial_model").is_dir()
-    assert outcome_of(unfinished) == outcome_of(undisturbed())
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("final_model/model.safetensors", "flip"),
+        ("summary.json", "cut"),
+        ("evaluation/after.jsonl", "flip"),
+        ("environment.json", "delete"),
+    ],
+)
+def test_a_finished_run_with_a_damaged_file_is_refused_by_its_name_and_made_anew_once_that_is_gone(
+    name, damage, forks, undisturbed, outcome_of, tmp_path
+):
+    folder, before = tmp_path / "run", json.loads((undisturbed() / "summary.json").read_text())
+    shutil.copytree(undisturbed(), folder)
+    (folder / "completions" / "step_00002.parquet").unlink()  # samples that are lost end nothing
+    assert forks.run(folder) == 0
+    assert f"warning: {folder}: completions/step_00002.parquet is missing" in forks.said(folder)
+    shutil.copy(undisturbed() / "completions" / "step_00002.parquet", folder / "completions")
+    DAMAGES[damage](folder / name)
+    assert forks.run(folder) == 2
+    [line] = [line for line in forks.said(folder).splitlines() if line.startswith("error: ")]
+    assert f"this run is finished, and {name} " in line
+    for path in (folder / name, folder / "summary.json"):
+        path.unlink(missing_ok=True)
+    assert forks.run(folder) == 0, forks.said(folder)
+    assert outcome_of(folder) == outcome_of(undisturbed())
+    after = json.loads((folder / "summary.json").read_text())
+    measured = {"grpo_seconds", "seconds", "peak_memory", "forecast"}  # of each start
+    assert {**after, **dict.fromkeys(measured)} == {**before, **dict.fromkeys(measured)}
+    assert after["seconds"] >= after["grpo_seconds"] > 0.5 * before["grpo_seconds"]  # though this start trained nothing

@@ -78,17 +78,6 @@ def test_a_disk_that_fills_up_while_a_file_is_written(file, forks, undisturbed, 
     assert outcome_of(folder) == outcome_of(undisturbed())
 
 
-def test_where_it_may_go_on_it_goes_on_without_the_checkpoint(forks, undisturbed, small_disk, outcome_of):
-    disk = small_disk(200)
-    folder = disk / "run"
-    at, until = "before torch.save .saving/checkpoint-4/optimizer.pt", "open metrics.jsonl"
-    fill = {"at": at, "file": str(disk / "filler"), "leave": 200_000, "until": until}
-    assert forks.run(folder, "on_full_disk=go_on", "training.save_steps=2", fill=fill) == 0, forks.said(folder)
-    assert "checkpoint-2 is intact; the training goes on without it" in forks.said(folder)
-    assert sorted(steps_in(folder)) == [2, 6]
-    assert outcome_of(folder).weights == outcome_of(undisturbed()).weights
-
-
 def test_a_disk_that_is_full_from_the_start(forks, small_disk):
     disk = small_disk(1)
     (disk / "filler").write_bytes(bytes(MEGABYTE - 16384))

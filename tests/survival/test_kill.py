@@ -1,9 +1,6 @@
-"""kill -9: before every kind of change to a run's files, and at any moment."""
+"""kill -9 before every kind of change to a run's files: between two of them it leaves the same."""
 
-import json
-import random
 import re
-import shutil
 import signal
 
 import pytest
@@ -66,49 +63,3 @@ def test_killed_with_reasoning_rows_in_each_rank(rank, point, forks, undisturbed
         assert load_file(differences)["input.B"].any() and str(differences.relative_to(run)) in expected.weights
     assert forks.run(tmp_path / "run", *words, kill_at=number_of(point, events)) == -signal.SIGKILL
     require_the_same_end(forks, tmp_path / "run", expected, outcome_of, *words)
-
-
-HALF_TEACH = r"""
-import os, signal
-from pathlib import Path
-
-CALLS = Path(__file__).with_name("calls")
-FATAL = Path(__file__).with_name("fatal")
-
-
-def half_teach(completions, solution, **_):
-    with CALLS.open("a") as file:
-        file.write(f"{len(completions)}\n")
-    if FATAL.exists() and len(CALLS.read_text().splitlines()) == int(FATAL.read_text()):
-        FATAL.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return [float(int(sum_) % 2 and place % 2) for place, sum_ in enumerate(solution)]
-"""
-
-
-def test_killed_while_further_problems_are_drawn_for_a_batch(forks, undisturbed, outcome_of, tmp_path):
-    (tmp_path / "own.py").write_text(HALF_TEACH)
-    words = (
-        *("training.dynamic_sampling=true", "training.max_rounds=3"),
-        f"rewards=[{tmp_path / 'own.py'}:half_teach]",
-    )
-    run, calls = undisturbed(*words), tmp_path / "calls"
-    expected, of_all = outcome_of(run), len(calls.read_text().splitlines())
-    rounds = [json.loads(line)["dynamic/rounds"] for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert max(rounds) == 3
-    for number in range(of_all // 2, of_all // 2 + 3):  # one of three is not the first for its batch
-        calls.unlink()
-        (tmp_path / "fatal").write_text(str(number))
-        folder = tmp_path / str(number)
-        assert forks.run(folder, *words) == -signal.SIGKILL
-        require_the_same_end(forks, folder, expected, outcome_of, *words)
-
-
-def test_killed_at_any_moment(forks, undisturbed, outcome_of, tmp_path):
-    expected = outcome_of(undisturbed())
-    dice = random.Random(7)
-    for number in range(4):
-        folder = tmp_path / str(number)
-        forks.run(folder, signals=[[dice.uniform(0.3, 3.0), signal.SIGKILL]])
-        require_the_same_end(forks, folder, expected, outcome_of)
-        shutil.rmtree(folder)

@@ -1,5 +1,6 @@
 """Runs of two stages: one after the other, ended early, each with rewards and checkpoints of its own."""
 
+import itertools
 import json
 
 import pandas as pd
@@ -14,50 +15,24 @@ STAGES = (
 )
 
 
-@pytest.fixture
-def run(undisturbed):
-    return undisturbed(STAGES, "training.save_total_limit=null")
-
-
-def rows_of(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def test_steps_count_through_the_stages_and_each_row_has_the_rewards_of_its_stage(run):
-    rows = rows_of(run)
+def test_steps_count_through_the_stages_and_each_row_has_the_rewards_of_its_stage(undisturbed):
+    run = undisturbed(STAGES, "training.save_total_limit=null")
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(1, 2 * STEPS + 1))
     assert [row["stage"] for row in rows] == ["form"] * STEPS + ["answers"] * STEPS
     assert [row["stage_step"] for row in rows] == [*range(1, STEPS + 1)] * 2
     for metric, stage in (("rewards/think_format/mean", "form"), ("rewards/accuracy/mean", "answers")):
         assert {row["stage"] for row in rows if metric in row} == {stage}
-
-
-def test_completions_are_numbered_by_the_step_of_the_run_and_hold_no_problem_that_it_holds_out(run):
-    files = sorted((run / "completions").glob("*.parquet"))
-    assert [path.name for path in files] == [f"step_{step:05d}.parquet" for step in range(1, 2 * STEPS + 1)]
-    tables = [pd.read_parquet(path) for path in files]
-    assert set(tables[-1]["step"]) == {2 * STEPS}
-    measured = {json.loads(line)["prompt"] for line in (run / "evaluation" / "before.jsonl").read_text().splitlines()}
-    assert measured and measured.isdisjoint(prompt for table in tables for prompt in table["prompt"])
-
-
-def test_the_weight_follows_success_in_its_stage(run):
-    rows, expected = rows_of(run)[STEPS:], [1.0]
-    for rate in (row["rewards/accuracy/mean"] for row in rows):
-        expected.append(expected[-1] * (1.2 if rate < 0.3 else 0.9 if rate > 0.8 else 1.0))
-    assert [row["rewards/accuracy/weight"] for row in rows] == pytest.approx(expected[:STEPS])
-    assert expected[-1] != 1.0  # an untrained model is rarely right
     state = json.loads((run / f"stages/2_answers/checkpoint-{STEPS}/reward_state.json").read_text())
-    assert state["accuracy"]["value"] == pytest.approx(expected[STEPS])
-
-
-def test_checkpoints_lie_with_their_stage_and_the_summary_tells_of_each(run):
+    weights = [row["rewards/accuracy/weight"] for row in rows[STEPS:]] + [state["accuracy"]["value"]]
+    changes = [now / before for before, now in itertools.pairwise(weights)]
+    rates = [row["rewards/accuracy/mean"] for row in rows[STEPS:]]
+    assert changes == pytest.approx([1.2 if rate < 0.3 else 0.9 if rate > 0.8 else 1.0 for rate in rates])
+    tables = [pd.read_parquet(path) for path in sorted((run / "completions").glob("*.parquet"))]
+    assert [set(table["step"]) for table in tables] == [{step} for step in range(1, 2 * STEPS + 1)]
     records = [json.loads(path.read_text()) for path in sorted(run.glob("stages/*/stage.json"))]
-    assert [record["name"] for record in records] == ["form", "answers"]
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["stages"] == records
-    assert summary["steps"] == 2 * STEPS
-    assert not list(run.glob("checkpoint-*"))
+    assert (summary["stages"], summary["steps"]) == (records, 2 * STEPS) and not list(run.glob("checkpoint-*"))
 
 
 def weights_of(folder):

@@ -188,8 +188,6 @@ VARIANTS = {
     "sequence-level ratios": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
     "two iterations": {"num_iterations": 2},
     "batch scaling": {"scale_rewards": "batch"},
-    "clip-higher": {"epsilon_high": 0.28},
-    "masked truncation": {"mask_truncated_completions": True},
 }
 
 

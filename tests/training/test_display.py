@@ -20,7 +20,6 @@ from rich.text import Text
 from rlvr_vocab.training import display
 from rlvr_vocab.training.display import (
     LatestMetrics,
-    PlainLines,
     TerminalDisplay,
     TimeLeft,
     live_display,
@@ -79,28 +78,7 @@ def console_on(file, monkeypatch):
     return Console(highlight=False)
 
 
-def test_the_last_drawing_shows_the_newest_of_everything_and_other_output_stands_above(monkeypatch):
-    terminal = PseudoTerminal(100)
-    with live_display(console_on(terminal.file, monkeypatch), "GRPO") as shown:
-        shown.begins(0, 60)
-        for step in range(1, 61):
-            shown.row(row(step), step, 60)
-            if step == 20:
-                print("a print\x1b[5A [/b]")
-                shown.finding("KL above its limit (step 20)", "kl was 0.7")
-            if step == 40:
-                print("a warning", file=sys.stderr)
-                shown.completion(Text("step 40, reward 1.00: ok"))
-    plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", terminal.close()).replace("\r", "\n")
-    lines = [" ".join(line.split()) for line in plain.split("\n") if line.strip()]
-    assert lines.count("a print [/b]") == lines.count("a warning") == 1
-    drawing = lines[-5:]
-    assert drawing[0].startswith("GRPO ") and drawing[0].endswith(" 60/60")
-    assert drawing[1].split()[:4] == ["reward", "0.06", "spread", "in"]
-    assert drawing[3:] == ["finding KL above its limit (step 20)", "step 40, reward 1.00: ok"]
-
-
-@pytest.mark.parametrize("width", [5, 20, 37, 80, 250])
+@pytest.mark.parametrize("width", [5, 37, 80])
 def test_no_line_is_wider_than_the_terminal_and_the_end_of_a_completion_is_shown(width, monkeypatch):
     monkeypatch.setattr(display.stop_signals, "reason", "SIGINT")
     console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
@@ -116,33 +94,44 @@ def test_no_line_is_wider_than_the_terminal_and_the_end_of_a_completion_is_shown
         assert "120/200" in text and "SIGINT: stopping after this step" in text and "45.0%" in text
 
 
+def test_the_last_drawing_shows_the_newest_of_everything_and_other_output_stands_above(monkeypatch):
+    terminal = PseudoTerminal(100)
+    with live_display(console_on(terminal.file, monkeypatch), "GRPO") as shown:
+        shown.begins(0, 60)
+        for step in range(1, 61):
+            shown.row(row(step), step, 60)
+            if step == 20:
+                print("a print\x1b[5A [/b]")
+                shown.finding("KL above its limit (step 20)", "kl was 0.7")
+        print("a warning", file=sys.stderr)
+    plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", terminal.close()).replace("\r", "\n")
+    lines = [" ".join(line.split()) for line in plain.split("\n") if line.strip()]
+    assert lines.count("a print [/b]") == lines.count("a warning") == 1
+    title, figures, *_, finding = lines[-4:]
+    assert title.startswith("GRPO ") and title.endswith(" 60/60") and figures.startswith("reward 0.06 spread in")
+    assert finding == "finding KL above its limit (step 20)"
+
+
 def test_a_pipe_gets_one_plain_line_a_step(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as reader:
-        with os.fdopen(writing, "w") as file, live_display(console_on(file, monkeypatch), "GRPO") as shown:
-            shown.begins(4, 10)
-            shown.row(row(5, kl=0.25), 5, 10)
-            shown.row({"step": 5, "eval/accuracy": 0.5}, 5, 10)
-            shown.finding("KL above its limit (step 5)", "kl was 0.7")
-            shown.completion(Text("step 5, reward 1.00: ").append("6*7=42 [/b]", style="bold magenta"))
-            shown.row(row(10), 10, 10)
-        lines = reader.read().splitlines()
+    written = io.BytesIO()
+    file = io.TextIOWrapper(written, encoding="ascii", write_through=True)  # has no brackets for reasoning tokens
+    with live_display(console_on(file, monkeypatch), "GRPO") as shown:
+        shown.begins(4, 10)
+        shown.row(row(5, kl=0.25), 5, 10)
+        shown.row({"step": 5, "eval/accuracy": 0.5}, 5, 10)
+        shown.finding("KL above its limit (step 5)", "kl was 0.7")
+        shown.completion(Text("step 5, reward 1.00: ").append("⟦6⟧*7=42 [/b]", style="bold magenta"))
+        shown.row(row(10), 10, 10)
+    lines = written.getvalue().decode().splitlines()
     figures = "reward 0.01  spread in groups 0.25"
     assert lines == [
         f"GRPO 5/10  {figures}  length 23  kl 0.250  entropy 0.60  left 0:00",
         "GRPO 5/10  held out 50.0%  left 0:00",
         "finding: KL above its limit (step 5): kl was 0.7",
-        "step 5, reward 1.00: 6*7=42 [/b]",
+        r"step 5, reward 1.00: \u27e66\u27e7*7=42 [/b]",
         f"GRPO 10/10  {figures}  held out 50.0% (step 5)  length 23  kl 0.250 (step 5)  entropy 0.60",
     ]
-
-
-def test_a_log_file_that_cannot_hold_a_character_gets_its_escape():
-    written = io.BytesIO()
-    file = io.TextIOWrapper(written, encoding="ascii", write_through=True)
-    PlainLines(Console(file=file, width=200), "GRPO").completion(Text("⟦6⟧ × 7"))
-    assert written.getvalue() == rb"\u27e66\u27e7 \xd7 7" + b"\n"
 
 
 _INTERRUPTED = """
@@ -209,8 +198,8 @@ def test_whole_lines_reach_the_screen_whatever_is_in_them(monkeypatch):
 def test_a_logger_that_holds_the_old_stream_does_not_write_past_the_display(monkeypatch):
     screen = on_terminals(monkeypatch)
     logger, handler = logging.getLogger("rlvr_vocab_test_redirect"), logging.StreamHandler(sys.stderr)
-    before, in_use = handler.stream, [handler, logging.lastResort]  # the other has no stream of its own
-    monkeypatch.setattr(logger, "handlers", in_use)
+    before = handler.stream
+    monkeypatch.setattr(logger, "handlers", [handler, logging.lastResort])  # the other has no stream of its own
     with redirecting_output(screen):
         logger.warning("[b]said[/b]")
     assert screen.file.getvalue() == "[b]said[/b]\n" * 2

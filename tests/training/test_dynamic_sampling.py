@@ -43,19 +43,9 @@ def odd_ones(solution, **_):
     return [float(place % 2) * (int(number) % 2) for place, number in enumerate(solution)]
 
 
-def nothing(solution, **_):
-    return [0.0] * len(solution)
-
-
-def test_every_group_of_a_batch_has_a_spread(expand_shape, make_trainer, tmp_path):
-    trainer = make_trainer(
-        expand_shape("qwen3", size=None),
-        tmp_path,
-        trainer=Sampled,
-        reward=odd_ones,
-        max_rounds=ROUNDS,
-        **FOUR_GROUPS,
-    )
+def test_every_group_of_a_batch_has_a_spread_where_there_is_any(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None)
+    trainer = make_trainer(folder, tmp_path, trainer=Sampled, reward=odd_ones, max_rounds=ROUNDS, **FOUR_GROUPS)
     trainer.train()
     rows = trainer.state.log_history[:3]
     assert all(row["frac_reward_zero_std"] == 0 and row["reward"] == 0.5 for row in rows)
@@ -64,6 +54,18 @@ def test_every_group_of_a_batch_has_a_spread(expand_shape, make_trainer, tmp_pat
     assert rows[-1]["num_tokens"] == trainer.tokens
     assert sum(row["dynamic/tokens_thrown_away"] for row in rows) > 0
     assert max(row["sampling/logp_gap"] for row in rows) < 1e-4
+    flat = make_trainer(
+        folder,
+        tmp_path,
+        trainer=Planned,
+        reward=lambda solution, **_: [0.0] * len(solution),
+        max_rounds=ROUNDS,
+        **{**FOUR_GROUPS, "max_steps": 1},
+    )
+    flat.train()
+    row = flat.state.log_history[0]
+    assert row["frac_reward_zero_std"] == 1 and row["dynamic/rounds"] == ROUNDS
+    assert row["dynamic/completions_thrown_away"] == 4 * 16 and len(flat.trained_on[0]) == 16
 
 
 def test_it_trains_as_if_only_these_problems_had_been_drawn(expand_shape, make_trainer, tmp_path):
@@ -81,21 +83,6 @@ def test_it_trains_as_if_only_these_problems_had_been_drawn(expand_shape, make_t
         here = {name: value for name, value in here.items() if not name.startswith(of_the_clock)}
         assert here == {name: there[name] for name in here} and len(here) > 20
     assert all(map(torch.equal, plain.model.parameters(), trainer.model.parameters()))
-
-
-def test_where_nothing_teaches_the_last_round_fills_the_batch(expand_shape, make_trainer, tmp_path):
-    trainer = make_trainer(
-        expand_shape("qwen3", size=None),
-        tmp_path,
-        trainer=Sampled,
-        reward=nothing,
-        max_rounds=ROUNDS,
-        **FOUR_GROUPS,
-    )
-    trainer.train()
-    row = trainer.state.log_history[0]
-    assert row["frac_reward_zero_std"] == 1 and row["dynamic/rounds"] == 5
-    assert row["dynamic/completions_thrown_away"] == 4 * 16 and len(trainer.trained_on[0]) == 16
 
 
 def odd_ones_alone(solution, log_extra=None, **_):
@@ -127,17 +114,12 @@ def test_a_reward_that_does_not_count_gives_a_group_no_spread():
 
 
 def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_trainer, tmp_path):
-    common = {
-        "trainer": Sampled,
-        "reward": odd_ones,
-        "max_rounds": ROUNDS,
-        **FOUR_GROUPS,
-        "save_strategy": "steps",
-    }
+    common = {"trainer": Sampled, "reward": odd_ones, "max_rounds": ROUNDS, **FOUR_GROUPS}
+    common |= {"save_strategy": "steps", "save_steps": 2}
     folder = expand_shape("qwen3", size=None)
-    whole = make_trainer(folder, tmp_path / "whole", save_steps=2, **common)
+    whole = make_trainer(folder, tmp_path / "whole", **common)
     whole.train()
-    resumed = make_trainer(folder, tmp_path / "resumed", save_steps=2, **common)
+    resumed = make_trainer(folder, tmp_path / "resumed", **common)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
     assert resumed.trained_on == whole.trained_on[2:]
     assert all(map(torch.equal, whole.model.parameters(), resumed.model.parameters()))
@@ -155,33 +137,27 @@ def test_each_problem_is_drawn_once_in_a_pass_and_a_restored_order_goes_on(tmp_p
     assert ProblemOrder(10, 4).draw(10) != drawn + rest[:3]
 
 
-def drawn_with(skip_solved, count, rate, problems=12, order=None):
-    order = order or ProblemOrder(problems, 0, skip_solved)
+def drawn_with(order, count, rate):
     found = []
     for _ in range(count):
         [place] = order.draw(1)
         order.observe(place, rate(place))
         found.append(place)
-    return found, order
+    return found
 
 
-def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else():
-    found, order = drawn_with(2, 60, rate=lambda place: float(place < 4))
-    assert all(found.count(place) == 2 for place in range(4))
+def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else_nor_after_a_resume(tmp_path):
+    rate = lambda place: float(place < 4)  # noqa: E731
+    order, again, all_solved = ProblemOrder(12, 0, 2), ProblemOrder(12, 0, 2), ProblemOrder(12, 0, 1)
+    found = drawn_with(order, 25, rate)
+    order.save(tmp_path)
+    again.restore(tmp_path)
+    rest = drawn_with(order, 35, rate)
+    assert rest == drawn_with(again, 35, rate) and order.summary() == again.summary()
+    assert all((found + rest).count(place) == 2 for place in range(4))
     assert 16 <= order.summary()["passed_over"] <= 20
     assert order.summary()["problems_solved"] == 4
-    all_solved, _ = drawn_with(1, 30, rate=lambda place: 1.0)
-    assert set(all_solved) == set(range(12))
-
-
-def test_a_curriculum_goes_on_from_a_checkpoint(tmp_path):
-    rate = lambda place: float(place % 3 == 0)  # noqa: E731
-    _, order = drawn_with(2, 25, rate)
-    order.save(tmp_path)
-    again = ProblemOrder(12, 0, 2)
-    again.restore(tmp_path)
-    rest = [drawn_with(2, 40, rate, order=each)[0] for each in (order, again)]
-    assert rest[0] == rest[1] and order.summary() == again.summary()
+    assert set(drawn_with(all_solved, 30, lambda place: 1.0)) == set(range(12))
 
 
 def test_a_curriculum_alone_trains_on_full_batches_of_what_it_chooses(expand_shape, make_trainer, tmp_path):

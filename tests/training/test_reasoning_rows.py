@@ -22,17 +22,15 @@ TRAINED = {
     "save_strategy": "steps",
     "save_steps": 1,
 }
-RANKS = (None, 4, 0)
-
-
-def of_ranks(*quick):
-    every = product(("gemma3", "phi"), RANKS)
-    marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in every]
-    return pytest.mark.parametrize(("name", "rank"), marked)
-
-
-every_rank = of_ranks(("gemma3", 4), ("phi", 4))
-every_rank_in_time = of_ranks(("phi", 4))  # with a training of its own for each
+QUICK = (("gemma3", 4), ("phi", 4))
+EVERY = [
+    case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+    for case in product(("gemma3", "phi"), (None, 4, 0))
+]
+every_rank = pytest.mark.parametrize(("name", "rank"), EVERY)
+with_its_own_training = pytest.mark.parametrize(
+    ("name", "rank"), [("phi", 4), pytest.param("gemma3", None, marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +113,7 @@ def test_a_checkpoint_in_stock_classes_gives_the_logits_of_the_trainer(name, ran
     assert (logits_of(stock) - logits_of(trainer.model)).abs().max() < 1e-4
 
 
-@every_rank_in_time
+@with_its_own_training
 def test_a_training_in_python_goes_on_from_the_folder_of_another(name, rank, trained, make_trainer, tmp_path):
     before = trained(name, rank)
     before.save_model(str(tmp_path / "final_model"))
@@ -135,15 +133,10 @@ def test_another_stage_takes_over_the_differences_as_they_are(name, rank, traine
     assert_same_bits(parameters(stage), parameters(before))
 
 
-@every_rank_in_time
+@with_its_own_training
 def test_the_best_step_s_weights_are_loaded_at_the_end(name, rank, folder_of, make_trainer, tmp_path):
-    best = {
-        "load_best_model_at_end": True,
-        "metric_for_best_model": "accuracy",
-        "greater_is_better": True,
-        "eval_strategy": "steps",
-        "eval_steps": 1,
-    }
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "accuracy", "greater_is_better": True}
+    every_step = {"eval_strategy": "steps", "eval_steps": 1, "beta": 0.0, "max_steps": 2}
     seen = []
 
     def accuracy_falls(trainer):
@@ -152,15 +145,13 @@ def test_the_best_step_s_weights_are_loaded_at_the_end(name, rank, folder_of, ma
 
     asked = Dataset.from_list([{"prompt": [{"role": "user", "content": "1 + 1?"}]}])
     with_measure = partial(RegionGRPOTrainer, measure=accuracy_falls, eval_dataset=asked)
-    trainer = make_trainer(
-        folder_of(name, rank), tmp_path, trainer=with_measure, **{**TRAINED, "beta": 0.0, "max_steps": 2, **best}
-    )
+    trainer = make_trainer(folder_of(name, rank), tmp_path, trainer=with_measure, **{**TRAINED, **every_step, **best})
     trainer.train()
     assert len(seen) == 2 and trainer.state.best_global_step == 1
     assert_same_bits(parameters(trainer), seen[0])
 
 
-@every_rank_in_time
+@with_its_own_training
 def test_a_resume_has_the_differences_of_the_checkpoint_and_ends_with_the_same_bits(
     name, rank, trained, folder_of, make_trainer, tmp_path
 ):

@@ -17,16 +17,12 @@ def adaptive(window=1, value=1.0):
     return AdaptiveWeight(value, full_mark=1.0, adaptation=Adaptation(window=window))
 
 
-def test_only_weights_that_are_adaptive_move():
+def test_adaptive_weights_alone_move_and_completions_without_a_score_do_not_count():
     weights = AdaptiveWeights({"a": adaptive()})
     weights.observe(torch.tensor([[0.0, 0.0], [0.0, 0.0]]), ["a", "b"])
     assert weights.values() == {"a": pytest.approx(1.2)}
-
-
-def test_completions_without_a_score_do_not_count():
-    weights = AdaptiveWeights({"a": adaptive()})
     weights.observe(torch.tensor([[1.0], [NAN], [NAN], [NAN], [NAN]]), ["a"])
-    assert weights.values() == {"a": pytest.approx(0.9)}  # one of one, not one of five
+    assert weights.values() == {"a": pytest.approx(1.2 * 0.9)}  # one of one, not one of five
 
 
 def test_a_restored_window_goes_on_where_it_was(tmp_path):
@@ -54,12 +50,8 @@ def test_a_batch_without_a_finite_reward_stops_the_run(nothing):
         "step 8: none of 2 completions has a reward: a raised KeyError: 'x' (mine.py, line 12); "
         "b gave only None, NaN or infinite ones"
     )
-
-
-def test_one_infinite_reward_stops_the_run_and_is_named():
-    rewards = torch.tensor([[0.0, 1.0], [1.0, math.inf]])
     with pytest.raises(UserError, match="b is infinite for row 2 of 2"):
-        require_scores(rewards, ["a", "b"], 0, {})
+        require_scores(torch.tensor([[0.0, 1.0], [1.0, math.inf]]), ["a", "b"], 0, {})
 
 
 def test_a_trainer_raises_the_weight_of_what_is_rarely_right(make_trainer, expand_shape, tmp_path):

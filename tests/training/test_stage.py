@@ -5,7 +5,7 @@ import weakref
 from types import SimpleNamespace
 
 import pytest
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
 from rlvr_vocab.runs.stages import StagedRun
@@ -14,28 +14,13 @@ from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import StageContext, StopEarly
 
 
-class Callbacks:
-    """As much of a trainer as has callbacks."""
-
-    def __init__(self, *callbacks: TrainerCallback) -> None:
-        self.callbacks = list(callbacks)
-
-    def pop_callback(self, kind: type) -> TrainerCallback | None:
-        found = next((callback for callback in self.callbacks if type(callback) is kind), None)
-        self.callbacks = [callback for callback in self.callbacks if callback is not found]
-        return found
-
-    def add_callback(self, callback: TrainerCallback) -> None:
-        self.callbacks.append(callback)
-
-
 def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
     """The second stage begins after step 40 of the run."""
     record_wandb(tmp_path, "abc", last_step=42)
-    trainer = Callbacks(WandbCallback())
+    added, logged = [], []
+    trainer = SimpleNamespace(pop_callback=lambda kind: WandbCallback(), add_callback=added.append)
     log_run_steps_to_wandb(trainer, StageContext(tmp_path, "long", first_step=40))
-    [callback] = trainer.callbacks
-    logged = []
+    [callback] = added
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
     for step in (1, 2, 3):
         callback.on_log(None, TrainerState(global_step=step, is_world_process_zero=True), None, logs={"loss": 0.0})
@@ -48,16 +33,13 @@ def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
 
 
 def test_a_figure_of_held_out_problems_ends_a_stage_by_the_name_that_it_is_logged_by():
-    history = [
-        {"reward": 0.1, "loss": 0.0},
-        {"eval_accuracy": 0.4},
-        {"reward": 0.1, "loss": 0.0},
-        {"eval_accuracy": 0.6},
-    ]
+    history = [*rows(0.1), {"eval_accuracy": 0.4}, *rows(0.1), {"eval_accuracy": 0.6}]
     until = UntilSettings("eval/accuracy", above=0.5, window=1)
     assert not until.reached(history[:3]) and until.reached(history)
     control = TrainerControl()
     state = TrainerState(log_history=history)
+    StopEarly(until).on_log(None, state, control, logs={"train_loss": 0.0})
+    assert not control.should_training_stop
     StopEarly(until).on_log(None, state, control, logs={"eval_accuracy": 0.6, "eval_problems": 5})
     assert control.should_training_stop
 

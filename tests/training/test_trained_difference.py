@@ -33,16 +33,11 @@ def trained(folder, make_trainer, out, **settings):
 
 
 def logits(model):
-    rows = model.get_output_embeddings().weight.size(0) + (
-        0 if copied_rows_of(model) is None else model_layout(model).size
-    )
+    copies = copied_rows_of(model)
+    rows = model.get_output_embeddings().weight.size(0) + (0 if copies is None else copies.layout.size)
     ids = torch.randint(0, rows, (2, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         return model(input_ids=ids).logits
-
-
-def model_layout(model):
-    return copied_rows_of(model).layout
 
 
 def differences_of(model):
@@ -57,7 +52,8 @@ def test_they_train_and_the_tables_do_not(folder, make_trainer, tmp_path):
         moved = (each.base_layer.B - each.lora_difference["default"].B).abs()
         assert moved.amax() > 1e-3 and not each.base_layer.B.requires_grad
     stock = AutoModelForCausalLM.from_pretrained(folder).get_input_embeddings().weight
-    assert torch.equal(trainer.model.get_input_embeddings().weight, stock[: model_layout(trainer.model).standard_size])
+    standard = stock[: trainer.policy.layout.standard_size]
+    assert torch.equal(trainer.model.get_input_embeddings().weight, standard)
     first, *others = [row["kl"] for row in trainer.state.log_history if "kl" in row]
     assert abs(first) < 1e-6 < min(others)  # the reference is the model with its differences switched off
     gaps = [row["sampling/logp_gap"] for row in trainer.state.log_history if "loss" in row]
@@ -68,7 +64,12 @@ def test_merged_in_place_they_compute_the_same_and_come_out_to_the_bit(folder, m
     model = trained(folder, make_trainer, tmp_path / "out").model
     before, expected = {name: each.clone() for name, each in model.named_parameters()}, logits(model)
     model.merge_adapter()
-    sent = dict(copied_rows_of(model).stock_parameters((name, each.data) for name, each in stock_names(model)))
+    under_stock_names = (  # those that TRL gives them on their way to vLLM
+        (name.removeprefix("base_model.model.").replace(".base_layer", ""), each.data)
+        for name, each in model.named_parameters()
+        if model.prefix not in name
+    )
+    sent = dict(copied_rows_of(model).stock_parameters(under_stock_names))
     assert (logits(model) - expected).abs().max() < 1e-4
     model.unmerge_adapter()
     assert all(torch.equal(before[name], each) for name, each in model.named_parameters())
@@ -76,13 +77,6 @@ def test_merged_in_place_they_compute_the_same_and_come_out_to_the_bit(folder, m
     tables = [each for name, each in sent.items() if "embed_tokens.weight" in name or "lm_head" in name]
     assert tables and all(len(each) == layout.rows for each in tables)
     assert not any("difference" in name for name in sent)
-
-
-def stock_names(model):
-    """Parameters under the names that TRL gives them on their way to vLLM."""
-    for name, each in model.named_parameters():
-        if model.prefix not in name:
-            yield name.removeprefix("base_model.model.").replace(".base_layer", ""), each
 
 
 @pytest.mark.slow
@@ -117,12 +111,9 @@ def test_peft_s_own_way_to_a_whole_model_writes_one_that_stock_classes_and_a_nex
 
 
 def test_on_a_base_without_differences_they_are_refused(make_trainer, expand_shape, tmp_path):
+    with pytest.raises(UserError, match="train_rows=all with reasoning_rank=4"):
+        make_trainer(expand_shape("qwen3", **FORM), tmp_path, lora=Lora(train_rows="all"))
     trained(expand_shape("qwen3", **FORM), make_trainer, tmp_path / "out")
     other = expand_shape("qwen3", size=None)
     with pytest.raises(UserError, match="has no differences of low rank"):
         put_adapter_on(AutoModelForCausalLM.from_pretrained(other), tmp_path / "out" / "checkpoint-3")
-
-
-def test_all_rows_and_differences_do_not_train_together(make_trainer, expand_shape, tmp_path):
-    with pytest.raises(UserError, match="train_rows=all with reasoning_rank=4"):
-        make_trainer(expand_shape("qwen3", **FORM), tmp_path, lora=Lora(train_rows="all"))

@@ -87,7 +87,6 @@ WORDS = ("one", "one two three four", "one two")
     ("settings", "evaluation", "context"),
     [
         ({}, None, 4 + 30),
-        ({}, ["a b c d e f g"], 7 + 30),
         ({}, {"easy": ["a"], "hard": ["a b c d e"]}, 5 + 30),
         ({"max_completion_length": 2}, None, 3 + 2 + 1 + 16),  # the questions asked before training need more
         ({"vllm_max_model_length": 512}, None, 512),
@@ -98,10 +97,8 @@ def test_vllm_makes_room_for_the_longest_prompt_and_its_completion(settings, eva
     def dataset(texts):
         return [{"prompt": text} for text in texts]
 
-    if isinstance(evaluation, dict):
+    if evaluation is not None:
         evaluation = {name: dataset(texts) for name, texts in evaluation.items()}
-    elif evaluation is not None:
-        evaluation = dataset(evaluation)
     given = {"use_vllm": True, "vllm_max_model_length": None, "max_completion_length": 30, "chat_template_kwargs": None}
     args, layout = SimpleNamespace(**{**given, **settings}), VocabLayout(90, (), 1, 2, (3, 4), (1, 2, 3, 4))
     set_vllm_context(args, layout, lambda text: {"input_ids": text.split()}, dataset(WORDS), evaluation)

@@ -1,8 +1,8 @@
 """The metrics of a batch, on examples that can be counted by hand."""
 
 import math
-import statistics
 from collections import defaultdict
+from statistics import stdev
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from rlvr_vocab.training.metrics.batch import (
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 
+NAN = math.nan
 OPEN, CLOSE, END, PAD = 7, 8, 9, 0
 COPY = 10  # of token 0; ids 10 … 14 are reasoning tokens
 POLICY = RegionPolicy(VocabLayout(10, (0, 1, 2, 3, 4), OPEN, CLOSE, (), (OPEN, CLOSE, END)))
@@ -34,30 +35,19 @@ COMPLETIONS = torch.tensor(
 MASK = torch.tensor([[1] * 6, [1] * 5 + [0], [1] * 3 + [0] * 3, [1] * 6])
 
 
-def spread(rows, weights, group_size):
-    return reward_spread(torch.tensor(rows), torch.tensor(weights), group_size)
-
-
-def test_the_spread_is_the_mean_of_the_groups_own_standard_deviations():
-    rewards, groups = [1.0, 0.0, 0.0, 5.0, 7.0, 9.0], ([1.0, 0.0, 0.0], [5.0, 7.0, 9.0])
-    expected = statistics.mean(statistics.stdev(group) for group in groups)
-    assert spread([[reward] for reward in rewards], [1.0], 3) == pytest.approx(expected)
-    assert statistics.stdev(rewards) > 2 * expected  # which is what `reward_std` tells
-
-
-def test_rewards_are_weighted_before_they_are_compared():
-    rows = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
-    assert spread(rows, [1.0, 1.0], 2) == pytest.approx(statistics.stdev([2.0, 0.0]) / 2)
-    assert spread(rows, [1.0, -3.0], 2) == pytest.approx((statistics.stdev([1, -3]) + statistics.stdev([-2, 0])) / 2)
-    assert spread(rows, [0.0, 0.0], 2) == 0
-
-
-def test_what_has_no_reward_is_left_out_of_its_group():
-    nan = math.nan
-    rows = [[1.0, nan], [nan, 0.5], [nan, nan], [nan, nan], [nan, 4.0], [nan, nan]]
-    assert spread(rows, [1.0, 2.0], 3) == 0  # 1 and 2 · 0.5; the second group has one reward alone
-    assert spread(rows, [1.0, 4.0], 3) == pytest.approx(statistics.stdev([1.0, 2.0]))
-    assert spread([[1.0], [nan]], [1.0], 2) is None
+@pytest.mark.parametrize(
+    ("rows", "weights", "group_size", "expected"),
+    [
+        ([[1.0], [0.0], [0.0], [5.0], [7.0], [9.0]], [1.0], 3, (stdev([1, 0, 0]) + stdev([5, 7, 9])) / 2),
+        ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]], [1.0, -3.0], 2, (stdev([1, -3]) + stdev([-2, 0])) / 2),
+        # The second group has one reward alone.
+        ([[1.0, NAN], [NAN, 0.5], [NAN, NAN], [NAN, NAN], [NAN, 4.0], [NAN, NAN]], [1.0, 4.0], 3, stdev([1.0, 2.0])),
+        ([[1.0], [NAN]], [1.0], 2, None),
+    ],
+)
+def test_the_spread_is_the_mean_of_the_groups_own_standard_deviations(rows, weights, group_size, expected):
+    found = reward_spread(torch.tensor(rows), torch.tensor(weights), group_size)
+    assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_duplicates_are_counted_within_their_group_after_the_first():
@@ -74,13 +64,12 @@ def test_a_text_is_shared_where_another_prompt_was_given_it_too():
     assert shared(["a", "b", "a", "b"], ["1", "1", "1", "1"]) == 0  # the same problem twice in a batch is no other
 
 
-def test_counts_are_those_of_a_hand_counted_batch():
-    assert region_counts(PROMPTS, COMPLETIONS, MASK, POLICY).tolist() == [4, 12, 8, 6, 2]
-
-
-def test_a_closing_tag_as_the_last_id_closes_the_thinking():
+def test_counts_are_those_of_a_hand_counted_batch_and_of_nothing_after_its_end():
+    garbage = torch.where(MASK.bool(), COMPLETIONS, torch.tensor(COPY + 3))
+    for completions in (COMPLETIONS, garbage):
+        assert region_counts(PROMPTS, completions, MASK, POLICY).tolist() == [4, 12, 8, 6, 2]
     counts = region_counts(PROMPTS[[0, 0]], torch.tensor([[1, CLOSE], [1, 1]]), torch.ones(2, 2), POLICY)
-    assert counts.tolist() == [2, 4, 0, 0, 1]
+    assert counts.tolist() == [2, 4, 0, 0, 1]  # a closing tag as the last id closes the thinking
 
 
 def test_figures_follow_from_counts():
@@ -93,11 +82,6 @@ def test_figures_follow_from_counts():
     nothing_thought, no_copies = torch.tensor([4.0, 0.0, 8.0, 0.0, 0.0]), torch.tensor([4.0, 12.0, 8.0, 0.0, 2.0])
     assert "thinking/reasoning_share" not in region_metrics(nothing_thought, copies=True)
     assert "thinking/reasoning_share" not in region_metrics(no_copies, copies=False)
-
-
-def test_what_follows_the_end_of_a_completion_counts_nowhere():
-    garbage = torch.where(MASK.bool(), COMPLETIONS, torch.tensor(COPY + 3))
-    assert region_counts(PROMPTS, garbage, MASK, POLICY).tolist() == [4, 12, 8, 6, 2]
 
 
 def test_entropies_are_summed_by_region():
@@ -113,11 +97,6 @@ def test_batches_of_a_step_are_one_mean_over_their_tokens_and_steps_are_apart():
     for step, total, tokens in ((0, 6.0, 2), (0, 2.0, 6), (1, 5.0, 1), (1, 0.0, 0), (2, 0.0, 0), (3, 8.0, 2)):
         means.log("gap", torch.tensor([total, tokens]), step, metrics)
     assert metrics == {"gap": [1.0, 5.0, 4.0]}
-
-
-def test_a_row_that_was_logged_is_not_gone_on_with():
-    means, metrics = StepMeans(), defaultdict(list)
-    means.log("gap", torch.tensor([6.0, 2]), 0, metrics)
-    metrics.clear()
-    means.log("gap", torch.tensor([1.0, 2]), 0, metrics)
+    metrics.clear()  # a row that was logged is not gone on with
+    means.log("gap", torch.tensor([1.0, 2]), 3, metrics)
     assert metrics == {"gap": [0.5]}

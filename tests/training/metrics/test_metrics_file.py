@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlvr_vocab.training.metrics.logged_rows import MetricsFile, logged_row
+from rlvr_vocab.training.metrics.logged_rows import MetricsFile
 from rlvr_vocab.training.stage import StageContext
 
 
@@ -56,12 +56,3 @@ def test_the_rows_of_earlier_stages_stay_and_are_named_where_they_are_lost(tmp_p
     path.unlink()
     callback.on_train_begin(None, now, None)
     assert json.loads(path.read_text()) == own and str(path) in caplog.text
-
-
-def test_a_row_names_the_step_of_the_run_and_that_of_its_stage(tmp_path):
-    place = StageContext(tmp_path, "form", first_step=20)
-    row = {"step": 23, "stage": "form", "stage_step": 3, "loss": 0.5}
-    assert logged_row(place, 3, {"loss": 0.5}) == row
-    MetricsFile(tmp_path / "metrics.jsonl", place).on_log(None, state(3), None, logs={"loss": 0.5})
-    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == row
-    assert logged_row(place, 3, {"train_runtime": 1.0}) is None

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-import pytest
 import torch
 from torch import nn
 
@@ -10,7 +9,6 @@ from rlvr_vocab.training.metrics.weights import (
     ParameterGroup,
     UpdatedShare,
     every_nth_value,
-    parameter_groups,
     sampled_parameters,
 )
 
@@ -45,16 +43,3 @@ def test_embedding_and_head_are_left_out_where_anything_else_trains():
     }
     assert [len(each) for each in sampled_parameters(list(group.values()))] == [2]
     assert [len(each) for each in sampled_parameters([group["embedding and head"], group["head"]])] == [1]
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ("llama", {"embedding", "head", "layers"}),
-        ("qwen3", {"embedding and head", "layers"}),
-        ("phi", {"embedding", "head", "bias of the head", "layers"}),
-    ],
-)
-def test_groups_of_a_model_trained_whole(shape, expected, expand_shape, make_trainer, tmp_path):
-    groups = parameter_groups(make_trainer(expand_shape(shape, size=10), tmp_path).model)
-    assert {group.name for group in groups} == expected and all(group.trains for group in groups)

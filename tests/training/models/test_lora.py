@@ -9,7 +9,6 @@ from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.peft.adapter import load_model
 
-ROWS_THAT_TRAIN = ("reasoning", "all", "none")
 STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}
 
 
@@ -103,7 +102,7 @@ def test_dropout_thins_updates_and_nothing_else(expand_shape, make_trainer, tmp_
     assert torch.equal(*scores)
 
 
-@pytest.mark.parametrize("train_rows", ROWS_THAT_TRAIN)
+@pytest.mark.parametrize("train_rows", ["reasoning", "all", "none"])
 def test_groups_name_every_parameter_once_with_its_size(train_rows, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(expand_shape("llama", size=100), tmp_path, lora=Lora(r=4, train_rows=train_rows))
     groups = {group.name: group for group in parameter_groups(trainer.model)}
@@ -125,7 +124,7 @@ def adapted_sizes(trainer):
 
 
 def test_merging_at_every_step_leaves_no_trace_in_frozen_weights(expand_shape, make_trainer, tmp_path):
-    """As TRL does for vLLM; PEFT's own way is shown beside it to wander."""
+    """As TRL does for vLLM; PEFT's own way wanders."""
     folder = expand_shape("qwen3", size=None, open_thinking="prefill")
     trainer = make_trainer(
         folder, tmp_path, lora=Lora(), learning_rate=0.05, model_init_kwargs={"dtype": "bfloat16"}, bf16=False
@@ -139,11 +138,6 @@ def test_merging_at_every_step_leaves_no_trace_in_frozen_weights(expand_shape, m
         model.unmerge_adapter()
     after = tensors_of(model)
     assert [name for name in before if not torch.equal(before[name], after[name])] == []
-    for _ in range(20):
-        model.base_model.merge_adapter()
-        model.base_model.unmerge_adapter()
-    wandered = tensors_of(model)
-    assert not torch.equal(before[a_frozen_weight(before)], wandered[a_frozen_weight(before)])
 
 
 def a_frozen_weight(tensors):

@@ -30,16 +30,6 @@ def tensors_of(model):
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
-def names_that_moved(trainer):
-    before = tensors_of(trainer.model)
-    trainer.train()
-    return {name for name, tensor in tensors_of(trainer.model).items() if not torch.equal(tensor, before[name])}
-
-
-def trained_names(model):
-    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
 def logits_of(model, rows):
     ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
@@ -66,27 +56,13 @@ def test_every_linear_layer_is_quantized_and_embedding_and_head_are_the_initial_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize(
-    ("name", "train_rows", "checkpointing"),
-    [("qwen3", "reasoning", False), ("phi", "all", True), ("llama", "none", True)],
-)
-def test_just_the_adapter_and_its_rows_move_and_the_reference_is_the_quantized_model(
-    name, train_rows, checkpointing, bits, quantized
-):
-    trainer = quantized(
-        name,
-        bits,
-        Lora(train_rows=train_rows),
-        max_steps=3,
-        weight_decay=0.1,
-        beta=0.04,
-        gradient_checkpointing=checkpointing,
-    )
-    trained = trained_names(trainer.model)
-    assert any("lora_A" in each for each in trained)
-    assert any("lora_rows" in each for each in trained) == (train_rows != "none")
-    assert {parameter.dtype for parameter in trainer.model.parameters() if parameter.requires_grad} == {torch.float32}
-    assert names_that_moved(trainer) == trained
+def test_just_the_adapter_and_its_rows_move_and_the_reference_is_the_quantized_model(bits, quantized):
+    trainer = quantized("phi", bits, Lora(train_rows="all"), max_steps=3, weight_decay=0.1, beta=0.04)
+    trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
+    assert any("lora_A" in each for each in trained) and any("lora_rows" in each for each in trained)
+    before = tensors_of(trainer.model)
+    trainer.train()
+    assert {name for name, each in tensors_of(trainer.model).items() if not torch.equal(each, before[name])} == trained
     kl = [row["kl"] for row in trainer.state.log_history if "kl" in row]
     assert abs(kl[0]) < 1e-6 < kl[-1]
 

@@ -38,6 +38,10 @@ def test_the_first_good_check_stops_the_warm_up(base, tmp_path):
     outcome, seen = run(base, tmp_path, [0.1, 0.5, 0.9], until_accuracy=0.4)
     assert (outcome.steps, outcome.accuracy) == (4, 0.5)
     assert [row for row in seen if "accuracy" in row[2]] == [(2, 6, {"accuracy": 0.1}), (4, 6, {"accuracy": 0.5})]
+    # Killed before its model is saved it takes the last steps again, and stops where it stopped.
+    assert [path.name for path in (tmp_path / "unfinished").glob("checkpoint-*")] == ["checkpoint-2"]
+    again, _ = run(base, tmp_path, [0.5], until_accuracy=0.4)
+    assert again == outcome
 
 
 def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier(base, tmp_path):
@@ -90,11 +94,3 @@ def test_interrupted_between_two_checks_it_ends_with_the_weights_of_one_that_was
     assert [row for row in seen if "accuracy" in row[2]] == [(6, 7, {"accuracy": 0.3})]
     weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("whole", "resumed")]
     assert weights[0] == weights[1]
-
-
-def test_a_check_that_ends_it_leaves_no_checkpoint_to_train_on_from(base, tmp_path):
-    """Killed before its model is saved it takes the last steps again, and stops where it stopped."""
-    run(base, tmp_path, [0.1, 0.5], until_accuracy=0.4)
-    assert [path.name for path in (tmp_path / "unfinished").glob("checkpoint-*")] == ["checkpoint-2"]
-    outcome, _ = run(base, tmp_path, [0.5], until_accuracy=0.4)
-    assert (outcome.steps, outcome.accuracy) == (4, 0.5)
