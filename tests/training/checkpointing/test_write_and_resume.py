@@ -166,13 +166,14 @@ def test_problems_go_on_in_the_order_of_the_epoch_that_a_resume_is_in(expand_sha
 
 
 def test_failures_and_unlogged_figures_are_taken_up_where_they_were(expand_shape, make_trainer, tmp_path):
-    begun, resumed = (
-        make_trainer(expand_shape("llama", size=None), tmp_path, steps_per_generation=4, logging_steps=3, **EVERY_STEP)
-        for _ in range(2)
-    )
-    for trainer, failures in ((begun, 7), (resumed, 0)):
+    def made(failures):
+        every = {"steps_per_generation": 4, "logging_steps": 3, **EVERY_STEP}
+        trainer = make_trainer(expand_shape("llama", size=None), tmp_path, **every)
         trainer.reward_funcs[0].failures, trainer.reward_funcs[0].name = failures, "accuracy"
-    begun.train()
+        return trainer
+
+    made(failures=7).train()
+    resumed = made(failures=0)
 
     class Begun(TrainerCallback):
         def on_step_begin(self, args, state, control, **_):
