@@ -44,35 +44,21 @@ def line_for(*words: str, seed: int = 5) -> str:
     return line
 
 
-def test_the_dataset_section_of_the_run_is_the_default(recorded: Path) -> None:
+def test_the_dataset_section_of_the_run_is_the_default_and_single_keys_apply_over_it(recorded: Path) -> None:
     of_the_run = read_settings("train", [f"config={recorded}"]).dataset
     assert read_settings("evaluate", [CHECKPOINT]).dataset == of_the_run
     assert of_the_run.system_prompt == "pay ${amount}" and of_the_run.eval_fraction == 0.2
-
-
-def test_single_keys_apply_over_the_section_of_the_run() -> None:
-    words = ["dataset.max_eval_samples=null", "dataset.columns.reasoning=null", "dataset.generator.digits=3"]
+    words = ["dataset.max_eval_samples=null", "dataset.generator.digits=3"]
     dataset = read_settings("evaluate", [CHECKPOINT, *words]).dataset
-    assert (dataset.max_eval_samples, dataset.columns.reasoning) == (None, None)
+    assert dataset.max_eval_samples is None and dataset.eval_fraction == 0.2
     assert dataset.generator is not None and dataset.generator.digits == 3
-    assert dataset.eval_fraction == 0.2
 
 
-def test_a_dataset_that_is_named_counts_whole() -> None:
+def test_a_dataset_that_is_named_and_the_default_of_no_run_count_whole() -> None:
     alone = read_settings("evaluate", ["checkpoint=elsewhere/model", "dataset=gsm8k"])
     assert read_settings("evaluate", [CHECKPOINT, "dataset=gsm8k"]).dataset == alone.dataset
-
-
-def test_a_checkpoint_of_no_run_is_asked_the_shipped_default() -> None:
     shipped = read_settings("train", ["dataset=deepscaler"]).dataset
     assert read_settings("evaluate", ["checkpoint=elsewhere/model"]).dataset == shipped
-
-
-def test_a_primary_file_of_the_users_own_names_its_problems_itself() -> None:
-    Path("mine").mkdir()
-    Path("mine/test_set.yaml").write_text("defaults: [evaluate, override dataset: gsm8k, _self_]\nsamples: 4\n")
-    settings = read_settings("evaluate", [CHECKPOINT, "--config-dir", "mine", "--config-name", "test_set"])
-    assert (settings.dataset.name, settings.samples) == ("openai/gsm8k", 4)
 
 
 def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:

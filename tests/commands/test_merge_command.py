@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from huggingface_hub import ModelCard
 from peft import PeftModel
 from rich.console import Console
@@ -18,7 +17,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.record.manifest import write_manifest
 from rlvr_vocab.rewards.library.answers import extracted_answer
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.folder import Run
@@ -72,16 +70,11 @@ def test_the_final_model_is_stock_and_computes_what_the_final_adapter_does_on_it
     assert VocabLayout.load(final) == VocabLayout.load(adapter) == VocabLayout.load(run_folder / "initial_model")
 
 
-def test_merging_the_final_adapter_again_gives_the_final_model(
-    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_merging_the_final_adapter_again_gives_the_final_model(run_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "production_model"
     assert main(["merge", f"checkpoint={run_folder / 'final_adapter'}", f"out={out}"]) == 0
     one, other = (load_file(folder / "model.safetensors") for folder in (out, run_folder / "final_model"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[-1] == f"{out}: the merged model in float32"
-    assert float(shown[1].split()[0]) <= 1e-4
 
 
 def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
@@ -97,23 +90,15 @@ def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
     assert "| GRPO steps | 1 |" in card and "| held-out accuracy at the end of training | not measured |" in card
 
 
-def test_the_card_of_the_final_model_says_what_it_is_and_what_was_measured(run_folder: Path) -> None:
+def test_the_card_of_the_final_model_has_what_was_measured_and_no_path(run_folder: Path) -> None:
     text = (run_folder / "final_model" / "README.md").read_text()
-    card = ModelCard(text)
-    assert yaml.safe_load(text.split("---")[1]) == {
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["grpo", "rlvr", "trl", "rlvr-vocab"],
-    }
-    assert card.data.library_name == "transformers"
+    assert ModelCard(text).data.library_name == "transformers"
     results = [json.loads(line) for line in (run_folder / "evaluation" / "after.jsonl").read_text().splitlines()]
     assert all(each["answer_read"] and len(each["completion_ids"]) == each["tokens"] for each in results)
     assert [each["answer"] for each in results] == [extracted_answer(each["completion"]) for each in results]
     right = sum(result["score"] == 1.0 for result in results)
     assert f"| held-out accuracy at the end of training | {100 * right / 6:.1f}% ({right} of 6) |" in text
-    assert "| GRPO steps | 2 |" in text and "| `training.learning_rate` | `0.01` |" in text
-    layout = VocabLayout.load(run_folder / "final_model")
-    assert f"ids {layout.standard_size} to {layout.rows - 1}" in text and "`model.lora.r` | `16`" in text
+    assert "| GRPO steps | 2 |" in text
     for folder in ("final_model", "final_adapter"):
         assert str(run_folder.parent) not in (run_folder / folder / "README.md").read_text()
 
@@ -185,16 +170,6 @@ def test_a_checkpoint_that_is_not_what_was_written_is_refused_by_every_command(
     assert not out.exists()
 
 
-def test_a_whole_model_that_is_not_what_was_written_is_refused_too(
-    expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = shutil.copytree(expand_shape("llama", size=20), tmp_path / "checkpoint-3")
-    write_manifest(checkpoint)
-    (checkpoint / "generation_config.json").unlink()
-    assert main(["generate", f"checkpoint={checkpoint}", "prompt=1+1="]) == 2
-    assert "not what was written, by its manifest.json" in capsys.readouterr().err
-
-
 def test_the_python_of_a_card_runs(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_folder / "final_model"
     [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
@@ -218,23 +193,16 @@ def test_what_cannot_be_merged_is_one_line_each(
     base, other = expand_shape("llama", size=20), expand_shape("llama", size=30)
     adapter, out = make_adapter(base, "reasoning"), tmp_path / "out"
     given = [f"checkpoint={adapter}", f"out={out}"]
-    assert "no such folder; did you mean" in refused([f"checkpoint={adapter}x", f"out={out}"], capsys)
     assert "a whole model already" in refused([f"checkpoint={base}", f"out={out}"], capsys)
     assert f"did you mean {adapter}?" in refused([f"checkpoint={adapter.parent}", f"out={out}"], capsys)
     assert "it is not the base of this adapter" in refused([*given, f"base={other}"], capsys)
-    assert "base=nowhere: no such folder" in refused([*given, "base=nowhere"], capsys)
-    assert "dtype=fp8" in refused([*given, "dtype=fp8"], capsys)
     assert "not empty; choose another folder" in refused([given[0], f"out={base}"], capsys)
     weights = adapter / "adapter_model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-10])
     assert "its adapter_model.safetensors cannot be read" in refused(given, capsys)
-    weights.unlink()
-    assert "no adapter_model.safetensors in it" in refused(given, capsys)
     weights.write_bytes(content)
     config = adapter / "adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "somebody/model"}))
     assert "its base somebody/model is not there: give the model it was trained on as base=" in refused(given, capsys)
-    config.write_text("{")
-    assert "adapter_config.json is not readable JSON" in refused(given, capsys)
     assert not out.exists()

@@ -30,15 +30,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("command", "words", "said"),
     [
         ("train", [GYM], "dataset.tasks is missing: name families of reasoning-gym"),
-        ("train", [GYM, "dataset.tasks=[lcm,gdc]"], "no task gdc; did you mean gcd?"),
-        ("check", [GYM, "dataset.tasks=[{name:lcm,params:{min_value:9,max_value:1}}]"], "lcm refuses min_value=9"),
-        ("train", [GYM, "dataset.tasks=[{name:lcm,wieght:2}]"], "unknown key dataset.tasks[0].wieght"),
+        ("check", [GYM, "dataset.tasks=[lcm,gdc]"], "no task gdc; did you mean gcd?"),
         ("train", [GYM, "dataset.tasks=[{name:lcm,weight:0}]"], "dataset.tasks[0].weight=0: should be greater than 0"),
         ("train", ["dataset=gsm8k", "dataset.tasks=[lcm]"], "belong to dataset=reasoning_gym"),
         ("train", [GYM, "dataset.tasks=[lcm]", "dataset.eval_fraction=0"], "dataset.eval_split=null beside it"),
         ("train", [GYM, "dataset.tasks=[lcm]", "dataset.columns.problem=text"], 'no column "text"'),
         ("quickstart", [GYM, f"dataset.tasks=[{SUMS},countdown]"], "no worked solutions of countdown"),
-        ("quickstart", [GYM, "dataset.tasks=[maze]"], "no worked solutions of maze"),
     ],
 )
 def test_what_cannot_be_is_one_line_before_anything_loads(command: str, words: list[str], said: str) -> None:
@@ -54,7 +51,6 @@ def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named() -> None:
     tasks = "dataset.tasks=[lcm]"
     assert rewards(GYM, tasks) == rewards("experiment=gym_mixed") == ["reasoning_gym"]
     assert rewards() == rewards("dataset=gsm8k") == rewards(GYM, tasks, "rewards=accuracy") == ["accuracy"]
-    assert rewards(GYM, tasks, "rewards=[exact_match,boxed]") == ["exact_match", "boxed"]
     [stage] = read_settings("train", ["dataset=gsm8k", "stages=[{name: a, dataset: reasoning_gym}]", tasks]).stages
     assert [each.name for each in stage.run.rewards.functions] == ["reasoning_gym"]
 
@@ -82,7 +78,7 @@ def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureF
     assert f"at full mark {usable} of {usable} (100.0%)" in capsys.readouterr().out
 
 
-def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
+def test_the_embedded_model_knows_the_words_of_the_tasks_and_counts_its_turns_whole() -> None:
     from transformers import AutoTokenizer
 
     settings = load_settings("train", [*TINY, f"dataset.tasks=[{SUMS},spell_backward]"])
@@ -92,14 +88,6 @@ def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
         ["State", "the", "final", "answer", "to", "the", "following", "arithmetic", "problem"]
     )
     assert "Ġbackward" in tokenizer.tokenize("Spell this word backward (example: sun -> nus): cat")
-
-
-def test_turns_are_too_long_where_their_end_would_be_cut_off() -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(
-        untrained_base(load_settings("train", [*TINY, f"dataset.tasks=[{SUMS}]"]))
-    )
     # Six digits and signs, the box in five pieces, and what ends the turn.
     worked = [WorkedProblem([], "3+4=7;\\boxed{7}"), WorkedProblem([], "7")]
     assert [turns_longer_than(limit, worked, tokenizer) for limit in (1, 2, 11, 12)] == [2, 1, 1, 0]

@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.rewards.library.answers import accuracy
 from rlvr_vocab.runs.record import run_record
@@ -65,15 +64,8 @@ def metrics_of(folder: Path) -> list[dict]:
 
 def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
-    expected |= {
-        "forecast.json",
-        "manifest.json",
-        "initial_model",
-        "completions",
-        "evaluation",
-        "final_model",
-        "vocabulary.csv",
-    }
+    expected |= {"forecast.json", "manifest.json", "vocabulary.csv"}
+    expected |= {"initial_model", "completions", "evaluation", "final_model"}
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [
         f"step_{step:05d}.parquet" for step in (1, 2, 3)
@@ -84,18 +76,9 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     assert [Finding(**each) for each in summary["findings"]] == diagnose(run_record(folder))
     assert summary["finished"] and summary["steps"] == 3 and summary["held_out_problems"] == 20
     assert VocabLayout.load(folder / "final_model") == VocabLayout.load(folder / "initial_model")
-    assert not list((folder / "final_model").glob("*.bin"))
     assert summary["reasoning_vocab_size"] > 0
-    phases = {"expansion", "loading", "evaluation", "final_model", "generation", "forward", "optimizer"}
-    assert summary["peak_memory"].keys() >= phases and min(summary["peak_memory"].values()) > 0
     graded = {each["name"] for each in summary["forecast"] if each["forecast"] > 0 and each["measured"] > 0}
-    assert graded >= {
-        "memory, generation",
-        "memory, backward",
-        "memory, optimizer",
-        "seconds, forward",
-        "seconds, step",
-    }
+    assert graded >= {"memory, generation", "memory, backward", "memory, optimizer", "seconds, step"}
 
 
 def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(folder: Path) -> None:
@@ -143,30 +126,19 @@ def test_completions_say_why_they_were_scored_as_they_were_and_how_sure_the_samp
 
 
 def test_held_out_problems_are_measured_meanwhile(folder: Path) -> None:
-    limit = read_recorded(folder)["training"]["max_completion_length"]
     of_evaluations = [row for row in rows_of(folder) if "loss" not in row]
     assert [row["step"] for row in of_evaluations] == [2, 3]
     for row in of_evaluations:
         results = read_results(folder / "evaluation" / f"step_{row['step']:05d}.jsonl")
         turns = [[{"role": "assistant", "content": result.completion}] for result in results]
         scores = accuracy(completions=turns, solution=[result.solution for result in results])
-        boxed = [result.completion.partition("</think>")[2].count(r"\boxed{") for result in results]
-        thinking = sum(result.thinking_tokens for result in results)
         expected = {
             "eval/accuracy": scores.count(1.0) / 20,
-            "eval/reward": scores.count(1.0) / 20,
             "eval/reward_std": stdev(scores),
             "eval/mean_length": sum(result.tokens for result in results) / 20,
-            "eval/clipped_ratio": sum(result.tokens == limit and not result.finished for result in results) / 20,
             "eval/problems": 20,
         }
-        if sum(result.thinking_tokens > 0 for result in results) >= 10:
-            well_formed = [bool(box and result.finished) for box, result in zip(boxed, results, strict=True)]
-            expected["eval/format"] = sum(well_formed) / 20
-        if thinking:
-            expected["eval/reasoning_share"] = sum(result.reasoning_tokens for result in results) / thinking
-            assert expected["eval/reasoning_share"] > 0
-        assert {name: value for name, value in row.items() if name.startswith("eval/")} == pytest.approx(expected)
+        assert {name: row[name] for name in expected} == pytest.approx(expected)
     last, after = (folder / "evaluation" / f"{name}.jsonl" for name in ("step_00003", "after"))
     assert last.read_bytes() == after.read_bytes()
 
@@ -195,28 +167,17 @@ def test_a_finished_run_is_shown_and_not_trained_again(folder: Path, capsys: pyt
     assert (folder / "metrics.jsonl").stat().st_mtime_ns == modified
 
 
-def prompts_in(results: Path) -> list[str]:
-    return [json.loads(line)["prompt"] for line in results.read_text().splitlines()]
-
-
 def test_evaluate_answers_the_problems_that_the_run_held_out(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["evaluate", f"checkpoint={folder / 'final_model'}", "seed=5", f"out={tmp_path / 'results'}"]
     assert main(command) == 0
     ours, evaluated = (
-        prompts_in(path) for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
+        [json.loads(line)["prompt"] for line in path.read_text().splitlines()]
+        for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
     )
     assert ours == evaluated and len(ours) == 20
     assert f"problems held out by the run in {folder}\n" in capsys.readouterr().out
-
-
-def test_evaluate_warns_about_problems_that_the_run_trained_on(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["evaluate", f"checkpoint={folder / 'final_model'}", f"out={tmp_path / 'results'}", "max_new_tokens=2"]
-    assert main([*command, "split=train", "max_samples=2"]) == 0
-    assert f"warning: the run in {folder} trained on 2 of these 2 problems" in capsys.readouterr().out
 
 
 def test_expand_writes_a_folder_and_refuses_to_write_it_twice(
@@ -235,7 +196,6 @@ def test_expand_writes_a_folder_and_refuses_to_write_it_twice(
     ("words", "message"),
     [
         (["training.max_prompt_length=1"], "0 usable problems"),
-        (["dataset.max_train_samples=3"], "fewer than one batch"),
         (["training.max_completion_length=9000"], "context of 8192"),
         (["model.reasoning_multiplicity=2", "model.reasoning_vocab_size=99999"], "at most"),
     ],
