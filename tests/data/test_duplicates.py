@@ -61,6 +61,13 @@ def test_a_long_problem_is_nearly_the_same_from_80_percent_of_its_runs_of_eight_
     assert matches(found) == ([] if contained is None else [(0, 0, pytest.approx(contained))])
 
 
+def test_a_shorter_problem_is_compared_by_runs_of_five_words_and_a_short_one_as_a_whole() -> None:
+    ten = LONG.split()[:10]  # 6 runs of 5 words; without the first, 5/6 = 0.833; without two, 4/6
+    assert matches(overlap_of([f"begin {' '.join(ten[1:])}"], [" ".join(ten)])) == [(0, 0, pytest.approx(5 / 6))]
+    assert matches(overlap_of([f"begin {' '.join(ten[2:])}"], [" ".join(ten)])) == []
+    assert matches(overlap_of([f"begin {' '.join(ten[:7])}"], [" ".join(ten[:7])])) == []  # 3 runs are too few
+
+
 def test_other_numbers_are_set_apart_and_concern_no_training_problem() -> None:
     text = f"{LONG} there are {{}} apples"
     found = overlap_of([text.format(7)], [f"Now {text.format(8)}", text.format(9)])

@@ -101,6 +101,11 @@ def test_a_column_that_is_in_the_prompt_or_is_no_part_of_the_question_is_not(
     assert report.warnings == ()
 
 
+def test_a_column_that_few_questions_lack_is_not(write_jsonl: Any) -> None:
+    rows = [row(n, f"{n}. {'Neon glows. ' * (n > 2)}Why?", context="Neon glows.") for n in range(8)]
+    assert build_report(divided(write_jsonl, *rows)).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("golds", "choices", "are_indices"),
     [
