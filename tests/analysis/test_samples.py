@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 from rlvr_vocab.analysis.samples import (
     CorrectnessReward,
@@ -45,7 +47,7 @@ HOSTILE = (
     "日本語 🙂 café " + "x" * 300,
 )
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b\ufeff]")
-STEPS, ROWS, PER_PROBLEM = 50, 64, 8
+STEPS, ROWS, PER_PROBLEM = 20, 16, 8
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +69,12 @@ def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     return run
 
 
-def write_step(run: Path, step: int, tokenizer: object) -> None:
-    """The problems of a step come again ten steps later."""
+def write_step(run: Path, step: int, tokenizer: Any) -> None:
+    """The two problems of a step come again ten steps later."""
     layout, rng = VocabLayout.load(run / "initial_model"), random.Random(step)
     prompts, completions, right = [], [], []
     for row in range(ROWS):
-        problem = (step % 10) * 8 + row // PER_PROBLEM
+        problem = (step % 10) * 2 + row // PER_PROBLEM
         prompts.append(tokenizer.encode(f"<|im_start|>user\nWhat is {problem} + 1?<|im_end|>\n<|im_start|>assistant\n"))
         right.append(row % PER_PROBLEM < PER_PROBLEM // 2)
         answer = problem + 1 if right[-1] else 0
@@ -88,7 +90,7 @@ def write_step(run: Path, step: int, tokenizer: object) -> None:
         prompt_ids=prompts,
         completion_ids=completions,
         completion=tokenizer.batch_decode(completions, skip_special_tokens=True),
-        solution=[str((step % 10) * 8 + row // PER_PROBLEM + 1) for row in range(ROWS)],
+        solution=[str((step % 10) * 2 + row // PER_PROBLEM + 1) for row in range(ROWS)],
         advantage=[1.0 if each else -1.0 for each in right],
         rewards={"accuracy": [float(each) for each in right], "speed": [step / 100] * ROWS},
         weights={"accuracy": 1.0, "speed": 1.0},
@@ -97,49 +99,37 @@ def write_step(run: Path, step: int, tokenizer: object) -> None:
     write_completions(rows, step, tokenizer, run / "completions")
 
 
-# --- which are found ---
-
-
 def found(run, order="file", correctness=CORRECTNESS, unreadable=None, **conditions):
     files, unreadable = CompletionFiles(run / "completions"), [] if unreadable is None else unreadable
     return [*find_samples(files, SampleFilter(**conditions), correctness, order, unreadable)]
 
 
-def test_everything_is_found_in_the_order_of_the_files(finished_run):
-    assert found(finished_run) == [(step, row) for step in range(1, 51) for row in range(1, 65)]
-
-
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [
-        ({"step": "49:"}, {(step, row) for step in (49, 50) for row in range(1, 65)}),
-        # Steps 3, 13, … ask about 24 to 31; the problem 24 is the first group.
-        ({"problem": "what is 24 +"}, {(step, row) for step in range(3, 51, 10) for row in range(1, 9)}),
-        ({"contains": "AND ONE, STEP 50<"}, {(50, row) for row in range(1, 65)}),
-        ({"step": "1", "verdict": "right"}, {(1, row) for row in range(1, 65) if (row - 1) % 8 < 4}),
-        ({"step": "1", "verdict": "wrong"}, {(1, row) for row in range(1, 65) if (row - 1) % 8 >= 4}),
-        ({"min_reward": 1.5}, {(50, row) for row in range(1, 65) if (row - 1) % 8 < 4}),
-        ({"min_reward": 0.02, "max_reward": 0.02}, {(2, row) for row in range(1, 65) if (row - 1) % 8 >= 4}),
-        ({"contains": "(.*) no pattern"}, set()),
+        ({}, [(step, row) for step in range(1, 21) for row in range(1, 17)]),
+        ({"step": "19:"}, [(step, row) for step in (19, 20) for row in range(1, 17)]),
+        # Steps 3 and 13 ask about 6 and 7.
+        ({"problem": "what is 6 +"}, [(step, row) for step in (3, 13) for row in range(1, 9)]),
+        ({"contains": "AND ONE, STEP 20<"}, [(20, row) for row in range(1, 17)]),
+        ({"step": "1", "verdict": "right"}, [(1, row) for row in (1, 2, 3, 4, 9, 10, 11, 12)]),
+        ({"step": "1", "verdict": "wrong"}, [(1, row) for row in (5, 6, 7, 8, 13, 14, 15, 16)]),
+        ({"min_reward": 1.2}, [(20, row) for row in (1, 2, 3, 4, 9, 10, 11, 12)]),
+        ({"min_reward": 0.02, "max_reward": 0.02}, [(2, row) for row in (5, 6, 7, 8, 13, 14, 15, 16)]),
+        ({"contains": "(.*) no pattern"}, []),
     ],
 )
-def test_a_filter_lets_through_what_it_says(finished_run, conditions, expected):
-    assert set(found(finished_run, **conditions)) == expected
+def test_a_filter_lets_through_what_it_says_in_the_order_of_the_files(finished_run, conditions, expected):
+    files = CompletionFiles(finished_run / "completions")
+    assert [*find_samples(files, SampleFilter(**conditions), CORRECTNESS, "file", [])] == expected
 
 
-@pytest.mark.parametrize(
-    ("columns", "conditions"),
-    [
-        ({"reward": ["high"]}, {}),
-        ({"reward": [1.0]}, {"contains": "x"}),
-        ({"reward": [1.0], "completion": [7]}, {"contains": "x"}),
-    ],
-)
-def test_a_file_that_is_none_of_ours_is_passed_over_and_named(columns, conditions, tmp_path):
-    (tmp_path / "completions").mkdir()
-    pd.DataFrame(columns).to_parquet(tmp_path / "completions" / "step_00001.parquet")
+@pytest.mark.parametrize("columns", [{"reward": ["high"]}, {"reward": [1.0]}, {"reward": [1.0], "completion": [7]}])
+def test_a_file_that_is_none_of_ours_is_passed_over_and_named(columns, tmp_path):
+    pd.DataFrame(columns).to_parquet(tmp_path / "step_00001.parquet")
     unreadable = []
-    assert found(tmp_path, unreadable=unreadable, **conditions) == [] and "step_00001" in unreadable[0]
+    found = find_samples(CompletionFiles(tmp_path), SampleFilter(contains="x"), CORRECTNESS, "file", unreadable)
+    assert [*found] == [] and "step_00001" in unreadable[0]
 
 
 # --- a completion with its facts ---
@@ -159,13 +149,8 @@ def test_the_facts_of_a_completion(finished_run):
     facts = dict(reader.sample(files.read_row(10, 1)).facts)
     assert facts["reward"] == "1.1, right (advantage +1.000)" and facts["gold answer"] == "1"
     assert facts["accuracy"] == "1 × 2: equal" and facts["speed"] == "0.1 × adaptive weight"
-    assert re.fullmatch(
-        r"\d+: \d+ thinking \(\d+ of them reasoning tokens\), \d+ answering; ended by itself", facts["tokens"]
-    )
-    wrong = dict(reader.sample(files.read_row(10, 8)).facts)
-    assert wrong["reward"].startswith("0.1, wrong") and wrong["accuracy"] == "0 × 2: different: 0 is not it"
-    unmarked = replace(reader, marker=None).sample(files.read_row(10, 1))
-    assert "tokens" not in dict(unmarked.facts) and [each.copy_index for each in unmarked.spans] == [0]
+    unmarked = replace(reader, marker=None).sample(files.read_row(10, 8))
+    assert dict(unmarked.facts)["reward"].startswith("0.1, wrong") and "tokens" not in dict(unmarked.facts)
     unscored = SampledCompletion(1, 1, "", "", "", 0.0, 0.0, {"accuracy": None})
     assert dict(reader.sample(unscored).facts)["accuracy"] == "no score"
 
@@ -178,10 +163,6 @@ def test_choices_that_were_not_chance_are_marked_and_summed(model_folder):
     assert dict(sample.facts)["choices of ids"] == "1.56 bits from chance, 0.1 or more at 1 token"
     assert sample_text(sample, colour=False).plain.endswith("    a⟪b⟫a\n")
     assert 'a<span class="chosen" title="standard, chosen">b</span>a' in samples_page([sample], "", None)
-    text = sample_text(sample, colour=True)
-    assert [text.plain[span.start : span.end] for span in text.spans if "underline" in str(span.style)] == ["b"]
-    before = SampleReader((), None, marker).sample(replace(own, choice_bits=()))
-    assert "choices of ids" not in dict(before.facts) and [each.text for each in before.spans] == ["aba"]
 
 
 def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):
@@ -196,8 +177,6 @@ def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder
         ),
         ([opened, *layout.turn_ids], [5, end], "2: 0 thinking, 2 answering; ended by itself"),
         ([], [end, 5], "2: 0 thinking, 2 answering; cut off"),
-        ([], [closed], "1: 0 thinking, 1 answering; cut off"),
-        ([], [], "0: 0 thinking, 0 answering; cut off"),
     ):
         assert count_tokens(prompt, ids, layout) == expected
 
@@ -212,86 +191,59 @@ def test_nothing_that_is_written_holds_a_character_that_a_screen_obeys():
         assert not CONTROL.search(written)
 
 
-class Page(HTMLParser):
-    """The tags of a page, and the text of each of its prompts."""
+class Tags(HTMLParser):
+    """The tags of a page with the names of their attributes."""
 
     def __init__(self, page):
         super().__init__()
-        self.tags, self.prompts, self.in_prompt = [], [], False
+        self.found = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, *sorted(name for name, _ in attrs)))
-        self.in_prompt = ("class", "prompt") in attrs
-        if self.in_prompt:
-            self.prompts.append("")
-
-    def handle_endtag(self, tag):
-        self.in_prompt = False
-
-    def handle_data(self, data):
-        if self.in_prompt:
-            self.prompts[-1] += data
+        self.found.append((tag, *sorted(name for name, _ in attrs)))
 
 
 def test_html_has_only_our_tags_and_all_of_the_text():
-    harmless = Page(samples_page([sample_of("harmless")] * len(HOSTILE), "2 of contains='<b>'", "<i>"))
-    hostile = Page(samples_page([sample_of(text) for text in HOSTILE], "2 of contains='<b>'", "<i>"))
-    assert hostile.tags == harmless.tags
-    assert hostile.prompts == [visible_lines(text) for text in HOSTILE]
-    assert not {"src", "onerror"} & {name for _, *names in hostile.tags for name in names}
+    harmless = samples_page([sample_of("harmless")] * len(HOSTILE), "2 of contains='<b>'", "<i>")
+    hostile = samples_page([sample_of(text) for text in HOSTILE], "2 of contains='<b>'", "<i>")
+    assert Tags(hostile).found == Tags(harmless).found
+    assert all(str(escape(visible_lines(text))) in hostile for text in HOSTILE)
 
 
 def test_text_indents_what_is_not_ours():
     lines = [line for text in HOSTILE for line in sample_text(sample_of(text), colour=False).plain.split("\n")]
     assert [line for line in lines if line.startswith("---")] == ["--- step 3, completion 2"] * len(HOSTILE)
-    assert sum(line.startswith("reward:") for line in lines) == len(HOSTILE)
 
 
 # --- the command ---
 
 
-def test_off_a_terminal_it_is_text(finished_run, capsys):
-    assert main(["samples", f"run={finished_run}", "step=50", "verdict=right", "problem=what is 7 +"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(f"completions of {finished_run}: step=50 problem=what is 7 + verdict=right\n")
-    assert [line for line in out.splitlines() if line.startswith("---")] == [
-        f"--- step 50, completion {row}" for row in (57, 58, 59, 60)
-    ]
-    assert "accuracy: 1: equal" in out and "⟦" in out and "gold answer: 8" in out
-
-
 @pytest.mark.parametrize(
-    ("name", "words", "expected"),
-    [
-        ("a/b.html", [], "<!DOCTYPE html>"),
-        ("b.txt", [], "completions of"),
-        ("b.html", ["format=text"], "completions of"),
-    ],
+    ("name", "args", "expected"), [("a/b.html", [], "<!DOCTYPE html>"), ("b.html", ["format=text"], "completions of")]
 )
-def test_it_is_written_as_the_file_ends_unless_told_otherwise(finished_run, tmp_path, capsys, name, words, expected):
+def test_it_is_written_as_the_file_ends_unless_told_otherwise(finished_run, tmp_path, capsys, name, args, expected):
     out = tmp_path / name
-    assert main(["samples", f"run={finished_run}", "order=highest", "max_samples=2", f"out={out}", *words]) == 0
+    assert main(["samples", f"run={finished_run}", "order=highest", "max_samples=2", f"out={out}", *args]) == 0
     assert out.read_text(encoding="utf-8").startswith(expected)
-    assert "step 50, completion 2" in out.read_text(encoding="utf-8")
+    assert re.findall(r"step \d+, completion \d+", out.read_text()) == [
+        "step 20, completion 1",
+        "step 20, completion 2",
+    ]
     assert capsys.readouterr().out == f"2 completions are in {out}\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
         (["contains=nowhere", "step=3:"], "step=3: contains=nowhere: matches no completion"),
         (["step=ten"], "step=ten: give a step or a range"),
         (["step=50:10"], "the first step is after the last one"),
         (["min_reward=2", "max_reward=1"], "min_reward=2 is above max_reward=1"),
-        (["min_reward=nan"], "min_reward=nan"),
-        (["verdict=good"], "verdict=good: should be 'right' or 'wrong'"),
-        (["out=/proc"], "out=/proc: a folder; give a file"),
         (["out=/proc/a/x.html", "max_samples=1"], "out=/proc/a/x.html cannot be written"),
     ],
 )
-def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, words, message):
-    assert main(["samples", f"run={finished_run}", *words]) == 2
+def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, args, message):
+    assert main(["samples", f"run={finished_run}", *args]) == 2
     captured = capsys.readouterr()
     assert message in captured.err and captured.err.count("\n") == 1 and captured.out == ""
 
@@ -299,21 +251,20 @@ def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, words, mes
 def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, capsys):
     shutil.copy(finished_run / "config.yaml", tmp_path)
     assert main(["samples", f"run={tmp_path}"]) == 2
-    assert "no completions yet (no completions/step_*.parquet)" in capsys.readouterr().err
     (tmp_path / "completions").mkdir()
     (tmp_path / "completions" / "step_00002.parquet").write_bytes(b"PAR1")
     assert main(["samples", f"run={tmp_path}"]) == 2
     assert "no completion could be read" in capsys.readouterr().err
     shutil.copy(finished_run / "completions" / "step_00001.parquet", tmp_path / "completions")
-    assert main(["samples", f"run={tmp_path}"]) == 0
+    assert main(["samples", f"run={tmp_path}", "verdict=right", "problem=what is 3 +"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.count("--- step 1, completion") == 64
+    assert re.findall(r"^--- (.*)$", captured.out, re.MULTILINE) == [f"step 1, completion {n}" for n in range(9, 13)]
     assert "left out: " in captured.err and "step_00002" in captured.err
     assert "reasoning tokens are not marked" in captured.err  # there is no initial_model/ here
 
 
-@pytest.mark.parametrize(("pager", "lines"), [("head -4", 4), ("cat", 12_000), ("", 12_000)])
-def test_on_a_terminal_a_pager_gets_it_in_colour_and_may_be_closed_early(finished_run, pager, lines):
+@pytest.mark.parametrize(("pager", "fewest", "most"), [("head -4", 4, 4), ("", 2_000, 10_000)])
+def test_on_a_terminal_a_pager_gets_it_in_colour_and_may_be_closed_early(finished_run, pager, fewest, most):
     """An empty `PAGER` is none."""
     code, terminal = [sys.executable, "-m", "rlvr_vocab.cli", "samples", f"run={finished_run}"], b""
     child, shown = pty.fork()
@@ -328,7 +279,7 @@ def test_on_a_terminal_a_pager_gets_it_in_colour_and_may_be_closed_early(finishe
         pass
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert b"\x1b[1;35mfirst copies" in terminal and b"Traceback" not in terminal and b"Error" not in terminal
-    assert lines <= terminal.count(b"\n") and (pager != "head -4" or terminal.count(b"\n") == lines)
+    assert fewest <= terminal.count(b"\n") <= most
 
 
 def test_showing_a_run_imports_neither_torch_nor_pandas_nor_transformers(finished_run):

@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,107 +17,84 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from rlvr_vocab.analysis.vocabulary import (
-    TokenRows,
-    analyse_vocabulary,
-    row_drift,
-    token_tables,
-    vocabulary_charts,
-    write_vocabulary,
-)
+from rlvr_vocab.analysis.vocabulary import TokenRows, analyse_vocabulary, row_drift, token_tables, write_vocabulary
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 
-NAN = float("nan")
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-
-
-# The standard vocabulary; reasoning token k has id STANDARD + k.
+# The standard vocabulary; the copy of a token has its id + STANDARD.
 TEXTS = ["a", " b", '=1,"\n$x$</svg>', "\x1b[2Jd", "e", "<think>", "</think>", "<eos>"]
 STANDARD, WIDTH = len(TEXTS), 16
-
-Rows = Mapping[str, torch.Tensor]
 
 
 @dataclass
 class WrittenRun:
-    """A run's folder, and what is written into it."""
+    """A run's folder with one copy of every token, and what is written into it."""
 
     a, b, hostile, d, e, opened, closed, eos = range(STANDARD)
+    layout = VocabLayout(STANDARD, tuple(range(STANDARD)), opened, closed, (), (opened, closed, eos))
 
     folder: Path
-    copies: int = STANDARD
     rows: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] | None = None
-    source_ids: tuple[int, ...] | None = None
-
-    @staticmethod
-    def copy(source: int, multiplicity: int = 1) -> int:
-        """The id of a copy."""
-        return STANDARD * multiplicity + source
-
-    @property
-    def layout(self) -> VocabLayout:
-        sources = self.source_ids if self.source_ids is not None else tuple(k % STANDARD for k in range(self.copies))
-        return VocabLayout(STANDARD, sources, self.opened, self.closed, (), (self.opened, self.closed, self.eos))
 
     @property
     def record(self) -> RunRecord:
         return RunRecord(self.folder, None, tuple(self.rows), (), self.summary)  # the facts are not looked at
 
-    def model(self, name: str, vocabulary_tables: Rows, files: int = 1) -> Path:
-        """A model folder with these tensors, over so many files."""
+    def model(self, name: str, tables: Mapping[str, torch.Tensor], files: int = 1) -> Path:
+        """A model folder with these tensors, in one file or in one each."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         self.layout.save(folder)
         (folder / "config.json").write_text("{}")
         words = WordLevel({text: token for token, text in enumerate(TEXTS)}, unk_token="a")
         Tokenizer(words).save(str(folder / "tokenizer.json"))
-        others = {"model.norm.weight": torch.ones(WIDTH), "model.layers.0.up_proj.weight": torch.ones(STANDARD * 2, 2)}
-        tensors = {name: tensor.contiguous() for name, tensor in (others | dict(vocabulary_tables)).items()}
+        tensors = {"model.norm.weight": torch.ones(WIDTH), "model.layers.0.up_proj.weight": torch.ones(STANDARD * 2, 2)}
+        tensors |= {key: tensor.contiguous() for key, tensor in tables.items()}
         if files == 1:
             save_file(tensors, folder / "model.safetensors")
             return folder
-        weight_map = {}
-        for number, (key, tensor) in enumerate(tensors.items()):
-            weight_map[key] = f"model-{number:05d}.safetensors"
-            save_file({key: tensor}, folder / weight_map[key])
+        weight_map = {key: f"model-{number:05d}.safetensors" for number, key in enumerate(tensors)}
+        for key, file in weight_map.items():
+            save_file({key: tensors[key]}, folder / file)
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
         return folder
 
+    def models(self, start: torch.Tensor, end: torch.Tensor) -> None:
+        """The first and the last model, tied."""
+        self.model("initial_model", {EMBEDDING: start})
+        self.model("final_model", {EMBEDDING: end})
+
     def completions(self, step: int, sampled: Sequence[Sequence[int]], prompt_ids: Any = None) -> Path:
-        """The file of a step: what was sampled, after a prompt of one token, `e`, unless told otherwise."""
+        """The file of a step: what was sampled, after a prompt of one token, `e`, unless given."""
         path = self.folder / "completions" / f"step_{step:05d}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         prompts = prompt_ids or [[self.e]] * len(sampled)
         pq.write_table(pa.table({"prompt_ids": prompts, "completion_ids": [list(ids) for ids in sampled]}), path)
         return path
 
+    def written(self) -> list[dict[str, str]]:
+        """The rows of the CSV."""
+        write_vocabulary(analyse_vocabulary(self.record))
+        with (self.folder / "vocabulary.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+
+def copy(source: int) -> int:
+    return STANDARD + source
+
+
+def copied_rows(seed: int = 0) -> torch.Tensor:
+    """Standard rows at random, and every copy as its source."""
+    standard = torch.randn(STANDARD, WIDTH, generator=torch.Generator().manual_seed(seed))
+    return torch.cat([standard, standard])
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> WrittenRun:
-    """A run with one copy of every token, and nothing written yet."""
     return WrittenRun(tmp_path / "run")
-
-
-@pytest.fixture(scope="session")
-def copied_rows() -> Callable[..., torch.Tensor]:
-    """Rows of any run: standard ones at random, and every copy as its source."""
-
-    def make(layout: VocabLayout, seed: int = 0) -> torch.Tensor:
-        standard = torch.randn(STANDARD, WIDTH, generator=torch.Generator().manual_seed(seed))
-        return torch.cat([standard, standard[list(layout.source_ids)]])
-
-    return make
-
-
-@pytest.fixture
-def trained(run: WrittenRun, copied_rows: Callable[..., torch.Tensor]) -> WrittenRun:
-    """A run with its first and its last model, equal, and no completions yet."""
-    for name in ("initial_model", "final_model"):
-        run.model(name, {"model.embed_tokens.weight": copied_rows(run.layout)})
-    return run
 
 
 def moved_by(analysis, side="both"):
@@ -125,13 +102,13 @@ def moved_by(analysis, side="both"):
     return analysis.end[side][:, :5]
 
 
-def test_tokens_sampled_while_thinking_are_counted(trained):
-    run = trained
-    copied = run.copy(run.a)
+def test_tokens_sampled_while_thinking_are_counted(run):
+    run.models(copied_rows(), copied_rows())
+    copied = copy(run.a)
     # In the answer even a copy does not count, nor does anything of the prompt.
     sampled = [
         [run.opened, copied, copied, run.b, run.closed, copied, run.eos],
-        [run.opened, run.copy(run.b), run.a, run.closed, run.a, run.a],
+        [run.opened, copy(run.b), run.a, run.closed, run.a, run.a],
         [copied, run.closed],
     ]
     run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e], [run.e, run.opened]])
@@ -143,26 +120,25 @@ def test_tokens_sampled_while_thinking_are_counted(trained):
         run.b: 1,
         run.closed: 3,
         copied: 3,
-        run.copy(run.b): 1,
+        copy(run.b): 1,
     }
 
 
-def test_early_and_late_are_the_fifths_at_both_ends(trained):
-    run = trained
+def test_early_and_late_are_the_fifths_at_both_ends(run):
+    run.models(copied_rows(), copied_rows())
     for step in range(1, 11):
-        run.completions(step, [[run.opened, *[run.copy(run.a)] * step]])
+        run.completions(step, [[run.opened, *[copy(run.a)] * step]])
     usage = analyse_vocabulary(run.record).usage
-    counts = [each[run.copy(run.a)] for each in (usage.early, usage.late, usage.total)]
+    counts = [each[copy(run.a)] for each in (usage.early, usage.late, usage.total)]
     assert counts == [1 + 2, 9 + 10, sum(range(11))]
-    write_vocabulary(analyse_vocabulary(run.record))
-    [row] = rows_of(run)
-    assert [int(row[name]) for name in ("id", "source_id", "early", "late", "total")] == [run.copy(0), 0, 3, 19, 55]
+    [row] = run.written()
+    assert [int(row[name]) for name in ("id", "source_id", "early", "late", "total")] == [copy(0), 0, 3, 19, 55]
 
 
-def test_a_damaged_step_is_named_and_the_rest_counted(trained):
-    run = trained
+def test_a_damaged_step_is_named_and_the_rest_counted(run):
+    run.models(copied_rows(), copied_rows())
     for step in (1, 2, 3):
-        run.completions(step, [[run.opened, run.copy(run.a)]])
+        run.completions(step, [[run.opened, copy(run.a)]])
     whole = run.completions(2, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
     analysis = analyse_vocabulary(run.record)
@@ -180,76 +156,62 @@ def turned(row: torch.Tensor, angle: float) -> torch.Tensor:
 
 
 @pytest.fixture
-def moved(run, copied_rows):
+def moved(run):
     """Start and end of a table: copy 0 turned by 60°, copy 1 stretched, copy 2 turned a little, source 3 turned."""
-    start = copied_rows(run.layout)
+    start = copied_rows()
     end = start.clone()
-    end[run.copy(0)] = turned(start[0], math.pi / 3)
-    end[run.copy(1)] = 2.5 * start[1]
-    end[run.copy(2)] = turned(start[2], 1e-3)
+    end[copy(0)] = turned(start[0], math.pi / 3)
+    end[copy(1)] = 2.5 * start[1]
+    end[copy(2)] = turned(start[2], 1e-3)
     end[3] = turned(start[3], math.pi / 2)
     return start, end
 
 
 def test_angles_are_those_that_the_rows_were_turned_by(run, moved):
     start, end = moved
-    run.model("initial_model", {EMBEDDING: start})
-    run.model("final_model", {EMBEDDING: end})
+    run.models(start, end)
     analysis = analyse_vocabulary(run.record)
     small = 1 - math.cos(1e-3)
     from_source, from_start = moved_by(analysis)
     assert from_start == pytest.approx([0.5, 0, small, 0, 0], abs=1e-9)
     assert from_source == pytest.approx([0.5, 0, small, 1, 0], abs=1e-6)
     assert np.isnan(analysis.end["both"][:, 5:]).all()  # copies of control ids cannot be sampled
-    write_vocabulary(analysis)
-    listed = {int(row["source_id"]): float(row["from_source_both"]) for row in rows_of(run)}
+    listed = {int(row["source_id"]): float(row["from_source_both"]) for row in run.written()}
     assert listed == pytest.approx({0: 0.5, 1: 0, 2: small, 3: 1}, abs=1e-6)
 
 
-def test_turns_far_below_the_rounding_of_a_cosine_are_measured(run, copied_rows):
-    start = copied_rows(run.layout).zero_()
+def test_turns_far_below_the_rounding_of_a_cosine_are_measured(run):
+    start = copied_rows().zero_()
     start[:, 0] = 1
     end = start.clone()
-    end[run.copy(0), 1] = 1e-6  # a turn by a millionth: the cosine is 1 - 5e-13
-    run.model("initial_model", {EMBEDDING: start})
-    run.model("final_model", {EMBEDDING: end})
+    end[copy(0), 1] = 1e-6  # a turn by a millionth: the cosine is 1 - 5e-13
+    run.models(start, end)
     assert moved_by(analyse_vocabulary(run.record))[1, 0] == pytest.approx(5e-13, rel=1e-3)
 
 
-def test_an_untied_model_has_a_drift_on_both_sides(run, moved, copied_rows):
+def test_an_untied_model_has_a_drift_on_both_sides_whatever_its_files_and_types(run, moved):
     start, end = moved
-    head = copied_rows(run.layout, seed=1)
-    run.model("initial_model", {EMBEDDING: start, HEAD: head})
+    head = copied_rows(seed=1)
+    run.model("initial_model", {EMBEDDING: start, HEAD: head}, files=4)
     turned_head = head.clone()
-    turned_head[run.copy(4)] = turned(head[4], math.pi / 2)
-    run.model("final_model", {EMBEDDING: end, HEAD: turned_head})
+    turned_head[copy(4)] = turned(head[4], math.pi / 2)
+    run.model("final_model", {EMBEDDING: end.bfloat16(), HEAD: turned_head.half()}, files=4)
     analysis = analyse_vocabulary(run.record)
     assert list(analysis.end) == ["input", "output"]
-    assert moved_by(analysis, "input")[1, [0, 4]] == pytest.approx([0.5, 0], abs=1e-6)
-    assert moved_by(analysis, "output")[1, [0, 4]] == pytest.approx([0, 1], abs=1e-6)
+    assert moved_by(analysis, "input")[1, [0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
+    assert moved_by(analysis, "output")[1, [0, 4]] == pytest.approx([0, 1], abs=2e-2)
 
 
-def test_shards_and_half_precision_are_read_as_one_table(run, moved):
-    start, end = moved
-    run.model("initial_model", {EMBEDDING: start, HEAD: start}, files=4)
-    run.model("final_model", {EMBEDDING: end.bfloat16(), HEAD: end.half()}, files=4)
-    analysis = analyse_vocabulary(run.record)
-    for side in ("input", "output"):
-        assert moved_by(analysis, side)[1, [0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
-
-
-@pytest.mark.parametrize("value", [0.0, NAN])
+@pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_rows_of_zeros_or_nan_are_named_and_spoil_no_quantile(run, moved, value):
     start, end = moved
     end = end.clone()
-    end[run.copy(4)] = value
-    run.model("initial_model", {EMBEDDING: start})
-    run.model("final_model", {EMBEDDING: end})
+    end[copy(4)] = value
+    run.models(start, end)
     analysis = analyse_vocabulary(run.record)
     assert np.isnan(moved_by(analysis)[0]).tolist() == [False] * 4 + [True]
     assert analysis.drift[-1].copies == 4 and np.isfinite(analysis.drift[-1].high)
     assert any("1 copy are zero or not finite" in note for note in analysis.notes)
-    assert len(vocabulary_charts(analysis)) == 1
 
 
 def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
@@ -261,7 +223,7 @@ def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
         run.layout.save(adapter)
         config = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
         (adapter / "adapter_config.json").write_text(json.dumps(config))
-        trained = {"base_model.model.model.embed_tokens.lora_rows": rows[run.copy(0) :].contiguous()}
+        trained = {"base_model.model.model.embed_tokens.lora_rows": rows[copy(0) :].contiguous()}
         trained |= {"base_model.model.q.lora_A.weight": torch.ones(2, 2)}
         save_file(trained, adapter / "adapter_model.safetensors")
     analysis = analyse_vocabulary(run.record)
@@ -287,21 +249,12 @@ def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
 
 def test_copies_that_were_sampled_and_others_are_groups_of_their_own(run, moved):
     start, end = moved
-    run.model("initial_model", {EMBEDDING: start})
-    run.model("final_model", {EMBEDDING: end})
-    run.completions(1, [[run.opened, run.copy(0), run.copy(0)]])
+    run.models(start, end)
+    run.completions(1, [[run.opened, copy(0), copy(0)]])
     *_, sampled, others = analyse_vocabulary(run.record).drift
     assert (sampled.group, sampled.copies, others.group, others.copies) == ("sampled", 1, "never sampled", 4)
     assert (sampled.low, sampled.median, sampled.high) == pytest.approx([0.5] * 3, abs=1e-6)
     assert others.median == pytest.approx(2.5e-7, rel=1e-2)  # of 0, 0, 5e-7 and 1
-
-
-class CountedRows(TokenRows):
-    """Rows that refuse to be read by more than a block at once: a table of a real model is gigabytes."""
-
-    def rows(self, ids):
-        assert len(ids) <= 1024
-        return super().rows(ids)
 
 
 def test_blocks_give_what_the_whole_table_gives():
@@ -310,7 +263,7 @@ def test_blocks_give_what_the_whole_table_gives():
     sources = tuple(torch.randint(0, standard, (copies,), generator=generator).tolist())
     layout = VocabLayout(standard, sources, 0, 1, (), (0, 1))
     start, now = (torch.randn(standard + copies, 8, generator=generator) for _ in range(2))
-    from_source, from_start = row_drift(CountedRows(now), CountedRows(start), layout, np.arange(copies))
+    from_source, from_start = row_drift(TokenRows(now), TokenRows(start), layout, np.arange(copies))
     ids = torch.arange(standard, standard + copies)
     cosine, of = torch.nn.functional.cosine_similarity, torch.tensor(sources)
     now, start = now.double(), start.double()
@@ -335,25 +288,18 @@ def test_both_tables_of_every_architecture_are_found(name, expand_shape):
         assert torch.equal(table.rows(range(rows)), weight.detach())
 
 
-def test_pickled_weights_are_not_read(run, copied_rows):
-    folder = run.model("initial_model", {EMBEDDING: copied_rows(run.layout)})
+def test_pickled_weights_are_not_read(run):
+    folder = run.model("initial_model", {EMBEDDING: copied_rows()})
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(UserError, match="pickled"):
         token_tables(folder, run.layout.rows)
 
 
-def rows_of(run: WrittenRun) -> list[dict[str, str]]:
-    with (run.folder / "vocabulary.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_no_token_moves_a_cell_or_hides_in_the_file(run, moved):
     start, end = moved
-    run.model("initial_model", {EMBEDDING: start})
-    run.model("final_model", {EMBEDDING: end})
-    run.completions(1, [[run.opened, run.copy(run.hostile), run.copy(run.d), run.copy(run.b)]])
-    write_vocabulary(analyse_vocabulary(run.record))
-    texts = {int(row["source_id"]): row["text"] for row in rows_of(run)}
+    run.models(start, end)
+    run.completions(1, [[run.opened, copy(run.hostile), copy(run.d), copy(run.b)]])
+    texts = {int(row["source_id"]): row["text"] for row in run.written()}
     assert texts == {0: "a", run.b: "␣b", run.hostile: '=1,"⏎$x$</svg>', run.d: "␛[2Jd"}
     text = (run.folder / "vocabulary.csv").read_text(encoding="utf-8")
     assert len(text.splitlines()) == text.count("\n") and all(line.isprintable() for line in text.splitlines())

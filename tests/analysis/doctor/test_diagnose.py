@@ -28,58 +28,36 @@ NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std"
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")
 
 
-SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
-    "every problem out of reach": (
-        "no_group_differs",
-        lambda row: {"reward": 0.0, **NO_SPREAD},
-    ),
-    "every problem solved": (
-        "no_group_differs",
-        lambda row: {"reward": 1.0, **NO_SPREAD},
-    ),
-    "half a mark for everything": (
-        "no_group_differs",
-        lambda row: {"reward": 0.5, **NO_SPREAD},
-    ),
-    "a spread that falls away": (
-        "spread_lost",
-        lambda row: {"reward": 0.6, **NO_SPREAD} if row["step"] > 8 else {},
-    ),
-    "a reward that hardly varies": ("no_group_differs", lambda row: {"reward_std": 0.05}),
+def after(step: int, change: Row) -> Callable[[Row], Row]:
+    return lambda row: change if row["step"] > step else {}
+
+
+SICK: dict[str, tuple[str, Row | Callable[[Row], Row]]] = {
+    "every problem out of reach": ("no_group_differs", {"reward": 0.0, **NO_SPREAD}),
+    "every problem solved": ("no_group_differs", {"reward": 1.0, **NO_SPREAD}),
+    "a reward that hardly varies": ("no_group_differs", {"reward_std": 0.05}),
+    "a spread that falls away": ("spread_lost", after(8, {"reward": 0.6, **NO_SPREAD})),
     "a reward that stays": ("reward_flat", lambda row: {"reward": 0.3 + 0.01 * (row["step"] % 3)}),
-    "a reward that is lost": ("reward_collapsed", lambda row: {"reward": 0.02} if row["step"] > 40 else {}),
+    "a reward that is lost": ("reward_collapsed", after(40, {"reward": 0.02})),
     "KL above its limit": ("kl_high", lambda row: {"kl": 0.02 * row["step"]}),
-    "KL above its limit, seldom logged": (
-        "kl_high",
-        lambda row: {"kl": 0.9 if row["step"] > 30 else 0.1} if "kl" in row else {},
-    ),
     "entropy that collapses": (
         "entropy_collapsing",
         lambda row: {name: row[name] * 0.7 ** max(0, row["step"] - 10) for name in row if name.startswith("entropy")},
     ),
-    "completions at the limit": ("completions_cut_off", lambda row: {"completions/clipped_ratio": 0.6}),
-    "thinking without an end": ("completions_cut_off", lambda row: {"thinking/closed": 0.02}),
-    "one text for every problem": (
-        "mode_collapse",
-        lambda row: {"completions/duplicates": 0.86, "completions/shared": 0.9},
-    ),
-    "a format that nobody meets": (
-        "format_reward_zero",
-        lambda row: {"rewards/boxed/mean": 0.0, "rewards/boxed/std": 0.0},
-    ),
-    "timeouts": ("rows_skipped", lambda row: {"rewards/accuracy/timeouts": 3.0}),
-    "failures": ("rows_skipped", lambda row: {"rewards/accuracy/failures": 2.0}),
-    "rows without a score": ("rows_skipped", lambda row: {"rewards/accuracy/unscored": 0.2}),
-    "a rate of 0": ("weights_not_moving", lambda row: {"learning_rate": 0.0, "weights/moved": 0.0}),
-    "another sampler": ("sampler_disagrees", lambda row: {"sampling/logp_gap": 0.3}),
+    "completions at the limit": ("completions_cut_off", {"completions/clipped_ratio": 0.6}),
+    "thinking without an end": ("completions_cut_off", {"thinking/closed": 0.02}),
+    "one text for every problem": ("mode_collapse", {"completions/duplicates": 0.86, "completions/shared": 0.9}),
+    "a format that nobody meets": ("format_reward_zero", {"rewards/boxed/mean": 0.0, "rewards/boxed/std": 0.0}),
+    "failures": ("rows_skipped", {"rewards/accuracy/failures": 2.0}),
+    "rows without a score": ("rows_skipped", {"rewards/accuracy/unscored": 0.2}),
+    "another sampler": ("sampler_disagrees", {"sampling/logp_gap": 0.3}),
     "another engine": (
         "sampler_disagrees",
-        lambda row: {"sampling/logp_gap": None, "sampling/sampling_logp_difference/mean": 0.3},
+        {"sampling/logp_gap": None, "sampling/sampling_logp_difference/mean": 0.3},
     ),
-    "weights that stay": ("weights_not_moving", lambda row: {"weights/moved": 0.0}),
-    "weights that mostly stay": ("weights_not_moving", lambda row: {"weights/moved": 0.1}),
-    "gradients that are no numbers": ("loss_not_finite", lambda row: {"grad_norm": None} if row["step"] > 20 else {}),
-    "a loss that is no number": ("loss_not_finite", lambda row: {"loss": None} if row["step"] > 20 else {}),
+    "weights that stay": ("weights_not_moving", {"weights/moved": 0.0}),
+    "gradients that are no numbers": ("loss_not_finite", after(20, {"grad_norm": None})),
+    "a loss that is no number": ("loss_not_finite", after(20, {"loss": None})),
 }
 
 
@@ -119,15 +97,13 @@ def test_a_healthy_run_has_no_findings(logging_steps: int, healthy_rows: list[Ro
     assert names_of(logged_every(healthy_rows, logging_steps)) == []
 
 
-@pytest.mark.parametrize("count", range(9))
-def test_a_few_rows_say_nothing(count: int, rows_with: RowsWith, names_of: Named) -> None:
+def test_a_few_rows_say_nothing(rows_with: RowsWith, names_of: Named) -> None:
     for _, change in SICK.values():
-        assert names_of(rows_with(change, count), rewards=REWARDS) == []
+        assert names_of(rows_with(change, 8), rewards=REWARDS) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("logging_steps", [1, 5])
-@pytest.mark.parametrize("right", [0.05, 0.3, 0.6])
+@pytest.mark.parametrize(("right", "logging_steps"), [(0.05, 1), (0.3, 5), (0.6, 1)])
 def test_short_healthy_runs_of_small_batches_have_no_findings(
     right: float, logging_steps: int, seed: int, rows_with: RowsWith, names_of: Named
 ) -> None:
@@ -154,15 +130,12 @@ def test_short_healthy_runs_of_small_batches_have_no_findings(
         assert names_of(logged, num_generations=4, completions_per_step=8) == []
 
 
-@pytest.mark.parametrize("every", [2, 3, 4, 8])
+@pytest.mark.parametrize("every", [2, 8])
 @pytest.mark.parametrize(
     ("expected", "change"),
     [
-        ("completions_cut_off", {"completions/clipped_ratio": 0.97}),
         ("no_group_differs", {"reward": 0.0, **NO_SPREAD}),
         ("sampler_disagrees", {"sampling/logp_gap": 0.5}),
-        ("completions_cut_off", {"thinking/closed": 0.02}),
-        ("mode_collapse", {"completions/duplicates": 0.87}),
         (None, {}),
     ],
 )
@@ -176,15 +149,12 @@ def test_several_updates_from_one_batch_hide_nothing(
     assert names_of(rows) == ([expected] if expected else [])
 
 
-@pytest.mark.parametrize("sampled", [4, 5])
-def test_single_batches_far_apart_are_judged_from_five_on(
-    sampled: int, healthy_rows: list[Row], names_of: Named
-) -> None:
+def test_single_batches_far_apart_are_judged_from_five_on(healthy_rows: list[Row], names_of: Named) -> None:
     rows = [
         {**row, "completions/clipped_ratio": 0.97} if number % 10 == 0 else {name: row[name] for name in OF_UPDATES}
-        for number, row in enumerate(healthy_rows[: 10 * sampled])
+        for number, row in enumerate(healthy_rows)
     ]
-    assert names_of(rows) == ["completions_cut_off"] * (sampled == 5)
+    assert names_of(rows[:40]) == [] and names_of(rows[:50]) == ["completions_cut_off"]
 
 
 def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
@@ -193,15 +163,6 @@ def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
     fallen = {"entropy": 0.001, "thinking/closed": 0.0, "reward": 0.0, **NO_SPREAD}
     assert names_of(lambda row: fallen if row["step"] > 8 else {}) == ["entropy_collapsing"]
     assert names_of(lambda row: {**fallen, "loss": None} if row["step"] > 8 else {}) == ["loss_not_finite"]
-
-
-def test_findings_explain_others_and_never_themselves() -> None:
-    explains = {name: set(each.explains) for name, each in RULES.items()}
-    assert set().union(*explains.values()) <= set(RULES)
-    for name, reached in explains.items():
-        while more := set().union(*(explains[other] for other in reached)) - reached:
-            reached = reached | more
-        assert name not in reached
 
 
 def test_the_document_names_every_finding_and_no_other() -> None:
