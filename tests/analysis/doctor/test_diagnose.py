@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,34 +100,6 @@ def test_a_few_rows_say_nothing(rows_with: RowsWith, names_of: Named) -> None:
         assert names_of(rows_with(change, 8), rewards=REWARDS) == []
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("right", "logging_steps"), [(0.05, 1), (0.3, 5), (0.6, 1)])
-def test_short_healthy_runs_of_small_batches_have_no_findings(
-    right: float, logging_steps: int, seed: int, rows_with: RowsWith, names_of: Named
-) -> None:
-    """Two groups of four at a step, each right with its own chance, for 2 to 12 steps."""
-    luck = random.Random(seed)
-
-    def scored(row: Row) -> Row:
-        scores = [float(luck.random() < right) for _ in range(8)]
-        mean, spread = statistics.fmean(scores), statistics.stdev(scores)
-        alike = statistics.fmean(len(set(group)) == 1 for group in (scores[:4], scores[4:]))
-        return {
-            "reward": mean,
-            "reward_std": spread,
-            "frac_reward_zero_std": alike,
-            "groups/reward_std": spread,
-            "rewards/accuracy/mean": mean,
-            "rewards/accuracy/std": spread,
-            "completions/clipped_ratio": sum(luck.random() < 0.2 for _ in range(8)) / 8,
-        }
-
-    rows = [{name: value for name, value in row.items() if name != "kl"} for row in rows_with(scored, 12)]
-    for count in range(1, 13):
-        logged = logged_every(rows[:count], logging_steps)
-        assert names_of(logged, num_generations=4, completions_per_step=8) == []
-
-
 @pytest.mark.parametrize("every", [2, 8])
 @pytest.mark.parametrize(
     ("expected", "change"),
@@ -214,23 +184,6 @@ def test_a_new_stage_is_judged_by_its_own_rows(rows_with: RowsWith, names_of: Na
     rows = rows_with(stage)
     assert names_of(rows) == []
     assert names_of([{**row, "stage": "one"} for row in rows]) != []
-
-
-def test_each_stage_is_judged_by_its_own_settings(rows_with: RowsWith, tmp_path: Path) -> None:
-    facts = run_facts(read_settings("train", ["experiment=quickstart_stages"]).resolved, tmp_path)
-    assert [stage.stage for stage in facts.stages] == ["format", "correctness"]
-    assert facts.stages[0].learning_rate == 5e-05 != facts.learning_rate == facts.stages[1].learning_rate
-    assert {each.name: each.weight for each in facts.stages[1].rewards} == {"accuracy": 1.0, "boxed": 0.2}
-
-    def learned(row: Row) -> Row:
-        part = min(1.0, 0.3 + 0.7 * row["step"] / 30)
-        spread = (part * (1 - part)) ** 0.5
-        scores = {"rewards/accuracy/mean": part, "rewards/accuracy/std": spread, "rewards/accuracy/weight": 1.0}
-        still = NO_SPREAD if part == 1 else {"reward_std": spread, "groups/reward_std": 0.9 * spread}
-        boxed = {"rewards/boxed/mean": 1.0, "rewards/boxed/std": 0.0}
-        return {**scores, **boxed, "reward": part + 0.2, **still, "stage": "correctness"}
-
-    assert diagnose(RunRecord(tmp_path, facts, tuple(rows_with(learned)))) == []
 
 
 def test_a_remedy_in_a_stage_says_so(rows_with: RowsWith, tmp_path: Path) -> None:

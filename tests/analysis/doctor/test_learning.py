@@ -23,26 +23,18 @@ NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std"
 def test_a_reward_that_is_gone_at_once_has_collapsed_and_nothing_else(
     until: int, findings_of: Callable[..., list[Finding]]
 ) -> None:
-    lost = {
-        "completions/clipped_ratio": 1.0,
-        "thinking/closed": 0.0,
-        "answering/mean_length": 0.0,
-        "reward": 0.0,
-        **NO_SPREAD,
-        "kl": 1.2,
-        "completions/duplicates": 0.87,
-        "thinking/reasoning_share": 0.0,
-    }
+    lost = {"completions/clipped_ratio": 1.0, "thinking/closed": 0.0, "answering/mean_length": 0.0}
+    lost |= {"reward": 0.0, **NO_SPREAD, "kl": 1.2, "completions/duplicates": 0.87}
     [finding] = findings_of(lambda row: {"reward": 0.45 - 0.05 * (row["step"] % 2)} if row["step"] <= until else lost)
     assert finding.name == "reward_collapsed" and finding.step is not None and finding.step <= until + 12
     assert "training.learning_rate" in finding.remedy
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_lucky_beginning_is_no_collapse(seed: int, names_of: Named) -> None:
-    luck = random.Random(seed)
-    names = names_of(lambda row: {"reward": sum(luck.random() < 0.35 for _ in range(16)) / 16})
-    assert "reward_collapsed" not in names
+def test_a_lucky_beginning_is_no_collapse(names_of: Named) -> None:
+    for seed in range(20):
+        luck = random.Random(seed)
+        names = names_of(lambda row, luck=luck: {"reward": sum(luck.random() < 0.35 for _ in range(16)) / 16})
+        assert "reward_collapsed" not in names
 
 
 def test_a_rest_is_told_and_taken_back(healthy_rows: list[Row], facts: RunFacts, tmp_path: Path) -> None:
@@ -141,12 +133,6 @@ def test_accuracy_before_and_after_a_run_counts_too_where_there_are_problems_eno
 ) -> None:
     summary = {"accuracy_before": before, "accuracy_after": after, "held_out_problems": problems, "finished": True}
     assert names_of({}, (), summary) == ["held_out_accuracy_falls"] * sick
-
-
-def test_a_reward_that_rises_by_luck_has_not_risen(rows_with: Callable[..., list[Row]], names_of: Named) -> None:
-    rows = rows_with(lambda row: {"reward": 0.4 + 0.05 * (row["step"] % 2) + 0.004 * row["step"]}, 12)
-    summary = {"accuracy_before": 0.52, "accuracy_after": 0.2, "held_out_problems": 100}
-    assert names_of(rows, (), summary) == []
 
 
 def test_held_out_accuracy_is_followed_over_stages(rows_with: Callable[..., list[Row]], names_of: Named) -> None:

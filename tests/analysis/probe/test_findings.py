@@ -10,7 +10,7 @@ from rlvr_vocab.analysis.probe.findings import probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, SampledThought, read_rows, write_rows
 from rlvr_vocab.record.results import HeldOutMetric
 
 from .made_up import PERMUTATIONS, TELLING, findings, made_up
@@ -29,11 +29,6 @@ def test_without_one_many_problems_show_no_sign_and_few_cannot_tell():
     assert found.verdict == "too few problems to tell" and found.primary.smallest_effect > TELLING
 
 
-def test_of_many_runs_without_an_effect_few_are_called_meaningful():
-    runs = (made_up(0.0, problems=60, seed=seed, arms=("own", "redrawn", "permuted")) for seed in range(100))
-    assert [findings(run).verdict for run in runs].count("carries meaning") <= 6
-
-
 def test_answers_that_never_differ_are_no_sign_and_nothing_is_nan():
     run = made_up()
     own = [replace(each, exchanged=0.5) for each in run.answers["own"]]
@@ -43,17 +38,10 @@ def test_answers_that_never_differ_are_no_sign_and_nothing_is_nan():
     assert "nan" not in str(asdict(found)).lower()
 
 
-def with_values(run, **values):
-    """The answers of some arms all right or all wrong."""
-    changed = {
-        arm: [replace(each, right=bool(right), score=float(right)) for each in run.answers[arm]]
-        for arm, right in values.items()
-    }
-    return replace(run, answers={**run.answers, **changed})
-
-
 def test_where_hardly_any_answer_is_right_nothing_could_be_seen():
-    found = findings(with_values(made_up(), own=0, redrawn=0, permuted=0))
+    run = made_up()
+    wrong = {arm: [replace(each, right=False, score=0.0) for each in rows] for arm, rows in run.answers.items()}
+    found = findings(replace(run, answers=wrong))
     assert found.verdict == "cannot tell" and "0.0% of the answers are right" in found.sentence
 
 
@@ -65,13 +53,9 @@ def test_where_hardly_anything_was_exchanged_nothing_could_be_seen():
 
 
 def test_where_redrawing_does_harm_permuting_cannot_show_more():
-    found = findings(harmed())
-    assert found.verdict == "cannot tell" and "own choices are better than redrawn ones" in found.sentence
-
-
-def harmed():
     run = made_up(0.3)
-    return replace(run, answers={**run.answers, "redrawn": run.answers["permuted"]})
+    found = findings(replace(run, answers={**run.answers, "redrawn": run.answers["permuted"]}))
+    assert found.verdict == "cannot tell" and "own choices are better than redrawn ones" in found.sentence
 
 
 def test_scores_that_never_differ_are_refused_in_a_sentence():
@@ -138,25 +122,12 @@ def test_a_channel_of_known_bits_is_told_within_a_tenth_by_redrawn_draws():
     assert widths[0] > 0.5 * told and widths[1] < 0.2 * told
 
 
-def test_an_arm_that_was_not_asked_for_is_left_out():
-    run = made_up()
+def test_the_page_escapes_what_it_shows_and_leaves_out_arms_that_were_not_asked_for():
+    run = made_up(folder="<b>run</b>")
     found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
-    assert found.contrasts.keys() == {"harm", "permuted_gold"}
-    render(probe_page(found, "rlvr-vocab probe"))
-
-
-def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():
-    page = render(probe_page(findings(made_up(folder="<b>run</b>")), "rlvr-vocab probe run='<b>'"))
+    page = render(probe_page(found, "rlvr-vocab probe run='<b>'"))
     assert not re.search(r"<b>(run|\?|&lt;|<)|'<b>'", page.partition("</style>")[2])
-    assert "Dose and response" in page and "Thoughts cut short" in page
-    assert "by own ids; " in page and "by own and redrawn ids, the same where redrawing does no harm" in page
-
-
-def test_answers_are_read_as_they_were_written(tmp_path):
-    answers = made_up(problems=3).answers["transplanted"]
-    write_rows(answers, tmp_path / "a.jsonl")
-    assert read_rows(tmp_path / "a.jsonl", ProbeAnswer) == answers
 
 
 def test_whatever_a_model_has_written_is_read_again(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,9 +22,9 @@ Row = dict[str, Any]
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)> $x_{1}$ \x00\x1b[31m\u202e & \u2028"
 
 
-def write_run(folder: Path, steps: int = 6, *words: str, reward: str = "accuracy") -> Path:
+def write_run(folder: Path, steps: int = 6, *, reward: str = "accuracy") -> Path:
     """A finished run of so many steps whose reward rises; 40 held-out problems, 10 right before and 30 after."""
-    settings = read_settings("train", ["experiment=quickstart", "seed=3", f"output_dir={folder}", *words])
+    settings = read_settings("train", ["experiment=quickstart", "seed=3", f"output_dir={folder}"])
     (folder / "completions").mkdir(parents=True)
     (folder / "evaluation").mkdir()
     resolved = dict(settings.resolved)
@@ -36,7 +35,9 @@ def write_run(folder: Path, steps: int = 6, *words: str, reward: str = "accuracy
         write_completions(folder, step, [completion(step, row, reward) for row in range(8)])
     write_rows(folder / "evaluation" / "before.jsonl", [answer(problem, right=problem < 10) for problem in range(40)])
     write_rows(folder / "evaluation" / "after.jsonl", [answer(problem, right=problem >= 10) for problem in range(40)])
-    write_json(folder / "summary.json", summary(steps))
+    summary = {"accuracy_before": 0.25, "accuracy_after": 0.75, "held_out_problems": 40, "train_problems": 360}
+    summary |= {"finished": True, "steps": steps, "grpo_seconds": 4.0, "seconds": 66.0}
+    write_json(folder / "summary.json", summary)
     write_json(folder / "environment.json", {"command": ["rlvr-vocab", "quickstart"], "versions": {"torch": "2.13.0"}})
     return folder
 
@@ -50,17 +51,13 @@ def metrics(step: int, steps: int, reward: str = "accuracy") -> Row:
         "reward_std": 0.45,
         "groups/reward_std": 0.3,
         f"rewards/{reward}/mean": value,
-        "frac_reward_zero_std": 0.1 + 0.02 * (step % 3),
-        "grad_norm": 1 + 0.1 * math.sin(step),
+        "frac_reward_zero_std": 0.1,
+        "grad_norm": 1.0,
         "learning_rate": 2e-4 * (1 - step / steps),
-        "completions/mean_length": 20 + step % 4,
-        "completions/min_length": 10,
-        "completions/max_length": 30,
+        "completions/mean_length": 20,
         "completions/clipped_ratio": 0.0,
         "entropy/thinking": 0.9 - 0.01 * step,
-        "entropy/answering": 0.2,
-        "entropy/copies": 0.69 - 0.001 * step,
-        "step_time": 0.7 + 0.01 * (step % 5),
+        "step_time": 0.7,
     }
 
 
@@ -80,20 +77,6 @@ def completion(step: int, row: int, reward: str = "accuracy") -> Row:
 def answer(problem: int, *, right: bool, text: str = "\\boxed{1}") -> Row:
     score = 1.0 if right else 0.0
     return asdict(ProblemResult(problem, 0, f"{problem}+1=", "1", text, score, 9, 5, 2, True, True))
-
-
-def summary(steps: int, **changed: Any) -> Row:
-    return {
-        "finished": True,
-        "steps": steps,
-        "accuracy_before": 0.25,
-        "accuracy_after": 0.75,
-        "held_out_problems": 40,
-        "train_problems": 360,
-        "grpo_seconds": 4.0,
-        "seconds": 66.0,
-        **changed,
-    }
 
 
 def write_completions(folder: Path, step: int, rows: list[Row]) -> None:
