@@ -100,25 +100,6 @@ def test_a_few_rows_say_nothing(rows_with: RowsWith, names_of: Named) -> None:
         assert names_of(rows_with(change, 8), rewards=REWARDS) == []
 
 
-@pytest.mark.parametrize("every", [2, 8])
-@pytest.mark.parametrize(
-    ("expected", "change"),
-    [
-        ("no_group_differs", {"reward": 0.0, **NO_SPREAD}),
-        ("sampler_disagrees", {"sampling/logp_gap": 0.5}),
-        (None, {}),
-    ],
-)
-def test_several_updates_from_one_batch_hide_nothing(
-    expected: str | None, change: Row, every: int, healthy_rows: list[Row], names_of: Named
-) -> None:
-    rows = [
-        {**row, **change} if number % every == 0 else {name: row[name] for name in OF_UPDATES}
-        for number, row in enumerate(healthy_rows)
-    ]
-    assert names_of(rows) == ([expected] if expected else [])
-
-
 def test_single_batches_far_apart_are_judged_from_five_on(healthy_rows: list[Row], names_of: Named) -> None:
     rows = [
         {**row, "completions/clipped_ratio": 0.97} if number % 10 == 0 else {name: row[name] for name in OF_UPDATES}

@@ -98,15 +98,6 @@ def test_a_spread_that_falls_as_the_problems_are_learned_is_healthy_wherever_the
     assert told == set()
 
 
-@pytest.mark.parametrize("seed", [2, 3, 5, 7])
-def test_a_lucky_window_of_small_batches_is_no_reward_that_was_lost(
-    seed: int, healthy_rows: list[Row], names_of: Named, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"{__name__}.GROUPS", 2)
-    rows = drawn(lambda step, luck: luck.beta(0.6, 1.4, 2), healthy_rows, seed=seed)
-    assert "reward_collapsed" not in names_of(rows, completions_per_step=16)
-
-
 @pytest.mark.parametrize(("full", "mark"), [(2.0, None), (10.0, 10.0)])
 def test_a_reward_on_any_scale_may_be_learned(
     full: float, mark: float | None, healthy_rows: list[Row], names_of: Named

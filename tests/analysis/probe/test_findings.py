@@ -65,17 +65,6 @@ def test_scores_that_never_differ_are_refused_in_a_sentence():
         probe_findings([replace(run, answers=alike)], HeldOutMetric(is_share=False, grader="mine"), TELLING)
 
 
-def test_a_contrast_of_answers_that_never_differ_is_left_out_and_the_others_stay():
-    run = made_up(problems=50)
-    scores = {"own": 1.0, "redrawn": 1.0, "permuted": 0.2}
-    changed = {
-        arm: [replace(each, right=None, score=scores.get(arm, each.score)) for each in rows]
-        for arm, rows in run.answers.items()
-    }
-    found = probe_findings([replace(run, answers=changed)], HeldOutMetric(is_share=False, grader="mine"), TELLING)
-    assert found.verdict == "carries meaning" and "harm" not in found.contrasts and "transplanted" in found.contrasts
-
-
 def test_several_runs_are_taken_as_draws_of_the_seed():
     found = findings(*(made_up(0.3, seed=seed, folder=f"run{seed}", problems=200) for seed in range(3)))
     assert found.verdict == "carries meaning" and found.primary.counts == (3, 3)
