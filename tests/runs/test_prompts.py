@@ -32,6 +32,9 @@ def soft_format(completions, **kwargs):
 def unknown_form(completions, **kwargs):
     return [float("ANSWER:" in turn[0]["content"]) for turn in completions]
 @reward(is_format=True)
+def prefers_plain(completions, **kwargs):
+    return [0.5 if '<think>' in turn[0]['content'] else 1.0 for turn in completions]
+@reward(is_format=True)
 def my_think_format(completions, **kwargs):
     return [float('<think>' in turn[0]['content']) for turn in completions]
 """
@@ -91,6 +94,7 @@ def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: A
         ("[mine.py:strict_format]", [], "strict_format"),
         ("[mine.py:strict_format]", [REASONING, XML], None),
         ("[mine.py:soft_format]", [], None),
+        ("[mine.py:prefers_plain]", [], None),
         ("[mine.py:unknown_form]", [], None),
     ],
 )
