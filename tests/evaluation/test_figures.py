@@ -69,13 +69,7 @@ def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> N
 
 
 def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_counts_the_same() -> None:
-    results = [
-        result(0, 0, 1.0),
-        result(0, 1, None),
-        result(1, 0, 0.0, "2"),
-        result(1, 1, 0.0, "2"),
-        result(2, 0, None),
-    ]
+    results = [result(0, 0, 1.0), result(0, 1, None), result(1, 0, 0.0), result(1, 1, 0.5), result(2, 0, None)]
     figures = evaluation_figures(results, votes_of(results, same_text)).intervals
     assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
     assert (figures["pass@2"].estimate, figures["pass@2"].problems) == (0.0, 1)  # problem 0 has one score alone

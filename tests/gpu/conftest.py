@@ -18,8 +18,6 @@ __all__ = ["farthest_from_its_score", "make_trainer"]  # fixtures that the tests
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-# Run by `make test` too: what tells whether the others can be collected.
-QUICK = ("test_collected.py",)
 # In one process Transformers trains on all cards that it sees, by DataParallel, unless there is one. Counting them asks
 # NVML; CUDA looks at the variable when it is first used.
 CARDS = torch.cuda.device_count()
@@ -30,7 +28,7 @@ if CARDS > 1:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent == HERE and item.path.name not in QUICK:
+        if item.path.parent == HERE and item.path.name != "test_collected.py":
             item.add_marker("gpu")
 
 

@@ -2,8 +2,6 @@
 
 import argparse
 
-import pytest
-
 from benchmarks import step as one_step
 from rlvr_vocab.errors import OUT_OF_ROOM
 
@@ -16,23 +14,13 @@ SHAPES = {
 }
 
 
-@pytest.fixture(scope="module")
-def step_of(device, tmp_path_factory):
-    """What `benchmarks/step.py` measures of a variant, in a process of its own."""
-    folder = str(tmp_path_factory.mktemp("steps"))
-    arguments = argparse.Namespace(
-        **SHAPES[device.type], heads=None, head_dim=64, thinking=0.75, steps=1, folder=folder
-    )
-    one_step.make_base(arguments)
-    return lambda variant: one_step.in_own_process(arguments, variant)
-
-
-def test_a_step_needs_no_more_memory_than_one_of_plain_trl(step_of, device, told):
-    peaks = {name: step_of(name)["peak_mib"] for name in ("plain TRL", "n = 0", "n = V, low rank")}
-    told(
-        "beyond weights, gradients and optimizer: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in peaks.items())
-    )
+def test_a_step_needs_no_more_memory_than_one_of_plain_trl(device, told, tmp_path):
     shape = SHAPES[device.type]
+    setting = argparse.Namespace(**shape, heads=None, head_dim=64, thinking=0.75, steps=1, folder=str(tmp_path))
+    one_step.make_base(setting)
+    variants = ("plain TRL", "n = 0", "n = V, low rank")
+    peaks = {name: one_step.in_own_process(setting, name)["peak_mib"] for name in variants}
+    told(f"MiB beyond weights, gradients and optimizer: {peaks}")
     all_logits = shape["batch"] * shape["completion"] * shape["rows"] * 4 / 2**20
     for name in ("n = 0", "n = V, low rank"):
         assert peaks[name] < 1.1 * peaks["plain TRL"]

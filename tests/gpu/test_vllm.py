@@ -23,13 +23,10 @@ def runner(request, device, monkeypatch):
         pytest.skip("Model Runner V2 needs a CUDA GPU, and there is none here")
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", RUNNERS[request.param])
     if device.type == "cpu":  # the CPU build packs linear layers and drops their weights; unpacked it takes new ones
-        keep = "dispatch_cpu_unquantized_gemm"
+        keep, linear = "dispatch_cpu_unquantized_gemm", torch.nn.functional.linear
         monkeypatch.setattr(vllm_layers, keep, lambda layer, remove_weight: setattr(layer, "cpu_linear", linear))
     yield request.param
     cleanup_dist_env_and_memory()
-
-
-linear = torch.nn.functional.linear
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ def make_layout(sources):
     [
         ((), []),
         ((0, 1, 2, 3), {"range": [0, 4]}),
-        ((3,), {"range": [3, 4]}),
         ((0, 0, 1), [0, 0, 1]),
         ((2, 1, 0), [2, 1, 0]),
         ((*range(10), *range(10)), [*range(10), *range(10)]),
@@ -75,4 +74,3 @@ def test_each_copy_knows_which_one_of_its_source_it_is():
 def test_default_sources_run_through_the_vocabulary_again_and_again():
     assert default_source_ids(5, standard_size=3, multiplicity=2) == (0, 1, 2, 0, 1)
     assert default_source_ids(0, 3, 1) == ()
-    assert default_source_ids(6, 3, 2) == (0, 1, 2, 0, 1, 2)

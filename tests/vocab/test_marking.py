@@ -2,7 +2,7 @@
 
 import random
 import re
-from html.parser import HTMLParser
+from html import unescape
 
 import pytest
 
@@ -61,29 +61,17 @@ def test_html_holds_the_text_and_no_tag_of_it():
             *(TextSpan(hostile, index, chosen=True) for index in (0, 2)),
         ]
     )
-    page = Page()
-    page.feed(str(html))
-    assert page.tags == [
-        ("span", {"class": "m1", "title": "copy 1"}),
-        ("span", {"class": "m2", "title": "copy 8"}),
-        ("span", {"class": "chosen", "title": "standard, chosen"}),
-        ("span", {"class": "m2 chosen", "title": "copy 2, chosen"}),
+    tag = r'<span class="([\w ]+)" title="([\w ,]+)">'
+    assert re.findall(tag, html) == [
+        ("m1", "copy 1"),
+        ("m2", "copy 8"),
+        ("chosen", "standard, chosen"),
+        ("m2 chosen", "copy 2, chosen"),
     ]
-    assert page.text == 5 * visible_lines(hostile) and not re.search("[\x00\x1b\u202e]", html)
+    text = re.sub(f"{tag}|</span>", "", html)
+    assert unescape(text) == 5 * visible_lines(hostile) and not re.search("[<>\x00\x1b\u202e]", text)
 
 
 def test_without_colour_copies_stand_between_marks():
     assert marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("\x1b", 3)]) == "a⟦b⟧⟦3:␛⟧"
     assert marked_plain([TextSpan("a", 0, chosen=True), TextSpan("b", 1, chosen=True)]) == "⟪a⟫⟪⟦b⟧⟫"
-
-
-class Page(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags, self.text = [], ""
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text += data
