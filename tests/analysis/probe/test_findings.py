@@ -27,6 +27,8 @@ def test_without_one_many_problems_show_no_sign_and_few_cannot_tell():
     assert findings(made_up(0.0)).verdict == "no sign of meaning"
     found = findings(made_up(0.0, problems=25, coupled=0.3))
     assert found.verdict == "too few problems to tell" and found.primary.smallest_effect > TELLING
+    found = findings(made_up(-0.3, problems=25, coupled=0.3))  # so few show none, even where permuting is better
+    assert found.verdict == "too few problems to tell" and found.primary.high < TELLING
 
 
 def test_answers_that_never_differ_are_no_sign_and_nothing_is_nan():
