@@ -39,9 +39,6 @@ SMALL = (
 )
 
 
-NO_GOLDS = ("dataset.columns.answer=null", "model=tiny", "logging=disabled")
-
-
 @pytest.fixture(scope="module")
 def train(tmp_path_factory):
     """Trains a run of two steps with rewards from the user's file."""
@@ -58,7 +55,7 @@ def train(tmp_path_factory):
     return trained
 
 
-STYLE = "[{name: 'own.py:variety', weight: 2.0}, own.py:short_format]"
+STYLE, NAME = "[{name: 'own.py:variety', weight: 2.0}, own.py:short_format]", "2 × variety + short_format"
 
 
 @pytest.fixture(scope="module")
@@ -82,147 +79,106 @@ def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys
         assert summary[key] == pytest.approx(mean(by_hand))
     assert summary["accuracy_before"] is summary["accuracy_after"] is None
     figures = f"{summary['reward_before']:.3f} before GRPO, {summary['reward_after']:.3f} after"
-    assert f"held-out reward on 20 problems by 2 × variety + short_format: {figures}" in " ".join(shown.split())
-    assert " 0.0%" not in shown
+    assert f"held-out reward on 20 problems by {NAME}: {figures}" in " ".join(shown.split())
     assert f"in format: {summary['format_before']:.1%} before, {summary['format_after']:.1%} after" in shown
     rows = [json.loads(line) for line in (style / "metrics.jsonl").read_text().splitlines()]
     measured = [row for row in rows if "eval/problems" in row]
     assert measured and not any("eval/accuracy" in row for row in measured)
     assert measured[-1]["eval/reward"] == pytest.approx(summary["reward_after"])
-    in_format = [each.in_format for each in after]
-    assert measured[-1]["eval/format"] == mean(in_format) and in_format == [len(each.completion) < 40 for each in after]
+    told = [each.in_format for each in after]
+    assert measured[-1]["eval/format"] == mean(told) and told == [len(each.completion) < 40 for each in after]
     card, page = (style / "final_model" / "README.md").read_text(), (style / "report.html").read_text()
-    assert "held-out reward by 2 × variety + short_format before GRPO" in card
-    assert "Held-out reward by 2 × variety + short_format" in page and "Held-out accuracy" not in page
+    assert f"held-out reward by {NAME} before GRPO" in card
+    assert f"Held-out reward by {NAME}" in page and "Held-out accuracy" not in page
 
 
-@pytest.mark.slow
-def test_a_function_marked_as_grading_tells_right_from_wrong(train, capsys):
-    run = train("correct", "[own.py:variety, own.py:correctness_reward]")
-    assert "held-out accuracy on 20 problems by correctness_reward" in " ".join(capsys.readouterr().out.split())
-    after = read_results(run / "evaluation" / "after.jsonl")
-    assert [each.right for each in after] == ["7" in each.completion for each in after]
-    assert summary_of(run)["accuracy_after"] == mean("7" in each.completion for each in after)
-    grader = summary_of(run)["grader"]
-    assert (grader["name"], grader["threshold"], grader["functions"][0]["file"]) == (
-        "correctness_reward",
-        1.0,
-        "own.py",
-    )
-
-
-def test_evaluate_grades_as_the_run_or_by_the_grader_that_is_named(style, tmp_path, capsys):
+def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
     words = ["evaluate", f"checkpoint={style / 'final_model'}", "samples=2", "max_samples=6", "trust_code=true"]
     assert main([*words, f"out={tmp_path / 'run'}"]) == 0
     shown, summary = capsys.readouterr().out, summary_of(tmp_path / "run")
     results = read_results(tmp_path / "run" / "results.jsonl")
-    assert f"reward {mean(each.score for each in results):.3f} by 2 × variety + short_format on 6 problems" in shown
-    for name in ("variety", "short_format"):
-        expected = mean(each.rewards[name] for each in results)
-        assert summary["figures"][f"rewards/{name}"]["estimate"] == pytest.approx(expected)
+    assert f"reward {mean(each.score for each in results):.3f} by {NAME} on 6 problems" in shown
+    expected = mean(each.rewards["variety"] for each in results)
+    assert summary["figures"]["rewards/variety"]["estimate"] == pytest.approx(expected)
     assert not any(name.startswith(("avg", "pass", "maj")) for name in summary["figures"])
     assert main([*words, "grader=accuracy", f"out={tmp_path / 'told'}"]) == 0
     assert "accuracy 0.0% on 6 problems" in capsys.readouterr().out
     assert main([*words, "rewards=[think_format]", "threshold=1", f"out={tmp_path / 'right'}"]) == 0
     assert "accuracy 0.0% by think_format on 6 problems" in capsys.readouterr().out
-    assert main([*words, "grader=acuracy", f"out={tmp_path / 'typo'}"]) == 2
-    assert "did you mean accuracy" in capsys.readouterr().err and not (tmp_path / "typo").exists()
     assert main([*words, "grader=accuracy", f"out={tmp_path / 'run'}"]) == 2
     assert "other grader" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherwise(train, style, tmp_path, capsys):
-    arms = {
-        rate: [train(f"rate_{rate}_{seed}", STYLE, f"seed={seed}", f"training.learning_rate={rate}") for seed in (1, 2)]
-        for rate in ("1e-2", "2e-2")
-    }
-    runs = [str(run) for arm in arms.values() for run in arm]
-    assert main(["compare", f"runs=[{','.join(runs)}]", f"out={tmp_path / 'out'}", "baseline=0.01"]) == 0
+    arms = {"1e-2": [style], "2e-2": []}
+    for rate, seed in (("1e-2", 2), ("2e-2", 1), ("2e-2", 2)):
+        arms[rate].append(train(f"{rate}_{seed}", STYLE, f"seed={seed}", f"training.learning_rate={rate}"))
+    runs = ",".join(str(run) for arm in arms.values() for run in arm)
+    assert main(["compare", f"runs=[{runs}]", f"out={tmp_path / 'out'}", "baseline=0.01"]) == 0
     shown = capsys.readouterr().out
+    assert f"reward by {NAME} (measured by each run at its end)" in shown and "points" not in shown
     scores = {
         rate: np.array([[each.score for each in read_results(run / "evaluation" / "after.jsonl")] for run in arm])
         for rate, arm in arms.items()
     }
-    found = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert (found["metric"]["is_share"], found["metric"]["grader"]) == (False, "2 × variety + short_format")
-    [compared] = found["comparisons"]
+    [compared] = json.loads((tmp_path / "out" / "comparison.json").read_text())["comparisons"]
     differences = scores["2e-2"] - scores["1e-2"]
     assert compared["difference"] == pytest.approx(differences.mean())
     assert compared["baseline_mean"] == pytest.approx(scores["1e-2"].mean())
-    assert compared["low"] < compared["difference"] < compared["high"]
     least = stats.sem(differences.mean(axis=0)) * stats.t.ppf(0.975, 19)  # of the problems alone
     assert compared["high"] - compared["difference"] >= 0.99 * least
-    assert "reward by 2 × variety + short_format (measured by each run at its end)" in shown and "points" not in shown
     other = train("other", "[own.py:correctness_reward]", "seed=1", "training.learning_rate=2e-2")
-    words = ["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]
-    assert main(words) == 2
+    after = read_results(other / "evaluation" / "after.jsonl")
+    assert summary_of(other)["accuracy_after"] == mean(each.right for each in after)
+    assert [each.right for each in after] == ["7" in each.completion for each in after]
+    assert main(["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]) == 2
     line = capsys.readouterr().err
-    assert "were graded by 2 × variety + short_format" in line and "by correctness_reward" in line
-    assert line.count("\n") == 1 and not (tmp_path / "none").exists()
+    assert f"were graded by {NAME}" in line and "by correctness_reward" in line and line.count("\n") == 1
+    pair = f"checkpoint=[{style / 'final_model'},{other / 'final_model'}]"
+    assert main(["evaluate", pair, f"out={tmp_path}", "trust_code=true"]) == 2
+    assert f"is graded by {NAME}, and" in (line := capsys.readouterr().err) and "by correctness_reward: give" in line
+
+
+def local(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ["dataset=local", f"dataset.name={path}", "dataset.columns.problem=prompt"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("golds", ["none", "lists"])
 def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report(golds, train, tmp_path, capsys):
-    problems = tmp_path / "problems.jsonl"
     system = [{"role": "system", "content": "Be brief."}]
     rows = [
         {"prompt": [*(system if number % 2 else []), {"role": "user", "content": f"Name {number} birds."}]}
         | ({"answer": ["tit", "jay"][: 1 + number % 2]} if golds == "lists" else {})
         for number in range(60)
     ]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [f"dataset.name={problems}", "dataset.columns.problem=prompt", "dataset.eval_fraction=0.3"]
+    words = [*local(tmp_path / "problems.jsonl", rows), "dataset.eval_fraction=0.3"]
     words += ["dataset.columns.answer=null"] if golds == "none" else []
     rewards = "[own.py:variety]" if golds == "none" else "[own.py:variety, own.py:named]"
-    run = train(f"chat_{golds}", rewards, "dataset=local", *words, "dataset.system_prompt=Answer.")
+    run = train(f"chat_{golds}", rewards, *words, "dataset.system_prompt=Answer.")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "held-out reward on 18 problems by variety" in shown and "its report:" in shown
+    assert "held-out reward on 18 problems by variety" in shown and ("(gold: " in shown) is (golds == "lists")
     after = read_results(run / "evaluation" / "after.jsonl")
     assert {type(each.solution) for each in after} == ({type(None)} if golds == "none" else {list})
-    assert ("(gold: " in shown) is (golds == "lists")
     assert "trained with this system prompt" in (run / "final_model" / "README.md").read_text()
     assert json.loads((run / "problems.json").read_text())["system_prompt_used"] is True  # in every second row
     assert main(["evaluate", f"checkpoint={run / 'final_model'}", f"out={tmp_path / 'out'}", "trust_code=true"]) == 0
-    assert main(["check", "dataset=local", *words]) == 0
+    assert main(["check", *words]) == 0
 
 
 @pytest.mark.slow
 def test_a_run_whose_prompts_bring_their_own_system_message_is_asked_under_no_other(train, tmp_path):
-    problems = tmp_path / "problems.jsonl"
     system = {"role": "system", "content": "Be brief."}
     rows = [{"prompt": [system, {"role": "user", "content": f"Name {number} birds."}]} for number in range(60)]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [f"dataset.name={problems}", "dataset.columns.problem=prompt", "dataset.columns.answer=null"]
-    run = train(
-        "own_system", "[own.py:variety]", "dataset=local", *words, "dataset.eval_fraction=0", "training.eval_steps=null"
-    )
+    words = [*local(tmp_path / "problems.jsonl", rows), "dataset.columns.answer=null"]
+    run = train("own_system", "[own.py:variety]", *words, "dataset.eval_fraction=0", "training.eval_steps=null")
     assert "trained with this system prompt" not in (run / "final_model" / "README.md").read_text()
     assert run_of_checkpoint(run / "final_model").system_prompt is None
-    assert main(["score", "dataset=local", *words[:4], "rewards=[boxed]"]) == 2  # there is nothing to score
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("warmup.max_steps=5",), "warmup.max_steps needs worked solutions and gold answers"),
-        (("rewards=[accuracy]",), "reward accuracy needs gold answers"),
-        (("rewards=[boxed]", "evaluation.grader=numeric"), "reward numeric needs gold answers"),
-    ],
-)
-def test_what_needs_gold_answers_is_refused_where_there_are_none(words, line, tmp_path, capsys):
-    problems = tmp_path / "problems.jsonl"
-    problems.write_text('{"problem": "a"}\n{"problem": "b"}\n')
-    given = ["dataset=local", f"dataset.name={problems}", *NO_GOLDS]
-    assert main(["train", *given, *words, f"output_dir={tmp_path / 'run'}"]) == 2
-    error = capsys.readouterr().err
-    assert line in error and error.count("\n") == 1
 
 
 def test_stages_that_name_their_own_rewards_need_no_golds_for_those_of_the_run(tmp_path):
-    problems = tmp_path / "problems.jsonl"
-    problems.write_text("".join(f'{{"problem": "{number}"}}\n' for number in range(40)))
-    given = ["dataset=local", f"dataset.name={problems}", *NO_GOLDS]
-    stages = "stages=[{name:a,rewards:[boxed]},{name:b,rewards:[think_format]}]"
-    check_run(load_settings("train", [*given, stages, f"output_dir={tmp_path / 'run'}"]))
+    words = local(tmp_path / "problems.jsonl", [{"prompt": str(number)} for number in range(40)])
+    words += ["dataset.columns.answer=null", "model=tiny", "logging=disabled", f"output_dir={tmp_path / 'run'}"]
+    check_run(load_settings("train", [*words, "stages=[{name:a,rewards:[boxed]},{name:b,rewards:[think_format]}]"]))
