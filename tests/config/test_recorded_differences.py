@@ -28,7 +28,6 @@ def test_what_a_recorded_file_leaves_out_has_its_default(tmp_path):
     ("text", "said"),
     [
         ("model: {}\ntraining: {}\n", "not the config.yaml of a run"),
-        ("model: [1,\n", "line 2"),
         ("defaults: []\nmodel: {}\ndataset: {}\ntraining: {}\n", "defaults list"),
     ],
 )

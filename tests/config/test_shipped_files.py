@@ -22,15 +22,6 @@ NAMES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yam
 OF_GYM = [name for name in NAMES if re.search(r"reasoning_gym|=gym_", name)]
 # Without the package they are left out, and a test says so.
 CHOICES = [name for name in NAMES if find_spec("reasoning_gym") is not None or name not in OF_GYM]
-REQUIRED: dict[str, list[str]] = {
-    "check": [],
-    "score": [],
-    "evaluate": ["checkpoint=x"],
-    "generate": ["checkpoint=x", "prompt=hello"],
-    "merge": ["checkpoint=x", "out=y"],
-    "expand": ["out=x"],
-}
-
 # Choices with which no section is null.
 EVERY_SECTION = {
     "train": ["model=tiny", "dataset=arithmetic"],
@@ -63,11 +54,6 @@ def test_a_shipped_choice_composes_and_its_recorded_configuration_gives_the_same
     assert read_settings("train", [f"config={recorded}"]) == settings
 
 
-@pytest.mark.parametrize("command", REQUIRED)
-def test_the_primary_file_of_every_command_composes(command: str) -> None:
-    read_settings(command, REQUIRED[command])
-
-
 def of_group(group: str) -> list[str]:
     return [choice for choice in CHOICES if choice.startswith(f"{group}=")]
 
@@ -89,25 +75,16 @@ def test_every_recipe_passes_every_check(recipe: str) -> None:
     load_settings("train", [recipe])
 
 
-def test_quickstart_passes_every_check_without_a_network_a_gpu_or_a_login() -> None:
-    assert load_settings("quickstart", []).logging.report_to == "none"
-
-
-@pytest.mark.parametrize("command", ["train", "quickstart", *REQUIRED])
+@pytest.mark.parametrize("command", ["quickstart", *EVERY_SECTION])
 def test_help_explains_every_key_that_it_lists(command: str) -> None:
-    listed = [
-        line
-        for line in command_help(parse_command_line(command, [])).splitlines()
-        if line.startswith("  ") and "=" in line
-    ]
-    keys = [line for line in listed if not line.startswith("  rlvr-vocab")]
+    lines = command_help(parse_command_line(command, [])).splitlines()
+    keys = [line for line in lines if line.startswith("  ") and "=" in line and not line.startswith("  rlvr-vocab")]
     assert len(keys) >= 4
     assert [line for line in keys if "  # " not in line and not line.startswith("  dataset.system_prompt")] == []
 
 
-@pytest.mark.parametrize("command", ["train", *REQUIRED])
+@pytest.mark.parametrize("command", EVERY_SECTION)
 def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> None:
-    """The other direction: nothing is read that no file shows; fields of TRL and arguments of from_pretrained apart."""
     shown = command_help(parse_command_line(command, EVERY_SECTION[command]))
     for key in keys_of(COMMANDS[command].settings):
         of_trl = key.startswith("training.") and key.removeprefix("training.") not in OURS
@@ -117,8 +94,8 @@ def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> Non
 
 
 def test_small_and_large_gpu_are_what_the_guides_say() -> None:
-    small = read_settings("train", ["training=small_gpu"]).training
-    assert (small.max_prompt_length, small.warmup_ratio) == (256, 0.1)
+    small, large = (read_settings("train", [f"training={size}_gpu"]).training for size in ("small", "large"))
+    assert (small.max_prompt_length, small.warmup_ratio, large.max_prompt_length) == (256, 0.1, 512)
     expected = {
         "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "num_generations": 8,
         "max_completion_length": 512, "learning_rate": 5e-6, "num_train_epochs": 1, "optim": "adamw_8bit",
@@ -126,8 +103,6 @@ def test_small_and_large_gpu_are_what_the_guides_say() -> None:
         "lr_scheduler_type": "cosine", "logging_steps": 1, "save_steps": 100,
     }  # fmt: skip
     assert {key: small.grpo[key] for key in expected} == expected
-    large = read_settings("train", ["training=large_gpu"]).training
-    assert large.max_prompt_length == 512
     expected = {
         "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_generations": 16,
         "max_completion_length": 1024, "learning_rate": 1e-5, "num_train_epochs": 1, "use_vllm": True,
@@ -140,8 +115,6 @@ def test_small_and_large_gpu_are_what_the_guides_say() -> None:
     ("words", "name"),
     [
         (["model.reasoning_vocab_size=1000"], "grpo_reasoning_1000"),
-        (["model.reasoning_vocab_size=full"], "grpo_reasoning_full"),
-        (["model.source_ids=[5,6,7]"], "grpo_reasoning_3"),
         (["experiment=quickstart", "seed=7"], "quickstart_reasoning_full_seed7"),
         (["experiment=quickstart", "model.reasoning_vocab_size=0"], "quickstart_baseline_seed42"),
         (["exp_name=mine", "model.reasoning_vocab_size=1000"], "mine"),

@@ -29,9 +29,12 @@ def test_a_file_added_under_config_dir_is_a_choice_and_keeps_the_other_defaults(
     assert settings.exp_name == "grpo_reasoning_7"
 
 
-def test_a_users_file_wins_over_a_shipped_one_of_the_same_name(tmp_path: Path) -> None:
+def test_a_users_file_wins_over_a_shipped_one_but_a_config_yaml_of_something_else_is_none(tmp_path: Path) -> None:
     write(tmp_path / "model" / "qwen3_0.6b.yaml", "name: org/mine\n")
+    write(tmp_path / "config.yaml", "something: else\n")
+    write(tmp_path / "night.yaml", "defaults:\n  - config\n  - _self_\nseed: 11\n")
     assert read_settings("train", ["-cd", str(tmp_path)]).model.name == "org/mine"
+    assert read_settings("train", ["-cd", str(tmp_path), "--config-name", "night"]).seed == 11
 
 
 def test_a_users_recipe_may_choose_the_users_own_files(tmp_path: Path) -> None:
@@ -42,27 +45,10 @@ def test_a_users_recipe_may_choose_the_users_own_files(tmp_path: Path) -> None:
     assert (settings.dataset.name, settings.seed, settings.training.grpo["beta"]) == ("mine.csv", 9, 0.1)
 
 
-def test_config_name_starts_from_another_primary_file(tmp_path: Path) -> None:
-    write(tmp_path / "night.yaml", "defaults:\n  - config\n  - _self_\nseed: 11\n")
-    settings = read_settings("train", ["-cd", str(tmp_path), "--config-name", "night", "model=tiny"])
-    assert (settings.seed, settings.model.name) == (11, "tiny")
-
-
-def test_an_unrelated_config_yaml_in_config_dir_is_not_taken_for_ours(tmp_path: Path) -> None:
-    write(tmp_path / "config.yaml", "something: else\n")
-    assert read_settings("train", ["-cd", str(tmp_path)]).exp_name == "grpo_baseline"
-
-
 def test_an_unknown_key_in_a_file_is_named_with_the_nearest_key(tmp_path: Path) -> None:
     write(tmp_path / "training" / "mine.yaml", "learning_rat: 1.0e-5\n")
     message = refusal(["-cd", str(tmp_path), "training=mine"])
     assert "training.learning_rat;" in message and "training.learning_rate?" in message
-
-
-def test_an_unknown_key_in_a_recipe_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "experiment" / "r.yaml", "# @package _global_\nmodel:\n  reasoning_vocab: 3\n")
-    message = refusal(["-cd", str(tmp_path), "experiment=r"])
-    assert "model.reasoning_vocab;" in message and "model.reasoning_vocab_size?" in message
 
 
 def test_a_recipe_that_names_a_missing_file_gets_the_nearest(tmp_path: Path) -> None:

@@ -34,13 +34,12 @@ def test_lists_paths_and_whole_floats_are_what_the_type_says() -> None:
     found = read(Outer, WHOLE)
     assert found == Outer(Inner(3), (Inner(1000),), Path.home() / "x", {"a": [1]})
     assert type(found.many[0].size) is int
+    assert {"inner", "inner.size", "many[].names", "place", "free"} <= set(keys_of(Outer))
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"inner": {"size": "3"}}, "k.inner.size=3: should be a valid integer"),
-        ({"inner": {"size": True}}, "k.inner.size=true: should be a valid integer"),
         ({"inner": {"size": "None"}}, "k.inner.size=None: should be a valid integer; YAML's None is null"),
         ({"many": [{"size": 1}, {"size": 0}]}, "k.many[1].size=0: should be greater than or equal to 1"),
         ({"inner": {"size": 1, "names": ["a", 2]}}, "k.inner.names[1]=2: should be a valid string"),
@@ -48,17 +47,12 @@ def test_lists_paths_and_whole_floats_are_what_the_type_says() -> None:
         ({"inner": {}}, "k.inner.size is missing"),
         ({"inner": {"size": 1, "shar": 1}}, "unknown key k.inner.shar; did you mean k.inner.share?"),
         ({"place": ""}, "k.place=: must not be empty"),
-        ({"inner": 5}, "k.inner=5: should be an object"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_whole_key(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
         read(Outer, {**WHOLE, **changed}, "k")
     assert said in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_keys_are_those_of_sections_too_and_of_what_stands_in_lists() -> None:
-    assert {"inner", "inner.size", "many[].names", "place", "free"} <= set(keys_of(Outer))
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 2**63])

@@ -23,11 +23,7 @@ def place(tmp_path, monkeypatch):
     ("words", "parts"),
     [
         (["model.lora.enabled=true", f"{TARGETS}=[q_prj]"], ["q_prj", "did you mean q_proj?", "down_proj"]),
-        (["model.lora.enabled=true", f"{TARGETS}=[q_proj,norm]"], ["no linear layer norm"]),
         (["model.lora.enabled=true", f"{TARGETS}=[q_proj,lm_head]"], ["lm_head", "model.lora.train_rows"]),
-        (["model.lora.enabled=true", f"{TARGETS}=[embed_tokens]"], ["embed_tokens", "model.lora.train_rows"]),
-        ([f"{ATTENTION}=flash_attention_2"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
-        ([f"{ATTENTION}=flex_attention"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
         ([f"{ATTENTION}=kernels-community/flash-attn2"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
         (["training.use_liger_kernel=true"], ["needs a GPU", "training.use_liger_kernel=false"]),
     ],
@@ -40,9 +36,9 @@ def test_what_cannot_work_here_ends_in_one_line(words, parts, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["self_attn.q_proj", "model.layers.0.mlp.up_proj"])
-def test_a_layer_may_be_named_by_its_end_or_as_a_whole(name):
-    check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", f"{TARGETS}=[{name}]"]))
+def test_a_layer_may_be_named_by_its_end_or_as_a_whole():
+    names = f"{TARGETS}=[self_attn.q_proj,model.layers.0.mlp.up_proj]"
+    check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", names]))
 
 
 def test_with_a_gpu_nothing_of_that_is_refused(monkeypatch):
@@ -56,7 +52,6 @@ def test_with_a_gpu_nothing_of_that_is_refused(monkeypatch):
     ("gpus", "words", "said"),
     [
         (2, ["model.reasoning_vocab_size=0"], "accelerate launch --num_processes 2.*CUDA_VISIBLE_DEVICES=0"),
-        (2, ["+model.model_kwargs.device_map=cuda:0"], "one process sees 2 GPUs"),
         (2, ["+model.model_kwargs.device_map=auto"], "model.model_kwargs.device_map=auto.*accelerate launch"),
         (1, ["+model.model_kwargs.device_map=sequential"], "model.model_kwargs.device_map=sequential"),
         (1, ["+model.model_kwargs.device_map={model: 0, lm_head: 1}"], "on two devices"),
@@ -72,7 +67,6 @@ def test_a_model_is_not_cut_over_gpus_unnoticed(gpus, words, said, monkeypatch):
 @pytest.mark.parametrize(
     ("gpus", "rank", "words"),
     [
-        (1, "-1", ["+model.model_kwargs.device_map=cuda:0"]),
         (2, "-1", ["+model.model_kwargs.device_map=auto", "model.reasoning_vocab_size=0"]),
         (2, "-1", ["training.use_cpu=true"]),
         (2, "0", []),  # of one process for each

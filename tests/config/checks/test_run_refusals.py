@@ -8,7 +8,6 @@ from packaging.version import Version
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import machine
-from rlvr_vocab.config.checks.machine import ATTENTIONS
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan import fit
 
@@ -42,52 +41,26 @@ def refusal(command: str, words: list[str]) -> str:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (
-            ["training.num_generations=3"],
-            ["num_generations=3", "8 completions", "steps_per_generation=6", "2 or 4 or 8"],
-        ),
-        (["training.num_generations=1"], ["greater than or equal to 2"]),
-        (["training.generation_batch_size=9"], ["a multiple of 2 completions at once"]),
+        (["training.num_generations=3"], ["8 completions", "steps_per_generation=6", "2 or 4 or 8"]),
         (["training.top_p=0.9"], ["training.top_p=0.9", DIFFER]),
-        (["training.generation_kwargs.top_p=0.9"], ["training.generation_kwargs.top_p=0.9", DIFFER]),
         (["model.generation_kwargs.min_p=0.1"], ["model.generation_kwargs.min_p=0.1", DIFFER]),
         (["training.generation_kwargs.temperature=0.5"], ["training.temperature=1.0", "same thing"]),
-        (["training.temperature=0"], ["greater than 0"]),
         (["training.learning_rate=inf"], ["training.learning_rate=inf", "must be finite"]),
-        (["training.eval_steps=0"], ["training.eval_steps=0", "greater than 0"]),
         (["training.loss_type=cispo"], ["training.epsilon_high=null: there it is the largest", "=5.0"]),
-        (["training=cispo", "training.epsilon_high=0.28"], ["training.epsilon_high=0.28"]),
-        (["model.model_kwargs.trust_remote_code=no"], ["trust_remote_code=no", "a valid boolean"]),
-        (["model.model_kwargs.torch_dtyp=bf16"], ["torch_dtype?"]),
-        (["model.model_kwargs.torch_dtype=fp8"], ["torch_dtype=fp8", "bf16"]),
         (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
         (["+model.model_kwargs.use_safetensors=false"], ["safetensors alone"]),
         (["model.source_ids=[3,-4]"], ["-4"]),
         (["model.think_tags=[a,a]"], ["two different"]),
-        (["model.chat_template=nowhere.jinja"], ["nowhere.jinja: no such file"]),
-        (["model.name=./nowhere/model"], ["./nowhere/model: no such folder"]),
-        (["model.name=tiny"], ["model=tiny"]),
-        (["dataset.name=arithmetic"], ["dataset=arithmetic"]),
-        (["dataset.eval_fraction=1.0"], ["dataset.eval_fraction=1.0", "less than 1"]),
         (["dataset.eval_fraction=0", "training.eval_steps=5"], ["nothing is held out to measure on"]),
-        (["rewards.functions=[{name: acuracy}]"], ["acuracy", "accuracy?"]),
-        (["rewards.functions=[]"], ["rewards=accuracy"]),
-        *(([f"exp_name={name}"], ["exp_name", "folder"]) for name in ("..", "../x", "a/../../b", "/x", "~", "a\nb")),
+        *(([f"exp_name={name}"], ["exp_name", "folder"]) for name in ("..", "a/../../b", "/x", "~", "a\nb")),
         (["dataset.system_prompt=half \udcff"], ["dataset.system_prompt", "UTF-8"]),
         ([SKIP_SOLVED, "rewards=[boxed]"], ["no reward of this run tells right from wrong"]),
         (["model.reasoning_rank=0", "model.init_noise=0.1"], ["model.init_noise=0.1 with model.reasoning_rank=0"]),
-        *(
-            ([LORA, ALL_ROWS, "model.reasoning_vocab_size=8", f"model.reasoning_rank={rank}"], [f"rank={rank}"])
-            for rank in (0, 16)
-        ),
+        ([LORA, ALL_ROWS, "model.reasoning_vocab_size=8", "model.reasoning_rank=0"], ["rank=0"]),
         ([LORA, "model.lora.target_modules=[]"], ["all-linear"]),
-        ([LORA, "model.lora.target_modules=q_proj"], ["target_modules=q_proj", "all-linear"]),
         (["model.lora.r=64"], ["model.lora.r has nothing to apply to: add model.lora.enabled=true"]),
-        ([FOUR_BIT, "model.lora.enabled=false"], ["load_in_4bit=true", "model.lora.enabled=false"]),
-        ([EIGHT_BIT, "model.lora.enabled=false"], ["load_in_8bit=true", "model.lora.enabled=false"]),
         ([FOUR_BIT, EIGHT_BIT], ["choose one"]),
         ([FOUR_BIT, "model.pure_bf16=true"], ["pure_bf16", "float32"]),
-        ([EIGHT_BIT, "training.use_vllm=true"], ["load_in_8bit=false", "use_vllm=false"]),
         ([FOUR_BIT, "training.use_vllm=true"], ["load_in_4bit=false", "use_vllm=false"]),
         ([f"{ATTENTION}=sdp"], ["did you mean sdpa?", "flash_attention_2"]),
         ([f"{ATTENTION}=flash_attention_2", "training.bf16=false"], ["16 bits", "training.bf16=true"]),
@@ -106,17 +79,11 @@ def test_a_run_that_cannot_work_is_refused_before_anything_is_written(words: lis
 @pytest.mark.parametrize(
     "words",
     [
-        ["training.loss_type=cispo", "training.epsilon_high=1.0"],
         ["training.top_p=1.0", "training.top_k=0", "model.generation_kwargs.do_sample=true"],
         [SKIP_SOLVED, RIGHT_AND_BOXED],
         [LORA, ALL_ROWS, "model.reasoning_vocab_size=8", "model.reasoning_rank=null"],
-        [LORA, ALL_ROWS, "model.reasoning_vocab_size=0"],
-        [FOUR_BIT, "model.reasoning_vocab_size=full"],
-        [f"{ATTENTION}=flash_attention_2"],
-        [f"{ATTENTION}=kernels-community/flash-attn2"],
         [f"{ATTENTION}=flash_attention_2", FOUR_BIT, "training.bf16=false"],
         [BATCHING, "training.bf16=false"],
-        ["training.optim=paged_adamw_8bit", "training.use_liger_kernel=true"],
         ["training=large_gpu", "model.reasoning_vocab_size=5"],
     ],
 )
@@ -134,31 +101,20 @@ def test_quantized_weights_switch_an_adapter_on(words: list[str], adapter: bool)
 
 
 def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "def wants(completions, answer):\n    return [0.0]\n\n"
-        "def copes(completions, solution=None, **columns):\n    return [0.0]\n"
-    )
+    source = "def wants(completions, answer): return [0.0]\ndef copes(completions, solution=None): return [0.0]\n"
+    (tmp_path / "mine.py").write_text(source)
     words = ["model=tiny", "dataset=arithmetic", "logging=disabled", "dataset.columns.answer=null"]
-    mine = f"rewards=[{tmp_path}/mine.py"
-    wanting = {"rewards=accuracy": "accuracy", "rewards=[numeric]": "numeric", f"{mine}:wants]": "wants"}
-    for reward, name in wanting.items():
-        message = refusal("train", [*words, reward])
-        assert f"{name} needs gold answers, and dataset.columns.answer=null says that there are none" in message
-        assert "dataset.columns.answer, or take another reward" in message
+    own, boxed = f"rewards=[{tmp_path}/mine.py:", "rewards=[boxed]"
+    for more, name in (
+        (["rewards=accuracy"], "accuracy"),
+        ([f"{own}wants]"], "wants"),
+        ([boxed, "evaluation.grader=numeric"], "numeric"),
+        ([boxed, "warmup.max_steps=3"], "warmup.max_steps"),
+    ):
+        assert f"{name} needs " in (message := refusal("train", [*words, *more])) and "gold answers, and" in message
     assert "accuracy needs gold answers" in refusal("score", [*words[1:2], words[3], "rewards=accuracy"])
-    for reward in ("rewards=[boxed]", f"{mine}:copes]"):
+    for reward in (boxed, f"{own}copes]"):
         load_settings("train", [*words, reward])
-    message = refusal("train", [*words, "rewards=[boxed]", "warmup.max_steps=3"])
-    assert "warmup.max_steps needs worked solutions and gold answers, and dataset.columns.answer=null says" in message
-
-
-def test_solved_turns_before_chat_messages_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "chat.jsonl").write_text('{"prompt": [{"role": "user", "content": "1+1="}], "answer": 2}\n')
-    words = ["model=tiny", "logging=disabled", "dataset=local", f"dataset.name={tmp_path}/chat.jsonl"]
-    words += ["dataset.columns.problem=prompt"]
-    load_settings("train", words)
-    message = refusal("train", [*words, "dataset.examples=[{problem: two, answer: two}]"])
-    assert message.startswith("dataset.examples: problems that are chat messages are taken as they stand")
 
 
 def test_the_number_of_processes_counts_in_a_generation_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,10 +128,8 @@ def test_the_number_of_processes_counts_in_a_generation_batch(monkeypatch: pytes
     ("words", "package", "told"),
     [
         ([FOUR_BIT], "bitsandbytes", "pip install -e '.[quantization]'"),
-        (["training=small_gpu"], "bitsandbytes", "pip install -e '.[quantization]'"),
         (["training=large_gpu"], "vllm", "docs/vllm.md"),
         (["training.use_liger_kernel=true"], "liger-kernel", "pip install liger-kernel"),
-        (["+model.model_kwargs.use_kernels=true"], "kernels", "pip install kernels"),
     ],
 )
 def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, told: str, installed: set[str]) -> None:
@@ -187,7 +141,7 @@ def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, 
         load_settings("expand", ["out=new", FOUR_BIT])
 
 
-@pytest.mark.parametrize("version", ["0.21.0", "0.31.1", "0.32.0"])
+@pytest.mark.parametrize("version", ["0.21.0", "0.31.1"])
 @pytest.mark.usefixtures("installed")
 def test_a_vllm_that_trl_does_not_work_with_is_refused_by_name(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load_settings("train", ["training=large_gpu"])
@@ -201,9 +155,8 @@ def test_flash_attention_comes_with_its_package_or_from_the_hub(
 ) -> None:
     installed.add("another")
     there: set[str] = set()
-    monkeypatch.setattr(
-        machine, "distributions", lambda name: there & {name}
-    )  # two of them install a module flash_attn
+    # Two of them install a module flash_attn.
+    monkeypatch.setattr(machine, "distributions", lambda name: there & {name})
     own = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
     for attention, package in own.items():
         there = {package}
@@ -213,13 +166,6 @@ def test_flash_attention_comes_with_its_package_or_from_the_hub(
     assert "kernels is not installed" in refusal("train", [f"{ATTENTION}=kernels-community/flash-attn2"])
     installed.add("kernels")
     load_settings("train", [f"{ATTENTION}=flash_attention_2"])
-
-
-def test_every_attention_of_transformers_but_the_paged_ones_may_be_chosen() -> None:
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    known = {"eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()}
-    assert {name for name in known if not name.startswith("paged|")} == set(ATTENTIONS)
 
 
 @pytest.mark.usefixtures("installed")
@@ -239,64 +185,41 @@ def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> 
     assert "no tokenizer" in refusal("train", [f"model.name={folder}"])
     (folder / "model.safetensors").unlink()
     assert "no weights" in refusal("train", [f"model.name={folder}"])
-    (folder / "config.json").write_text("{}")
-    assert "model_type" in refusal("train", [f"model.name={folder}"])
-    (folder / "config.json").write_text("{")
-    assert "not readable JSON" in refusal("train", [f"model.name={folder}"])
     (folder / "config.json").unlink()
     assert "no config.json" in refusal("train", [f"model.name={folder}"])
 
 
-def test_a_run_folder_given_for_a_model_points_at_its_final_model(model_folder: Callable[..., Path]) -> None:
+def test_a_quantized_model_a_run_folder_and_a_folder_that_is_full_are_refused(
+    model_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = model_folder(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    assert "quantized already" in refusal("train", [f"model.name={folder}"])
     final = model_folder("run/final_model")
     model_folder("run/initial_model")
     assert f"did you mean {final}?" in refusal("evaluate", [f"checkpoint={final.parent}"])
+    assert "not empty" in refusal("expand", [f"out={final}"])
 
 
 def test_evaluate_and_generate_check_what_they_are_given(model_folder: Callable[..., Path]) -> None:
     checkpoint = f"checkpoint={model_folder()}"
     settings = load_settings("evaluate", [checkpoint, "dataset=gsm8k", "temperature=0"])
     assert settings.folders[0] == settings.checkpoint / "evaluation" / "gsm8k"
-    assert "samples=0" in refusal("evaluate", [checkpoint, "samples=0"])
     assert "split=test" in refusal("evaluate", [checkpoint, "split=test"])
     assert "checkpoint is missing" in refusal("evaluate", [])
     assert "temperature=-1" in refusal("generate", [checkpoint, "prompt=hi", "temperature=-1"])
-    assert "prompt" in refusal("generate", [checkpoint])
-    assert load_settings("generate", [checkpoint, "prompt=hi"]).max_new_tokens == 512
 
 
-def test_expand_writes_to_a_new_folder_only(tmp_path: Path) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    assert "not empty" in refusal("expand", ["out=full"])
-    assert load_settings("expand", ["out=new", "model=tiny"]).out == Path("new")
-
-
-def test_a_model_that_is_quantized_already_is_refused(model_folder: Callable[..., Path]) -> None:
-    folder = model_folder(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
-    message = refusal("train", [f"model.name={folder}"])
-    assert "quantized already" in message and FOUR_BIT in message
-
-
-@pytest.fixture
-def logged_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_or_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-def test_off_a_terminal_a_missing_wandb_login_is_a_line_that_says_what_to_set(logged_out: Path) -> None:
     message = refusal("train", [])
     assert all(part in message for part in ("WANDB_API_KEY", "wandb login", "logging=offline"))
-    for word in ("logging=offline", "logging=disabled", "logging.enabled=false"):
+    for word in ("logging=offline", "logging.enabled=false"):
         load_settings("train", [word])
-
-
-def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host(
-    logged_out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (logged_out / ".netrc").write_text("machine api.wandb.ai login user password x\n")
-    (logged_out / ".netrc").chmod(0o600)
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password x\n")
+    (tmp_path / ".netrc").chmod(0o600)
     load_settings("train", [])
     monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
     assert "WANDB_API_KEY" in refusal("train", [])

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,22 +10,16 @@ from rlvr_vocab.cli import main
 
 ROW = {"prompt": "6*7?", "completion": "\\boxed{42}", "solution": "42"}
 MINE = """
-def short(completions, **columns):
-    return [1.0]
-
 def picky(completions, difficulty, prompts):
     return [float(len(prompt)) for prompt in prompts]
 """
 
 
-def written(path: Path, row: dict[str, Any]) -> Path:
-    path.write_text(json.dumps(row) + "\n")
-    return path
-
-
 @pytest.fixture
 def completions(tmp_path: Path) -> Path:
-    return written(tmp_path / "samples.jsonl", ROW)
+    path = tmp_path / "samples.jsonl"
+    path.write_text(json.dumps(ROW))
+    return path
 
 
 @pytest.fixture
@@ -53,17 +46,12 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         (["completions={completions}", "dataset=arithmetic"], "completions=… and dataset=… are two things to score"),
         (["model=tiny"], "model.name=tiny needs problems to answer"),
         (["completions={completions}", "samples=3"], "samples has no model to apply to"),
-        (["completions={completions}", "model.think_tags=[a,b]"], "model.think_tags has no model to apply to"),
         (["completions={completions}", "dataset.answer_format=hash"], "dataset.answer_format has no problem set"),
         (["dataset=arithmetic", "completion_column=x"], "completion_column has no completions to apply to"),
         (["dataset=arithmetic", "model=tiny", "think_tags=[a,b]"], "think_tags is for completions and gold answers"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "top_p=0.9: samples are drawn as"),
-        (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.temperature=-1"], "temperature=-1"),
         (["completions={completions}", "out={completions}"], "out={completions}"),
         (["completions=no.jsonl"], "no.jsonl does not exist"),
-        (["completions={completions}", "completion_column=answer"], "has no column answer; its columns are prompt,"),
-        (["completions={completions}", "rewards=[length]"], "length: shortest and longest are missing"),
-        (["completions={completions}", "rewards=[{mine}:shots]"], "did you mean short?"),
         (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has "),
         (["completions={completions}", "rewards=[overlong]"], "overlong: max_completion_length is missing"),
         (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
@@ -80,6 +68,7 @@ def test_what_cannot_be_scored_is_refused_in_one_line(
 def test_prompts_that_a_reward_needs_are_asked_for(
     reward: str, refusal: Callable[..., str], mine: Path, tmp_path: Path
 ) -> None:
-    path = written(tmp_path / "p.jsonl", {"completion": "c", "difficulty": 3, "question": "q"})
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"completion": "c", "difficulty": 3, "question": "q"}')
     message = refusal(f"rewards=[{reward.format(mine=mine)}]", f"completions={path}")
     assert "needs prompts" in message and message.endswith("name it with prompt_column=…\n")

@@ -8,7 +8,6 @@ import pytest
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.runs.folder import environment
 
 SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
@@ -30,18 +29,23 @@ def refusal(*words: str, command: str = "train") -> str:
 
 
 @pytest.mark.parametrize(
-    ("word", "key"),
+    ("words", "key"),
     [
-        ("training.hub_token=anything", "training.hub_token"),
-        ("+model.model_kwargs.token=anything", "model.model_kwargs.token"),
-        (f"exp_name={SECRET}", "exp_name"),
-        ("rewards.functions=[{name:accuracy,params:{api_key:anything}}]", "rewards.functions.params.api_key"),
+        (["+model.model_kwargs.token=anything"], "model.model_kwargs.token"),
+        ([f"exp_name={SECRET}", "exp_name=mine"], "exp_name"),  # the words that were typed are recorded too
+        (["rewards.functions=[{name:accuracy,params:{api_key:anything}}]"], "rewards.functions.params.api_key"),
+        (["stages=[{name: one, training: {hub_token: anything, max_steps: 1}}]"], "stages.training.hub_token"),
     ],
 )
-def test_a_secret_is_refused_with_its_key_and_where_it_belongs(word: str, key: str) -> None:
-    line = refusal(*TINY, word)
+def test_a_secret_is_refused_with_its_key_and_where_it_belongs(words: list[str], key: str) -> None:
+    line = refusal(*TINY, *words)
     assert line.startswith(f"{key} holds a secret, which would be recorded with the configuration: leave it out and")
     assert "from the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
+
+
+def test_a_command_that_writes_a_model_refuses_it_too() -> None:
+    line = refusal("model=tiny", f"+model.model_kwargs.token={SECRET}", "out=expanded", command="expand")
+    assert line.startswith("model.model_kwargs.token holds a secret")
 
 
 def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,21 +64,6 @@ def test_a_secret_in_a_file_is_refused_with_its_whole_key() -> None:
     assert "anything" not in str(caught.value)
 
 
-def test_a_secret_that_a_later_word_takes_back_is_refused_because_words_are_recorded_too() -> None:
-    assert refusal(*TINY, f"exp_name={SECRET}", "exp_name=mine").startswith("exp_name holds a secret")
-
-
-def test_a_secret_in_a_stage_is_refused_too() -> None:
-    stages = "stages=[{name: one, training: {hub_token: anything, max_steps: 1}}]"
-    assert "hub_token holds a secret" in refusal(*TINY, stages)
-
-
-@pytest.mark.parametrize(("command", "words"), [("expand", ["out=expanded"]), ("check", ["dataset=arithmetic"])])
-def test_other_commands_refuse_secrets_alike(command: str, words: list[str]) -> None:
-    words = ["model=tiny", f"+model.model_kwargs.token={SECRET}", *words]
-    assert refusal(*words, command=command).startswith("model.model_kwargs.token holds a secret")
-
-
 def test_whether_to_use_a_token_is_no_secret() -> None:
     for value in ("true", "false", "null"):
         read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
@@ -86,11 +75,3 @@ def test_the_recorded_command_line_holds_no_secret(monkeypatch: pytest.MonkeyPat
     found = environment()
     assert found["command"] == ["rlvr-vocab", "train", "x=***", "y=***", "model=tiny"]
     assert SECRET not in json.dumps(found)
-
-
-def test_what_a_reward_raised_is_told_without_the_key_of_its_service(caplog: pytest.LogCaptureFixture) -> None:
-    def judge(completions: list[str]) -> list[float]:
-        raise ConnectionError(f"401 for https://judge.example.org/?key={SECRET}")
-
-    assert Reward(judge, "judge")(completions=["a"]) == [None]
-    assert "401 for https://judge.example.org/?key=***" in caplog.text and SECRET not in caplog.text
