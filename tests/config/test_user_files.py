@@ -31,10 +31,10 @@ def test_a_file_added_under_config_dir_is_a_choice_and_keeps_the_other_defaults(
 
 def test_a_users_file_wins_over_a_shipped_one_but_a_config_yaml_of_something_else_is_none(tmp_path: Path) -> None:
     write(tmp_path / "model" / "qwen3_0.6b.yaml", "name: org/mine\n")
-    write(tmp_path / "config.yaml", "something: else\n")
     write(tmp_path / "night.yaml", "defaults:\n  - config\n  - _self_\nseed: 11\n")
-    assert read_settings("train", ["-cd", str(tmp_path)]).model.name == "org/mine"
     assert read_settings("train", ["-cd", str(tmp_path), "--config-name", "night"]).seed == 11
+    write(tmp_path / "config.yaml", "something: else\n")
+    assert read_settings("train", ["-cd", str(tmp_path)]).model.name == "org/mine"
 
 
 def test_a_users_recipe_may_choose_the_users_own_files(tmp_path: Path) -> None:
