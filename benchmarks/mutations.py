@@ -1,9 +1,9 @@
 """Which single changes of the code the tests notice: python benchmarks/mutations.py COPY --number 10 --seed 1
 
-COPY is a clone of the repository that the changes are made in, one at a time. A change is drawn at random from the
-rooms below: a comparison, an `and` or `or`, a `not`, a plus or minus, a whole number, a call that writes to disk. For
-each one a line says what was changed, which test of `make test` failed first, and after how many seconds. What that
-tier does not notice goes through `make test-slow` together; each change then meets alone the tests that failed.
+COPY is a clone in which the changes are made, one at a time. A change is drawn at random from PACKAGES:
+a comparison, an `and` or `or`, a `not`, a plus or minus, a whole number, a call that writes to disk. For each one a
+line says what was changed, which test of `make test` failed first, and after how many seconds. What that tier does not
+notice goes through `make test-slow` together; each change then meets alone the tests that failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOMS = ("vocab", "training/checkpointing", "rewards", "verify", "config")
+PACKAGES = ("vocab", "training/checkpointing", "rewards", "verify", "config")
 SWAPPED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -98,7 +98,7 @@ def made(drawn: Sequence[Change]) -> Iterator[None]:
 
 
 def draw(copy: Path, number: int, seed: int) -> list[Change]:
-    files = [path for room in ROOMS for path in sorted((copy / "rlvr_vocab" / room).rglob("*.py"))]
+    files = [path for name in PACKAGES for path in sorted((copy / "rlvr_vocab" / name).rglob("*.py"))]
     sources = [path.read_text(encoding="utf-8") for path in files]
     chance, drawn = random.Random(seed), list[Change]()
     while len(drawn) < number:

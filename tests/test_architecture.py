@@ -1,7 +1,7 @@
 """The rules that hold the repository together: who may import whom, and what no file may hold.
 
-A room imports only rooms below it, and no two files import each other, by whatever way round. Imports are read with
-`ast`, so those inside functions and under `TYPE_CHECKING` count too.
+A package imports only packages below it, and there are no import cycles. Imports are read with `ast`, so those inside
+functions and under `TYPE_CHECKING` count too.
 """
 
 import ast
@@ -20,8 +20,8 @@ import rlvr_vocab
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rlvr_vocab"
 
-# From the top down; rooms of one line do not import each other. `front` is rlvr_vocab/__init__.py.
-ROOMS = (
+# From the top down; packages of one line do not import each other. `__init__` is rlvr_vocab/__init__.py.
+LAYERS = (
     ("__main__",),
     ("exp",),
     ("cli",),
@@ -30,7 +30,7 @@ ROOMS = (
     ("runs",),
     ("plan",),
     ("config",),
-    ("front",),
+    ("__init__",),
     ("analysis", "evaluation", "training"),
     ("vocab",),
     ("rewards", "record"),
@@ -40,8 +40,8 @@ ROOMS = (
     ("terminal", "text"),
     ("errors",),
 )
-FLOORS = {room: -floor for floor, rooms in enumerate(ROOMS) for room in rooms}
-ROOMS_WITHOUT_TORCH = ("config", "data", "plan", "rewards", "verify")
+LEVELS = {name: -level for level, packages in enumerate(LAYERS) for name in packages}
+PACKAGES_WITHOUT_TORCH = ("config", "data", "plan", "rewards", "verify")
 LONGEST_FILE = 500
 SOURCE_FOLDERS = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples", "docs", ".ci")
 SOURCE_SUFFIXES = {
@@ -63,16 +63,16 @@ SOURCE_SUFFIXES = {
 MACHINE_PATH = re.compile(r"(?<![\w.~})/-])/(?:root|work|home)/")
 
 
-def room_of(path: Path) -> str:
-    """The room that a file of the package belongs to."""
+def package_of(path: Path) -> str:
+    """The package that a file of the package belongs to."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return "front" if parts == ("__init__",) else room_of_module(parts)
+    return "__init__" if parts == ("__init__",) else package_of_module(parts)
 
 
-def room_of_module(parts: Sequence[str]) -> str:
-    """The part of the package that a module belongs to: its longest beginning that ROOMS names."""
+def package_of_module(parts: Sequence[str]) -> str:
+    """The part of the package that a module belongs to: its longest beginning that LAYERS names."""
     two = ".".join(parts[:2])
-    return two if two in FLOORS else parts[0] if parts and parts[0] in FLOORS else "front"
+    return two if two in LEVELS else parts[0] if parts and parts[0] in LEVELS else "__init__"
 
 
 def imported_modules(source: str, package: str) -> Iterator[str]:
@@ -88,18 +88,18 @@ def imported_modules(source: str, package: str) -> Iterator[str]:
             yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant))
 
 
-def violations(room: str, source: str, package: str) -> list[str]:
-    """What `source`, a file of `room`, imports against the rules."""
+def violations(name: str, source: str, package: str) -> list[str]:
+    """What `source`, a file of `name`, imports against the rules."""
     found = []
     for module in imported_modules(source, package):
         top, *below = module.split(".")
-        if room in ROOMS_WITHOUT_TORCH and top == "torch":
-            found.append(f"{room} imports torch")
+        if name in PACKAGES_WITHOUT_TORCH and top == "torch":
+            found.append(f"{name} imports torch")
         if top != "rlvr_vocab" or below == ["__version__"]:
             continue
-        target = room_of_module(below)
-        if target != room and FLOORS[target] >= FLOORS[room]:
-            found.append(f"{room} imports {module}")
+        target = package_of_module(below)
+        if target != name and LEVELS[target] >= LEVELS[name]:
+            found.append(f"{name} imports {module}")
     return found
 
 
@@ -121,12 +121,12 @@ def source_files() -> list[Path]:
 CODE = [path for path in source_files() if path.suffix in {".py", ".sh"}]
 
 
-def test_rooms_import_only_lower_floors() -> None:
+def test_rooms_import_only_lower_layers() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {violation}"
         for path in python_files("rlvr_vocab")
         for violation in violations(
-            room_of(path), path.read_text(encoding="utf-8"), ".".join(path.parent.relative_to(ROOT).parts)
+            package_of(path), path.read_text(encoding="utf-8"), ".".join(path.parent.relative_to(ROOT).parts)
         )
     ]
     assert found == []
@@ -171,12 +171,12 @@ def test_no_two_files_import_each_other() -> None:
     assert circles(file_imports()) == []
 
 
-def test_every_room_has_a_floor() -> None:
-    assert {room_of(path) for path in python_files("rlvr_vocab")} <= FLOORS.keys()
+def test_every_package_has_a_layer() -> None:
+    assert {package_of(path) for path in python_files("rlvr_vocab")} <= LEVELS.keys()
 
 
 @pytest.mark.parametrize(
-    ("room", "source"),
+    ("name", "source"),
     [
         ("data", "from rlvr_vocab.vocab import layout"),
         ("vocab", "from ..training.trainer import Trainer"),
@@ -187,13 +187,13 @@ def test_every_room_has_a_floor() -> None:
         ("rewards", "def late():\n    from torch import Tensor"),
     ],
 )
-def test_forbidden_imports_are_found(room: str, source: str) -> None:
-    assert len(violations(room, source, f"rlvr_vocab.{room}")) == 1
+def test_forbidden_imports_are_found(name: str, source: str) -> None:
+    assert len(violations(name, source, f"rlvr_vocab.{name}")) == 1
 
 
 def test_rooms_without_torch_load_without_it() -> None:
-    rooms = [f"rlvr_vocab.{room}" for room in ROOMS_WITHOUT_TORCH if (PACKAGE / room / "__init__.py").exists()]
-    code = f"import {', '.join(['sys', *rooms])}; print('torch' in sys.modules)"
+    packages = [f"rlvr_vocab.{name}" for name in PACKAGES_WITHOUT_TORCH if (PACKAGE / name / "__init__.py").exists()]
+    code = f"import {', '.join(['sys', *packages])}; print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
 

@@ -1,1 +1,1 @@
-"""The configuration room: Hydra entry points and conf/; the only place that reads configuration."""
+"""The entry point and the shipped configurations (conf/)."""
