@@ -215,7 +215,6 @@ class CheckSettings:
     against_subset: str | None
     against_split: str
     against_problem_column: str | None
-    out: UserPath | None
     seed: Seed
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.commands.check import length_facts
+from rlvr_vocab.commands.check import suggested_limit
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
@@ -71,29 +71,29 @@ def last_section(shown: str) -> list[str]:
     return section(shown, "Before training")
 
 
-def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], faulty: Path, tmp_path: Path) -> None:
-    out = tmp_path / "facts" / "check.json"
-    shown = check(capsys, faulty, "dataset.eval_fraction=0", f"out={out}", f"against={faulty}")
-    facts = json.loads(out.read_text(encoding="utf-8"))
-    report = facts["rows"]["report"]
-    assert (report["rows_read"], report["train_rows"]) == (120, 117)
-    assert report["dropped"] == {"empty problem": 1, "missing answer": 1, "row is not an object": 1}
-    assert "dropped 1: row is not an object (row 11: 17)" in shown
-    assert [(found["row_numbers"], found["answers"]) for found in facts["repeated"]] == [
-        ([3, 4], [[3, "2"], [4, "[red]3[/]"]]),
-        ([5, 6], [[5, r"\frac12"]]),
+def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], faulty: Path) -> None:
+    shown = check(capsys, faulty, "dataset.eval_fraction=0", f"against={faulty}")
+    rows = section(shown, "Rows")
+    assert "120 rows read, 117 usable; 117 to train on" in rows[0]
+    assert [line.partition("(")[2] for line in rows[4:]] == [
+        "row 1: {'question': '', 'result': '1', 'level': 3})", "row 2: Is this answered?)", "row 11: 17)"
+    ]  # fmt: skip
+    assert section(shown, "Repeated problems") == [
+        "  2 problems in 4 rows",
+        "  rows 5 and 6: Half of it?",
+        "  1 problem with answers that contradict each other:",
+        "    What is 1+1? (row 3: 2; row 4: [red]3[/])",
     ]
-    assert "    What is 1+1? (row 3: 2; row 4: [red]3[/])" in section(shown, "Repeated problems")
-    assert [gold["row_number"] for gold in facts["golds"]["unusable"]] == [8]
-    [overlap] = facts["overlaps"]
+    [head, gold, *_] = section(shown, "Gold answers")
+    assert "1 gold answer of 117" in head and gold.startswith("    row 8: 9999")
     # All problems but the three that were dropped, and row 2, whose problem has no answer to train on.
-    assert {found["row_number"] for found in overlap["shared"] if found["same"]} == {*range(3, 121)} - {11}
-    assert overlap["num_measured"] == 118 and overlap["train_matches"] == 117
-    advice = [line.partition(":")[0] for line in facts["before_training"]]
-    assert advice[:3] == [
+    found = section(shown, f"Shared with {faulty}")[0]
+    assert found == "  117 of 118 problems (99.2%) found in training: 117 the same"
+    assert [line.split(" ", 3)[3].partition(":")[0] for line in last_section(shown)] == [
         "1 problem with contradicting answers",
         "2 rows repeat an earlier problem, which counts more",
         "1 gold answer of no use to the verifier",
+        f"117 training problems (100.0% of training) also in {faulty}",
     ]
     assert "\x07" not in shown
 
@@ -126,7 +126,7 @@ def test_a_doubtful_gold_of_a_second_file_is_named_with_it(
 ) -> None:
     held_out = write_rows(tmp_path / "held.jsonl", [{"question": "a", "result": "9" * 20_000}])
     golds = section(check(capsys, clean, f"dataset.eval_split={held_out}"), "Gold answers")
-    assert f"(row 1 of {held_out}: 9999" in golds[1]
+    assert f"row 1 of {held_out}: 9999" in golds[1]
 
 
 @pytest.fixture
@@ -145,41 +145,31 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
 
     texts = [*(f"Add {number}" + "!" * (3 * number) for number in range(150)), "One\tlong\n" * 99]
     path = write_rows(tmp_path / "growing.jsonl", [{"question": text, "result": 1} for text in texts])
-    out = tmp_path / "check.json"
-    words = (base("qwen3"), "dataset.eval_fraction=0", "dataset.system_prompt=Box it.", f"out={out}")
-    shown = check(capsys, path, *words)
+    shown = check(capsys, path, base("qwen3"), "dataset.eval_fraction=0", "dataset.system_prompt=Box it.")
     tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
     template = "<|im_start|>system\nBox it.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     lengths = sorted(len(tokenizer.encode(template.format(text))) for text in texts)
-    prompts = json.loads(out.read_text())["prompts"]
-    assert prompts["text"] == template.format(texts[prompts["row_number"] - 1])
-    assert prompts["tokens"] == len(tokenizer.encode(prompts["text"]))
-    assert prompts["lengths"]["counts"] == {str(length): lengths.count(length) for length in lengths}
+    head, *prompt, opener, figures = section(shown, "One prompt, as the model sees it")
+    row = int(head.partition(" of row ")[2].partition(";")[0])
+    assert head.startswith(f"  {len(tokenizer.encode(template.format(texts[row - 1])))} tokens")
+    assert prompt[:3] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
+    assert opener == "  the model has to open the thinking with <think>"
     limit = next(limit for limit in range(64, 10_000, 64) if sum(length <= limit for length in lengths) >= 0.99 * 151)
     assert limit < lengths[150]
-    assert f"; training.max_prompt_length={limit} would leave out 1 problem" in shown
-    head = f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, 90%: {lengths[135]}, 95%: {lengths[143]}"
-    prompt = section(shown, "One prompt, as the model sees it")
-    assert f"{head}, 99%: {lengths[149]}, longest {lengths[150]}" in prompt[-1]
-    assert prompt[1:4] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
-    assert prompt[-2] == "  the model has to open the thinking with <think>"
+    assert figures == (
+        f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, longest {lengths[150]}; "
+        f"training.max_prompt_length={limit} would leave out 1 problem"
+    )
 
 
 @pytest.mark.parametrize(
-    ("lengths", "limit", "left_out"),
-    [
-        ([10], 64, 0),
-        ([64] * 5, 64, 0),
-        ([65] * 5, 128, 0),
-        ([50] * 99 + [500], 64, 1),  # 99 % are kept
-        ([50] * 98 + [100, 500], 128, 1),  # 98 % would not do
-    ],
+    ("lengths", "limit"),
+    [([10], 64), ([64] * 5, 64), ([65] * 5, 128), ([50] * 99 + [500], 64), ([50] * 98 + [100, 500], 128)],
 )
 def test_the_suggested_limit_is_the_smallest_multiple_of_64_that_keeps_99_percent(
-    lengths: list[int], limit: int, left_out: int
+    lengths: list[int], limit: int
 ) -> None:
-    facts = length_facts(lengths)
-    assert (facts["suggested_limit"], facts["left_out"]) == (limit, left_out)
+    assert suggested_limit(lengths) == limit
 
 
 @pytest.mark.parametrize(
@@ -221,12 +211,8 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = write_rows(tmp_path / "comma.jsonl", [{"question": f"Add {n}.", "result": f"{n},5"} for n in range(120)])
-    shown = check(capsys, path)
-    assert "set dataset.decimal=comma" in last_section(shown)[0]
-    assert "are numbers" not in shown  # `12,5` is a list to the verifier, and not 125
-    shown = check(capsys, path, "dataset.decimal=comma")
-    assert "100% are numbers: smallest 0.5" in shown
-    assert last_section(shown) == ["  nothing stands in the way"]
+    assert "set dataset.decimal=comma" in last_section(check(capsys, path))[0]
+    assert last_section(check(capsys, path, "dataset.decimal=comma")) == ["  nothing stands in the way"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +220,6 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
     [
         (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
         (["against=[{clean},{clean}]", "against_problem_column=task"], "of its problems with against_problem_column=…"),
-        (["out={clean}"], "is a problem set of this command"),
         (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
         (["training.learning_rate=1"], "unknown key training.learning_rate"),
     ],
@@ -280,24 +265,6 @@ def test_without_a_model_nothing_heavy_is_imported(clean: Path) -> None:
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-def test_the_distribution_of_answers_and_kinds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    answers = ["7"] * 50 + ["1,000"] * 25 + [str(number) for number in range(11, 25)] + ["none"] * 11
-    kinds = {"level": [1, 2, 2, 3, None], "source": ["[red]x", "y", "y", "y", "y"], "tags": [["a"]], "one": ["same"]}
-    rows = [
-        {"question": f"Problem {number}?", "result": answer, "id": f"p{number}"}
-        | {name: values[number % len(values)] for name, values in kinds.items()}
-        for number, answer in enumerate(answers)
-    ]
-    shown = section(check(capsys, write_rows(tmp_path / "kinds.jsonl", rows)), "Distribution")
-    assert [line.strip() for line in shown] == [
-        "100 answers, 17 different: 7 (50, 50.0%), 1,000 (25, 25.0%), none (11, 11.0%), 11 (1, 1.0%), 12 (1, 1.0%), …",
-        "the same answer to every problem would be right for 50.0%",
-        "89% are numbers: smallest 7, quartiles 7, 7 and 1,000, largest 1,000",
-        "level: 2 (40, 40.0%), 1 (20, 20.0%), 3 (20, 20.0%), (missing) (20, 20.0%)",
-        "source: y (80, 80.0%), [red]x (20, 20.0%)",
-    ]
-
-
 def chat(text: str, system: str = "Be brief.") -> dict[str, Any]:
     return {"question": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
 
@@ -308,15 +275,14 @@ def test_chat_messages_without_answers_are_checked_against_chat_messages(
     rows = [chat(f"Write a poem about {number}, please.") for number in range(150)]
     rows += [chat("write a poem about 7 please", "Be long."), {"question": [{"role": "assistant", "content": "Hi"}]}]
     other = [chat("Write a poem about 3, please.", "Another."), {"question": "Other?"}]
-    words = ["dataset.columns.answer=null", "dataset.eval_fraction=0", "model=tiny", f"out={tmp_path}/facts.json"]
-    against = f"against={write_rows(tmp_path / 'test.jsonl', other)}"
-    shown = check(capsys, write_rows(tmp_path / "chat.jsonl", rows), *words, against)
-    facts = json.loads((tmp_path / "facts.json").read_text())
-    assert facts["rows"]["report"]["dropped"] == {"the last message is not the user's": 1}
-    assert [(each["row_numbers"], each["answers"]) for each in facts["repeated"]] == [([8, 151], [])]
-    assert facts["golds"]["num_golds"] == 0
-    assert [(each["row_number"], each["same"]) for each in facts["overlaps"][0]["shared"]] == [(1, True)]
-    assert "Be brief." in facts["prompts"]["text"] and "contradict" not in shown
+    words = ["dataset.columns.answer=null", "dataset.eval_fraction=0", "model=tiny"]
+    against = write_rows(tmp_path / "test.jsonl", other)
+    shown = check(capsys, write_rows(tmp_path / "chat.jsonl", rows), *words, f"against={against}")
+    assert "dropped 1: the last message is not the user's" in section(shown, "Rows")[4]
+    assert section(shown, "Repeated problems")[1:] == ["  rows 8 and 151: Write a poem about 7, please."]
+    assert "none: dataset.columns.answer=null" in section(shown, "Gold answers")[0]
+    assert section(shown, f"Shared with {against}")[0].endswith("(50.0%) found in training: 1 the same")
+    assert "  │ Be brief." in shown and "contradict" not in shown
 
 
 def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
@@ -325,8 +291,8 @@ def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
     golds: list[Any] = [[1, 2], {"a": 1}, True, 72.0, "5"]
     rows = [{"question": f"Which, {gold}?", "result": gold} for gold in golds]
     shown = check(capsys, write_rows(tmp_path / "golds.jsonl", rows), "dataset.eval_fraction=0")
-    assert '(row 1: [1, 2]; row 2: {"a": 1}; row 3: true)' in section(shown, "Gold answers")[1]
-    assert "5 answers, 5 different" in section(shown, "Distribution")[0]
+    lines = [line.strip().partition(" (")[0] for line in section(shown, "Gold answers")[1:]]
+    assert lines == ["row 1: [1, 2]", 'row 2: {"a": 1}', "row 3: true"]
     shown = check(capsys, write_rows(tmp_path / "lists.jsonl", rows[:1] * 120), "dataset.eval_fraction=0")
     assert "120 gold answers of no use to the verifier, and accuracy has no other" in "".join(last_section(shown))
 

@@ -3,10 +3,11 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.duplicates import Overlap, RepeatedProblem, find_overlap, repeated_problems
+from rlvr_vocab.data.duplicates import SharedProblem, find_overlap, repeated_problems
 from rlvr_vocab.data.problem_key import words_of
 from rlvr_vocab.data.rows import Problem
 
@@ -14,36 +15,33 @@ LONG = " ".join(f"w{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")  # 26 w
 END = "Remember to put your final answer on its own line after the word Answer and to write nothing behind it"
 
 
-def problems(*rows: tuple[str, str]) -> list[Problem]:
-    """One problem a row, with every tenth row number."""
-    return [Problem(text, answer, {}, 10 * number) for number, (text, answer) in enumerate(rows, start=1)]
-
-
-def overlap_of(trained: list[str], measured: list[str]) -> Overlap:
+def overlap_of(trained: list[str], measured: list[str]) -> tuple[list[SharedProblem], int]:
     sets = [[Problem(text, None, {}, number) for number, text in enumerate(texts)] for texts in (trained, measured)]
     return find_overlap(*sets)
 
 
-def matches(found: Overlap) -> list[tuple[int, int, float]]:
-    return [(each.row_number, each.train_row_number, each.contained) for each in found.shared]
+def matches(found: tuple[list[SharedProblem], int]) -> list[tuple[int, int, float]]:
+    return [(each.measured.row_number, each.trained.row_number, each.contained) for each in found[0]]
+
+
+def repeats(*rows: tuple[str, Any]) -> list[tuple[list[int], list[int]]]:
+    """The rows of each repeated problem, and those of its different answers; every tenth row number."""
+    sets = [Problem(text, answer, {}, 10 * number) for number, (text, answer) in enumerate(rows, start=1)]
+    found = repeated_problems(sets)
+    return [([one.row_number for one in each.rows], [one.row_number for one in each.answers]) for each in found]
 
 
 def test_repeats_are_grouped_over_white_space_case_and_punctuation() -> None:
-    rows = problems(("What is 1+1?", "2"), ("other", "5"), ("what is  1 + 1", "2"), ("What is 1+1?", "2"))
-    assert repeated_problems(rows) == [RepeatedProblem("What is 1+1?", (10, 30, 40), ((10, "2"),))]
-    assert repeated_problems(problems(("4+9=", "13"), ("49=", "49"), ("9+4=", "13"))) == []
+    rows = [("What is 1+1?", "2"), ("other", "5"), ("what is  1 + 1", "2"), ("What is 1+1?", "2")]
+    assert repeats(*rows) == [([10, 30, 40], [10])]
+    assert repeats(("4+9=", "13"), ("49=", "49"), ("9+4=", "13")) == []
 
 
 def test_answers_that_differ_contradict_and_those_that_the_verifier_equates_do_not() -> None:
-    rows = problems(("p", "0.5"), ("p", "2"), ("p", "1/2"), ("p", "3"), ("p", "2"))
-    [found] = repeated_problems(rows)
-    assert found.is_contradiction and found.answers == ((10, "0.5"), (20, "2"), (40, "3"))
-
-
-def test_answers_that_are_no_text_are_compared_as_their_json() -> None:
-    golds = [{"a": [1]}, {"a": [1]}, [2, "x"], None]
-    [found] = repeated_problems([Problem("p", gold, {}, number) for number, gold in enumerate(golds)])
-    assert found.answers == ((0, '{"a": [1]}'), (2, '[2, "x"]'))
+    rows = [("p", "0.5"), ("p", "2"), ("p", "1/2"), ("p", "3"), ("p", "2")]
+    assert repeats(*rows) == [([10, 20, 30, 40, 50], [10, 20, 40])]
+    golds = [{"a": [1]}, {"a": [1]}, [2, "x"], None]  # compared as their JSON
+    assert repeats(*(("p", gold) for gold in golds)) == [([10, 20, 30, 40], [10, 30])]
 
 
 @pytest.mark.parametrize(
@@ -71,16 +69,14 @@ def test_a_shorter_problem_is_compared_by_runs_of_five_words_and_a_short_one_as_
 def test_other_numbers_are_set_apart_and_concern_no_training_problem() -> None:
     text = f"{LONG} there are {{}} apples"
     found = overlap_of([text.format(7)], [f"Now {text.format(8)}", text.format(9)])
-    assert [(each.row_number, each.same, each.same_numbers) for each in found.shared] == [
-        (0, False, False), (1, False, False)
-    ]  # fmt: skip
-    assert found.train_matches == 0
+    assert [each.kind for each in found[0]] == ["nearly the same with other numbers"] * 2
+    assert found[1] == 0
 
 
 def test_the_closest_of_several_matches_counts_and_all_of_training_are_counted() -> None:
     nearly = "changed " + LONG.split(" ", 1)[1]
     found = overlap_of([nearly, LONG, f"{nearly} more", "nothing"], [LONG])
-    assert matches(found) == [(0, 1, 1.0)] and found.train_matches == 3
+    assert matches(found) == [(0, 1, 1.0)] and found[1] == 3
 
 
 def test_phrases_that_many_problems_share_make_no_two_of_them_alike() -> None:
@@ -88,7 +84,7 @@ def test_phrases_that_many_problems_share_make_no_two_of_them_alike() -> None:
     asked = [f"{begin}. {problem}. {END}" for problem in ("a b c", "d e f", "g h i", "j k l", "m n o", "p q r")]
     found = overlap_of([f"{begin}. s t u. {END}", "s t u v w", f"{begin}. j k l. {END}"], asked)
     assert matches(found) == [(3, 2, 1.0)]
-    assert overlap_of(["one two three four five six seven eight nine"], [*asked, f"{begin} {asked[0]}"]).shared == ()
+    assert overlap_of(["one two three four five six seven eight nine"], [*asked, f"{begin} {asked[0]}"])[0] == []
 
 
 def runs(words: tuple[str, ...], length: int) -> set[tuple[str, ...]]:
@@ -122,7 +118,7 @@ def test_nothing_is_missed_that_a_comparison_one_by_one_finds() -> None:
     expected = compared_one_by_one(trained, measured)
     assert 20 < len(expected) < 60
     found = overlap_of(trained, measured)
-    assert {each.row_number: each.contained for each in found.shared} == pytest.approx(expected)
+    assert {measured: contained for measured, _, contained in matches(found)} == pytest.approx(expected)
 
 
 @pytest.mark.slow
@@ -133,6 +129,6 @@ def test_the_288_problems_that_two_real_sets_share_are_found(real_data: Path) ->
     )
     in_math = {" ".join(text.split()) for text in math}
     verbatim = {key for key, text in enumerate(aime) if " ".join(text.split()) in in_math}
-    same = {each.row_number for each in overlap_of(math, aime).shared if each.same}
+    same = {each.measured.row_number for each in overlap_of(math, aime)[0] if each.kind == "the same"}
     assert len(verbatim) == 288 and verbatim <= same
     assert len(same) == 326  # 38 more differ in case, punctuation or LaTeX alone

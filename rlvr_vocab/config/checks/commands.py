@@ -88,15 +88,11 @@ def check_merge(settings: MergeSettings) -> None:
 
 
 def check_check(settings: CheckSettings) -> None:
-    dataset = settings.dataset
-    check_dataset(dataset)
+    check_dataset(settings.dataset)
     if settings.model is not None:
         check_model(settings.model)
     for other in other_sets(settings):
         check_source(other, PromptStyle(system_prompt=None))
-    if settings.out is not None:
-        read = [dataset.name, *([dataset.eval_split] if dataset.eval_split else []), *settings.against]
-        check_new_file(settings.out, "out", read)
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
