@@ -113,7 +113,7 @@ def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
         answers = "; ".join(f"row {one.row_number}: {short_text(cell_text(one.solution), 30)}" for one in first)
         lines.append(Alarm(f"  {short_text(each.rows[0].text)} ({answers})"))
     print_section(console, "Repeated problems", lines)
-    advice = []
+    advice: list[str] = []
     if missing_columns(problems, divided.source.columns):  # without which different problems look the same
         return advice
     if contradictions:
