@@ -39,19 +39,18 @@ from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.checkpointing.find import (
+from rlvr_vocab.training.checkpoints import (
+    clear_leftovers,
     newest_checkpoint,
     newest_checkpoint_for_all,
     problem_of_checkpoint,
     set_invalid_aside,
     steps_in,
 )
-from rlvr_vocab.training.checkpointing.write import clear_leftovers
 from rlvr_vocab.training.display import live_display
-from rlvr_vocab.training.metrics.logged_rows import MetricsFile, write_rows_until_now
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.metrics.weights import parameter_groups, parameter_table
-from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
+from rlvr_vocab.training.stage import MetricsFile, StageContext, StopEarly, StopOnSignalOrTime, write_rows_until_now
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan
 

@@ -1,7 +1,15 @@
-"""The stage of a run that a trainer trains, and its early end: a goal, a signal, the clock."""
+"""The stage of a run that a trainer trains: the steps and rows of the whole run, and its early end.
+
+A logged row goes to `metrics.jsonl`, and to Weights & Biases with the steps of the whole run.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
+import logging
+import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations import WandbCallback
 
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
+from rlvr_vocab.record.files import WANDB
+from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.training.settings import UntilSettings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,107 @@ class StageContext:
         """The columns of a row of metrics that name its step."""
         step = {"step": self.run_step(stage_step)}
         return {**step, "stage": self.stage, "stage_step": stage_step} if self.stage else step
+
+
+def logged_row(context: StageContext, step: int, logs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The row of a run that is logged at a step of its stage; None for the trainer's closing summary."""
+    if not logs or "train_runtime" in logs:
+        return None
+    named = {re.sub("^eval_", "eval/", key): _json_number(value) for key, value in logs.items()}  # as W&B names them
+    return {**context.columns(step), **named}
+
+
+class MetricsFile(TrainerCallback):
+    """Appends every logged row to `metrics.jsonl`, under the names that W&B shows.
+
+    `step` counts through the stages of a run, `stage_step` within the one that `stage` names.
+    """
+
+    def __init__(self, path: Path, context: StageContext) -> None:
+        self.path = path
+        self._context = context
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Begin with the rows until now: those of later steps will be written again."""
+        if state.is_world_process_zero:
+            write_rows_until_now(self.path, self._context, state)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        row = logged_row(self._context, state.global_step, logs)
+        if state.is_world_process_zero and row is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def write_rows_until_now(path: Path, context: StageContext, state: TrainerState) -> None:
+    """Write the rows of earlier stages, and those of this one as its checkpoint has them."""
+    rows = [row for row in read_metrics(path) if row["step"] <= context.first_step] if context.first_step else []
+    if context.first_step and not rows:
+        logger.warning("%s: the rows of earlier stages are lost", path)
+    for entry in state.log_history:
+        logs = {key: value for key, value in entry.items() if key != "step"}
+        row = logged_row(context, entry["step"], logs)
+        rows += [] if row is None else [row]
+    if rows or path.exists():
+        atomic_write(path, "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def _json_number(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def recorded_wandb(run_folder: Path) -> dict[str, Any]:
+    """The id of the W&B run and the last step whose row it was sent, from `wandb.json`; empty where it is not there."""
+    return read_json_if_there(run_folder / WANDB, {"id": str, "last_step": int}) or {}
+
+
+def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
+    atomic_write(run_folder / WANDB, json_text({"id": run_id, "last_step": last_step}))
+
+
+def log_run_steps_to_wandb(trainer: Trainer, context: StageContext) -> None:
+    """Where W&B is on, let it count steps through stages and resumes."""
+    if trainer.pop_callback(WandbCallback) is not None:
+        trainer.add_callback(RunStepsCallback(context))
+
+
+class RunStepsCallback(WandbCallback):
+    """W&B with the steps of the whole run, one W&B run over all resumes, and no row sent twice."""
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Send a row, unless it was sent before the run was resumed from an earlier step."""
+        step = self._context.run_step(state.global_step)
+        known = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
+        a_step = logs is not None and "loss" in logs
+        of_an_evaluation = logs is not None and "eval_problems" in logs  # sent after the row of its step
+        last = known.get("last_step", 0)
+        if (a_step and step <= last) or (of_an_evaluation and step < last):
+            return
+        state = copy.copy(state)
+        state.global_step = step
+        super().on_log(args, state, control, model, logs, **kwargs)
+        if a_step and known:
+            record_wandb(self._context.run_folder, known["id"], step)
 
 
 class StopEarly(TrainerCallback):

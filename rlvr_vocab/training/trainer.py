@@ -15,8 +15,7 @@ from trl import GRPOTrainer
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
-from rlvr_vocab.training.checkpointing.find import checkpoint_for_all
-from rlvr_vocab.training.checkpointing.save_and_resume import OnFullDisk, TrainerCheckpoints
+from rlvr_vocab.training.checkpoints import checkpoint_for_all
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
 from rlvr_vocab.training.kl import ReferenceKL, TextKL, scores_of
 from rlvr_vocab.training.metrics.batch import BatchMetrics, SamplingGap
@@ -26,15 +25,15 @@ from rlvr_vocab.training.metrics.completions import (
     gather_rollouts,
     write_completions,
 )
-from rlvr_vocab.training.metrics.logged_rows import log_run_steps_to_wandb
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
+from rlvr_vocab.training.resume import OnFullDisk, TrainerCheckpoints
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
-from rlvr_vocab.training.stage import StageContext
+from rlvr_vocab.training.stage import StageContext, log_run_steps_to_wandb
 from rlvr_vocab.training.trl_seams import TRLSeams, region_head_in_trl
 from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
 from rlvr_vocab.vocab.chat import assistant_turn

@@ -10,9 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.metrics import PHASES
-from rlvr_vocab.training.checkpointing.find import newest_checkpoint
-from rlvr_vocab.training.metrics.logged_rows import MetricsFile
-from rlvr_vocab.training.stage import StageContext
+from rlvr_vocab.training.checkpoints import newest_checkpoint
+from rlvr_vocab.training.stage import MetricsFile, StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -9,9 +9,8 @@ from transformers import TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
 from rlvr_vocab.runs.stages import StagedRun
-from rlvr_vocab.training.metrics.logged_rows import log_run_steps_to_wandb, record_wandb, recorded_wandb
 from rlvr_vocab.training.settings import UntilSettings
-from rlvr_vocab.training.stage import StageContext, StopEarly
+from rlvr_vocab.training.stage import StageContext, StopEarly, log_run_steps_to_wandb, record_wandb, recorded_wandb
 
 
 def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlvr_vocab.training.metrics.logged_rows import MetricsFile
-from rlvr_vocab.training.stage import StageContext
+from rlvr_vocab.training.stage import MetricsFile, StageContext
 
 
 def state(step=1, main=True, history=()):

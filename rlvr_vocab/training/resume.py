@@ -21,8 +21,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
-from rlvr_vocab.training.checkpointing.write import clear_leftovers, save_whole
+from rlvr_vocab.training.checkpoints import clear_leftovers, newest_checkpoint_for_all, save_whole
 from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_files_after
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings

@@ -15,10 +15,9 @@ from transformers import TrainerCallback
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import is_complete
-from rlvr_vocab.training.checkpointing import write as write_module
-from rlvr_vocab.training.checkpointing.find import steps_in
-from rlvr_vocab.training.checkpointing.save_and_resume import require_rollout_state
-from rlvr_vocab.training.checkpointing.write import clear_leftovers, is_full, save_whole
+from rlvr_vocab.training import checkpoints as write_module
+from rlvr_vocab.training.checkpoints import clear_leftovers, is_full, save_whole, steps_in
+from rlvr_vocab.training.resume import require_rollout_state
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
 
