@@ -28,12 +28,12 @@ from rlvr_vocab.errors import (
     delete_exit_code,
     is_out_of_memory,
     main_process_reports,
+    stop_signals,
     write_exit_code,
 )
 from rlvr_vocab.rewards.user_code import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
-from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
 from rlvr_vocab.text import visible_text
 

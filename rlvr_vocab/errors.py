@@ -1,13 +1,21 @@
-"""User-facing errors: one line and an exit code."""
+"""How a command ends early: user-facing errors as one line and an exit code, and the signals that stop a run."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+
+BAD_INPUT = 2
+OUT_OF_ROOM = os.EX_IOERR  # 74: the disk or the memory is full
+RESUME_ME = os.EX_TEMPFAIL  # 75: stopped before its end; the same command goes on
+CTRL_C = 130
+READER_GONE = 141  # as a shell counts a process that SIGPIPE ended: 128 + 13
+EXIT_CODE_FILE = "RLVR_VOCAB_EXIT_CODE_FILE"
 
 
 class UserError(ValueError):
@@ -22,10 +30,17 @@ class UserError(ValueError):
 
 
 class OutOfRoom(Exception):
-    """The disk or the memory is full. The message is one clear line; commands print it alone and exit with code 74."""
+    """The disk or the memory is full: one clear line, which commands print alone, with exit code 74."""
 
 
-# What torch says, on a GPU and without, and what CUDA and its libraries say where torch's own allocator is not asked.
+class Interrupted(BaseException):
+    """A run was stopped before its end, and the same command goes on with it: exit code 75.
+
+    Like `KeyboardInterrupt` it is no `Exception`, so that libraries do not catch it.
+    """
+
+
+# The messages of torch on a GPU and without one, and those of CUDA and its libraries.
 _OUT_OF_MEMORY = (
     "CUDA out of memory",
     "DefaultCPUAllocator: can't allocate memory",
@@ -36,44 +51,31 @@ _OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of torch says that the memory, a GPU's or the machine's, is full."""
+    """Whether an error of torch means that the memory, a GPU's or the machine's, is full."""
     return any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
-class Interrupted(BaseException):
-    """A run was told to stop before its end, and the same command goes on with it: exit code 75.
-
-    Like `KeyboardInterrupt` no `Exception`: a library that goes on after any of these must not go on after this.
-    """
-
-
-BAD_INPUT = 2
-OUT_OF_ROOM = os.EX_IOERR  # 74: the disk or the memory is full
-RESUME_ME = os.EX_TEMPFAIL  # 75: told to stop before its end; the same command goes on
-CTRL_C = 130
-READER_GONE = 141  # as a shell counts a process that SIGPIPE ended: 128 + 13
-
-FILE = "RLVR_VOCAB_EXIT_CODE_FILE"
+# --- several processes ---
 
 
 def is_main_process() -> bool:
-    """As a launcher says it, before torch can."""
+    """By the launcher's variable, which is there before torch is."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def delete_exit_code() -> None:
-    """What an earlier run has left there: a crash leaves nothing."""
-    if FILE in os.environ and is_main_process():
-        Path(os.environ[FILE]).unlink(missing_ok=True)
+    """Remove the file of an earlier run: a crash leaves none."""
+    if EXIT_CODE_FILE in os.environ and is_main_process():
+        Path(os.environ[EXIT_CODE_FILE]).unlink(missing_ok=True)
 
 
 def write_exit_code(code: int) -> None:
-    """Leave the code of the main process in the file that the environment names, where it names one."""
-    if FILE in os.environ and is_main_process():
-        Path(os.environ[FILE]).write_text(f"{code}\n", encoding="utf-8")
+    """Write the code of the main process to the file that the environment names, if it names one."""
+    if EXIT_CODE_FILE in os.environ and is_main_process():
+        Path(os.environ[EXIT_CODE_FILE]).write_text(f"{code}\n", encoding="utf-8")
 
 
-# A launcher ends the others as soon as one has ended, and looks a few times a second.
+# A launcher ends the other processes as soon as one has ended, and looks a few times a second.
 _SECONDS = 5.0
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 
@@ -100,3 +102,87 @@ def main_process_reports(seconds: float = _SECONDS) -> Iterator[None]:
 def _wait_to_be_ended(seconds: float) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(seconds)
+
+
+# --- signals ---
+
+# A person, a scheduler, and SLURM's warning before the time limit.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# A launcher sends its processes the signal that they have received themselves; within this time it is the same one.
+_PASSED_ON_WITHIN = 3.0  # seconds
+STARTED_BY_MULTIRUN = "RLVR_VOCAB_MULTIRUN"
+_LAUNCHED = ("TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN)
+
+
+class StopSignals:
+    """The signal that a process received.
+
+    reason: its name, such as `SIGTERM`; None as long as the run goes on.
+    defer_signals: a step is under way and a signal is only noted; otherwise it raises `Interrupted` at once.
+    at_once: called before a second signal ends the process: a terminal gets its cursor back.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.defer_signals = False
+        self.at_once: Callable[[], None] = lambda: None
+        self._process = os.getpid()
+        self._first = 0.0
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside the block a signal stops the run in good order; a second one ends the process at once.
+
+        Raises:
+            Interrupted: for a signal, also where a library has raised another error because of it.
+        """
+        self.reason, self.defer_signals, self._process = None, False, os.getpid()
+        before = {number: signal.signal(number, self._received) for number in STOP_SIGNALS}
+        try:
+            yield
+        except (Interrupted, OutOfRoom):
+            raise
+        except BaseException as error:
+            if self.defer_signals or self.reason is None:
+                raise
+            raise Interrupted(f"by {self.reason} ({type(error).__name__}: {error})") from error
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def require_going_on(self) -> None:
+        """Raises Interrupted, between two pieces of work, once the run is to stop."""
+        if self.reason is not None:
+            raise Interrupted(f"by {self.reason}; the same command goes on")
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child that was forked with this handler: its parent decides
+            return
+        if self.reason is not None:
+            launched = any(name in os.environ for name in _LAUNCHED)
+            if launched and time.monotonic() - self._first < _PASSED_ON_WITHIN:
+                return
+            try:
+                self.at_once()
+            finally:
+                os._exit(128 + number)
+        self.reason, self._first = signal.Signals(number).name, time.monotonic()
+        if not self.defer_signals:
+            raise Interrupted(f"by {self.reason}, outside of a step; the same command goes on")
+
+
+# Signals belong to the process: there is one of these.
+stop_signals = StopSignals()
+
+
+@contextmanager
+def block_signals_in_children() -> Iterator[None]:
+    """Keep SIGINT and SIGUSR1, which a terminal and SLURM send to a whole family, from processes started in the block.
+
+    A signal that is blocked here stays blocked in the children, and reaches this process when the block ends.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGUSR1))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -7,14 +7,10 @@ from difflib import SequenceMatcher
 
 
 def pluralize(count: float, thing: str, things: str = "") -> str:
-    """A number with its noun.
+    """A number with its noun; `things` is the plural where it is not `thing` with an s.
 
-    Args:
-        thing: for one; `things`: for any other number, where it is not `thing` with an s.
-
-    Example:
-        >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(0, "is", "are")
-        ('1 row', '2,000 rows', '0 are')
+    >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(0, "is", "are")
+    ('1 row', '2,000 rows', '0 are')
     """
     return f"{count:,} {thing if count == 1 else things or f'{thing}s'}"
 
@@ -26,45 +22,46 @@ def listed(names: Iterable[object]) -> str:
 
 
 def rows_in_words(row_numbers: Sequence[int], most: int = 3) -> str:
-    """Example: `row 3`, `rows 3, 17 and 20`, `rows 3, 17, 20 and 5 more`."""
+    """`row 3`, `rows 3, 17 and 20`, `rows 3, 17, 20 and 5 more`"""
     more = [f"{len(row_numbers) - most:,} more"] if len(row_numbers) > most else []
     return f"row{'s' if len(row_numbers) > 1 else ''} {listed([*row_numbers[:most], *more])}"
 
 
-CLOSE_ENOUGH = 0.6
-BEGINNING_COUNTS = 0.9  # qwen4 is close to qwen3_0.6b, though half of the letters are missing
+# --- the nearest known word ---
+
+_CLOSE_ENOUGH = 0.6
+_PREFIX_WEIGHT = 0.9  # qwen4 is close to qwen3_0.6b, though half of the letters are missing
 
 
-def similarity(word: str, known: str) -> float:
+def _similarity(word: str, known: str) -> float:
     return SequenceMatcher(None, word.lower(), known.lower()).ratio()
 
 
-def nearest_word(word: str, known: Iterable[str], cutoff: float = CLOSE_ENOUGH) -> str | None:
+def nearest_word(word: str, known: Iterable[str], cutoff: float = _CLOSE_ENOUGH) -> str | None:
     """The known word that is most similar, or begins most similarly; None where none reaches `cutoff` (0 to 1)."""
 
     def score(candidate: str) -> tuple[float, float]:
-        whole = similarity(word, candidate)
-        return max(whole, BEGINNING_COUNTS * similarity(word, candidate[: len(word)])), whole
+        whole = _similarity(word, candidate)
+        return max(whole, _PREFIX_WEIGHT * _similarity(word, candidate[: len(word)])), whole
 
-    ranked = sorted(known, key=score, reverse=True)
-    return ranked[0] if ranked and score(ranked[0])[0] >= cutoff else None
+    best = max(known, key=score, default=None)
+    return best if best is not None and score(best)[0] >= cutoff else None
 
 
 def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
-    """The dotted keys most like `key`, by last part or as a whole; several where that is ambiguous."""
+    """The dotted keys most like `key`, by last part or as a whole; up to three where that is ambiguous."""
     known = list(known)
     last = key.rpartition(".")[2]
     same_last = [candidate for candidate in known if candidate.rpartition(".")[2] == last]
     if same_last:
-        by_likeness = sorted(same_last, key=lambda candidate: similarity(key, candidate), reverse=True)
-        return sorted(by_likeness, key=lambda candidate: not candidate.startswith("training."))[:3]
+        return sorted(same_last, key=lambda each: (not each.startswith("training."), -_similarity(key, each)))[:3]
 
     def score(candidate: str) -> tuple[float, float]:
-        whole = similarity(key, candidate)
-        return max(whole, similarity(last, candidate.rpartition(".")[2])), whole
+        whole = _similarity(key, candidate)
+        return max(whole, _similarity(last, candidate.rpartition(".")[2])), whole
 
-    ranked = sorted(known, key=score, reverse=True)
-    return ranked[:1] if ranked and score(ranked[0])[0] >= CLOSE_ENOUGH else []
+    best = max(known, key=score, default=None)
+    return [best] if best is not None and score(best)[0] >= _CLOSE_ENOUGH else []
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -80,26 +77,29 @@ def nearest_and_all(word: str, known: Iterable[str]) -> str:
     return f"{end} Choices: {', '.join(known)}" if known else end
 
 
-# Unicode draws the characters below U+0020 as pictures, in their order, from here on.
-CONTROL_PICTURES = 0x2400
-LAST_CONTROL = 0x1F
-LINE_BREAK = "⏎\n"
-# They turn the direction of the text around them, beyond their own place; a class of a regular expression.
+# --- characters that do not show ---
+
+_CONTROL_PICTURES = 0x2400  # Unicode draws the characters below U+0020 from here on, in their order
+# Characters that turn the direction of the text around them; for a class of a regular expression.
 TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
 
-def visible_text(text: str) -> str:
+def visible_text(text: str, line_feed: str = "\n") -> str:
     r"""The text with pictures for control characters and code points for others that do not show.
 
-    A line feed is drawn and still breaks the line.
-
-    Example:
-        >>> visible_text("a\tb\x1b[31m\u200b") == "a␉b␛[31m<U+200B>"
-        True
+    >>> visible_text("a\tb\x1b[31m\u200b\n") == "a␉b␛[31m<U+200B>\n"
+    True
     """
-    if text.isprintable():
-        return text
-    return "".join(map(visible_character, text))
+
+    def visible(character: str) -> str:
+        if character == "\n":
+            return line_feed
+        if character.isprintable():
+            return character
+        code = ord(character)
+        return chr(_CONTROL_PICTURES + code) if code < 0x20 else f"<U+{code:04X}>"
+
+    return text if text.isprintable() else "".join(map(visible, text))
 
 
 def writable(text: str) -> str:
@@ -111,40 +111,14 @@ def writable(text: str) -> str:
     return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
-def visible_lines(text: str) -> str:
-    r"""As `visible_text`, but line feeds stay as they are.
+def short_text(value: object, limit: int = 60, *, keep_end: bool = False) -> str:
+    """A value on one line of at most `limit` characters, cut at its end or in its middle.
 
-    >>> visible_lines("a\n\x1b[2Jb\u202e") == "a\n␛[2Jb<U+202E>"
-    True
+    >>> short_text("0123456789", 5), short_text("0123456789", 5, keep_end=True)
+    ('0123…', '01…89')
     """
-    return "\n".join(map(visible_text, text.split("\n")))
-
-
-def visible_character(character: str) -> str:
-    if character == "\n":
-        return LINE_BREAK
-    if character.isprintable():
-        return character
-    code = ord(character)
-    return chr(CONTROL_PICTURES + code) if code <= LAST_CONTROL else f"<U+{code:04X}>"
-
-
-def short_text(value: object, limit: int = 60) -> str:
-    """A value on one line, cut at `limit` characters, control characters made visible."""
     line = visible_text(" ".join(str(value).split()))
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def printable(text: str, longest: int) -> str:
-    r"""A text on one line, its middle left out where it is too long, what a terminal would obey or not show escaped.
-
-    >>> print(printable("a\n\x1b[2Jb", 100), printable("0123456789", 4))
-    a\n\x1b[2Jb 01 … 6 characters … 89
-    """
-    if len(text) > longest:
-        half = longest // 2
-        text = f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
+    if len(line) <= limit:
+        return line
+    tail = (limit - 1) // 2 if keep_end else 0
+    return f"{line[: limit - 1 - tail]}…{line[len(line) - tail :]}"

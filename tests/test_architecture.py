@@ -36,7 +36,7 @@ LAYERS = (
     ("rewards", "record"),
     ("data",),
     ("sandbox", "verify"),
-    ("bounds", "device", "files", "secrets", "signals", "statistics"),
+    ("bounds", "device", "files", "secrets", "statistics"),
     ("terminal", "text"),
     ("errors",),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab import cli, errors
-from rlvr_vocab.errors import FILE, Interrupted, OutOfRoom, UserError
+from rlvr_vocab.errors import EXIT_CODE_FILE, Interrupted, OutOfRoom, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "transformers", "trl", "datasets", "wandb", "numpy", "rlvr_vocab.training.trainer")
@@ -133,7 +133,7 @@ def test_the_end_of_a_command_is_a_line_and_a_code_that_the_main_process_also_wr
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(errors, "_wait_to_be_ended", lambda seconds: None)
-    monkeypatch.setenv(FILE, str(tmp_path / "code"))
+    monkeypatch.setenv(EXIT_CODE_FILE, str(tmp_path / "code"))
     monkeypatch.setenv("RANK", rank)
     (tmp_path / "code").write_text("earlier\n")
     fake_command(monkeypatch, error)
@@ -173,7 +173,7 @@ def test_a_full_memory_is_one_line_with_keys_of_that_command(
 def test_any_other_exception_is_not_swallowed_and_leaves_no_code(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(FILE, str(tmp_path / "code"))
+    monkeypatch.setenv(EXIT_CODE_FILE, str(tmp_path / "code"))
     (tmp_path / "code").write_text("75\n")
     fake_command(monkeypatch, error)
     with pytest.raises(type(error), match=str(error)):

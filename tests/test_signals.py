@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from rlvr_vocab import signals as module
-from rlvr_vocab.errors import Interrupted
-from rlvr_vocab.signals import STARTED_BY_MULTIRUN, STOP_SIGNALS, StopSignals, block_signals_in_children
+from rlvr_vocab import errors as module
+from rlvr_vocab.errors import STARTED_BY_MULTIRUN, STOP_SIGNALS, Interrupted, StopSignals, block_signals_in_children
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 import pytest
 
-from rlvr_vocab.text import did_you_mean, nearest_word, printable, visible_lines, visible_text
+from rlvr_vocab.text import did_you_mean, nearest_word, short_text, visible_text
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("naïve 你好 $x^2$ 😀", "naïve 你好 $x^2$ 😀"),
-        ("a\r\nb\tc\0", "a␍⏎\nb␉c␀"),
+        ("a\r\nb\tc\0", "a␍\nb␉c␀"),
         ("\x1b[31mred\x1f", "␛[31mred␟"),
         ("zero\u200bwidth, no\u00a0break", "zero<U+200B>width, no<U+00A0>break"),
         ("right\u202eleft", "right<U+202E>left"),
@@ -18,13 +18,13 @@ from rlvr_vocab.text import did_you_mean, nearest_word, printable, visible_lines
 )
 def test_every_character_that_does_not_show_is_drawn(text: str, shown: str) -> None:
     assert visible_text(text) == shown
-    assert visible_lines(text) == shown.replace("⏎", "")
+    assert visible_text(text, "⏎") == shown.replace("\n", "⏎")
 
 
-def test_the_middle_of_a_long_text_is_left_out() -> None:
-    assert printable("a\n\x1b[2Jb", 100) == r"a\n\x1b[2Jb"
-    assert printable("0123456789", 10) == "0123456789"
-    assert printable("0123456789x", 10) == "01234 … 1 characters … 6789x"
+def test_a_long_text_is_cut_at_its_end_or_in_its_middle() -> None:
+    assert short_text("0123456789", 10) == "0123456789"
+    assert short_text("01234 \n 56789", 10) == "01234 567…"
+    assert short_text("0123456789x", 10, keep_end=True) == "01234…789x"
 
 
 @pytest.mark.parametrize(

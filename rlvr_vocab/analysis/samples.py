@@ -14,7 +14,7 @@ from rich.text import Text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.text import pluralize, visible_lines
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import (
     CHOSEN_BITS,
@@ -188,7 +188,7 @@ class SampleReader:
         """A completion with its marks, and with facts that hold no line break and no control character."""
         marked = [] if self.marker is None else self.marker.spans(own.completion_ids, own.choice_bits)
         has_marks = any(each.copy_index or each.chosen for each in marked)
-        facts = ((" ".join(visible_lines(each).split()) for each in pair) for pair in self._facts(own))
+        facts = ((" ".join(visible_text(each).split()) for each in pair) for pair in self._facts(own))
         spans = tuple(marked) if has_marks else (TextSpan(own.completion, 0),)
         return Sample(own, spans, tuple((label, value) for label, value in facts))
 
@@ -242,7 +242,7 @@ def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
             f"copies, and so on; {OPEN_CHOSEN}…{CLOSE_CHOSEN} {CHOSEN_MEANS}; characters that would not show are "
             "drawn: ␛ <U+202E>\n"
         )
-    return text if probe is None else text.append(f"probe: {visible_lines(probe)}\n")
+    return text if probe is None else text.append(f"probe: {visible_text(probe)}\n")
 
 
 def sample_text(sample: Sample, *, colour: bool) -> Text:
@@ -251,7 +251,7 @@ def sample_text(sample: Sample, *, colour: bool) -> Text:
     for label, value in sample.facts:
         text.append(f"{label}: ", "dim").append(f"{value}\n")
     completion = Text().join(_span_text(each, colour=colour) for each in sample.spans)
-    for label, own in (("prompt", Text(visible_lines(sample.completion.prompt))), ("completion", completion)):
+    for label, own in (("prompt", Text(visible_text(sample.completion.prompt))), ("completion", completion)):
         text.append(f"{label}:\n", "dim")
         for line in own.split("\n", allow_blank=True):
             text.append("    ").append_text(line).append("\n")
@@ -262,7 +262,7 @@ def _span_text(span: TextSpan, *, colour: bool) -> Text:
     if not colour:
         return Text(marked_plain([span]))
     styles = [f"bold {_COLOURS[colour_number(span.copy_index) - 1]}"] * (span.copy_index > 0)
-    return Text(visible_lines(span.text), " ".join([*styles, *["underline"] * span.chosen]))
+    return Text(visible_text(span.text), " ".join([*styles, *["underline"] * span.chosen]))
 
 
 def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> str:
@@ -270,11 +270,11 @@ def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> 
     from rlvr_vocab.analysis.report import page  # only here: it can draw, which takes a second to import
 
     cards = [
-        page.SampleCard(each.title, visible_lines(each.completion.prompt), marked_html(each.spans), each.facts)
+        page.SampleCard(each.title, visible_text(each.completion.prompt), marked_html(each.spans), each.facts)
         for each in samples
     ]
     note = page.paragraph(f"Underlined: {CHOSEN_MEANS}.", "note")
     sections = [page.Section("Samples", note + page.samples("", cards), "samples")]
     if probe is not None:
-        sections.append(page.Section("Probe", page.paragraph(visible_lines(probe)), "probe"))
-    return page.render(page.Page("Completions", visible_lines(heading), sections, kind="rlvr-vocab samples"))
+        sections.append(page.Section("Probe", page.paragraph(visible_text(probe)), "probe"))
+    return page.render(page.Page("Completions", visible_text(heading), sections, kind="rlvr-vocab samples"))

@@ -385,7 +385,7 @@ def token_text(tokenizer: Tokenizer | None, token: int) -> str:
     text = "" if tokenizer is None else tokenizer.decode([token], skip_special_tokens=False)
     if tokenizer is not None and (tokenizer.id_to_token(token) or "").startswith("▁"):
         text = f" {text.removeprefix(' ')}"  # SentencePiece's space, which some decoders drop at the start of a text
-    return f"#{token}" if not text or "\ufffd" in text else visible_text(text).replace("\n", "").replace(" ", "␣")
+    return f"#{token}" if not text or "\ufffd" in text else visible_text(text, "⏎").replace(" ", "␣")
 
 
 def write_vocabulary(analysis: VocabularyAnalysis) -> None:

@@ -163,7 +163,7 @@ def _show_prompts(
     effect = f"leave out {pluralize(left_out, 'problem')}" if left_out else "keep every prompt"
     lines = [
         f"{len(ids[0])} tokens, of row {rows[0]}; ⏎ is a line break:",
-        *(f"│ {line}" for line in visible_text(text).splitlines()),
+        *(f"│ {line}" for line in visible_text(text, "⏎\n").splitlines()),
         (Alarm if opener == "nobody" else str)(_OPENED_BY[opener].format(tag=tag)),
         f"tokens a prompt: shortest {lengths[0]}, median {lengths[(len(lengths) - 1) // 2]}, longest {lengths[-1]}; "
         f"training.max_prompt_length={limit} would {effect}",

@@ -32,7 +32,7 @@ from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.runs.rewards import dummy_context, gold_completion, require_reward_columns, turn_forms
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
-from rlvr_vocab.text import nearest_word, pluralize, printable, short_text, visible_text
+from rlvr_vocab.text import nearest_word, pluralize, short_text, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 FAILED = 1
@@ -389,7 +389,7 @@ def _turn_lines(rows: Rows, row: int) -> Iterator[str]:
     text = rows.text(row)
     if len(text) > 2_000:
         text = f"{text[:1_000]} … {len(text) - 2_000:,} characters … {text[-1_000:]}"
-    yield from (f"│ {line}" for line in visible_text(text).splitlines())
+    yield from (f"│ {line}" for line in visible_text(text, "⏎\n").splitlines())
 
 
 def _reward_lines(rows: Rows, scores: Scores) -> Iterator[str]:
@@ -461,7 +461,7 @@ def _name(place: Mapping[str, Any]) -> str:
 
 def _short(rows: Rows, row: int) -> str:
     """How a turn begins and ends."""
-    return printable(" ".join(rows.text(row).split()), 60)
+    return short_text(rows.text(row), keep_end=True)
 
 
 def _shown_gold(rows: Rows, row: int) -> str:

@@ -58,7 +58,7 @@ def _line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
     choices = re.findall(r"'([^']*)'", expected)
     near = did_you_mean(given, choices) if isinstance(given, str) else ""
     python_none = "; YAML's None is null" if given == "None" else ""
-    shown = visible_text(as_typed(given)).replace("\n", "")
+    shown = visible_text(as_typed(given), "⏎")
     return f"{key}={shown:.80}: {expected}{near}{python_none}"
 
 

@@ -13,11 +13,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.errors import block_signals_in_children
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.runs.summary import finding_line, marked_text
-from rlvr_vocab.signals import block_signals_in_children
-from rlvr_vocab.text import printable
+from rlvr_vocab.text import visible_text
 from rlvr_vocab.training.display import LiveDisplay
 from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.stage import logged_row, record_wandb, recorded_wandb
@@ -99,7 +99,7 @@ class DisplayCallback(TrainerCallback):
         tokenizer, layout = self._trainer.processing_class, self._trainer.policy.layout
         ids = [*prefilled_ids(rollouts.prompt_ids[0], layout), *rollouts.completion_ids[0]]
         spans = shortened(Marker(tokenizer, layout).spans(ids), _HEAD, _TAIL)
-        escaped = [each._replace(text=printable(each.text, len(each.text))) for each in spans]
+        escaped = [each._replace(text=visible_text(each.text, "⏎")) for each in spans]
         text = Text(f"step {step}, reward {rollouts.total_rewards()[0]:.2f}: ")
         return text.append_text(marked_text(escaped, colour=self._in_colour))
 

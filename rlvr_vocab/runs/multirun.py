@@ -22,8 +22,7 @@ from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException
 
 from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, compose, group_choices, parse_command_line
-from rlvr_vocab.errors import OUT_OF_ROOM, RESUME_ME, UserError
-from rlvr_vocab.signals import STARTED_BY_MULTIRUN, stop_signals
+from rlvr_vocab.errors import OUT_OF_ROOM, RESUME_ME, STARTED_BY_MULTIRUN, UserError, stop_signals
 from rlvr_vocab.text import pluralize
 
 _PACKAGE = str(Path(__file__).parents[2])

@@ -22,7 +22,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context
-from rlvr_vocab.errors import RESUME_ME, Interrupted, UserError, write_exit_code
+from rlvr_vocab.errors import RESUME_ME, Interrupted, UserError, stop_signals, write_exit_code
 from rlvr_vocab.files import atomic_write, read_json
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
@@ -35,7 +35,6 @@ from rlvr_vocab.runs.problems import RunProblems, stages_of
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
-from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config

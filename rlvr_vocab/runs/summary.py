@@ -32,12 +32,11 @@ from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import RESUME_MODES, Run, changes_of
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.text import pluralize, printable
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
 Rows = Sequence[Mapping[str, Any]]
-_WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 
 
 def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
@@ -237,7 +236,7 @@ def marked_text(spans: Iterable[Sequence[Any]], *, colour: bool) -> Text:
     """Surface text in which reasoning tokens are marked; nothing in it moves a cursor."""
     text = Text()
     for written, copy_index, *_ in spans:
-        surface = "".join(each if each in _WHITESPACE else printable(each, 1) for each in written)
+        surface = visible_text(written)
         if not copy_index:
             text.append(surface)
         elif colour:

@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlvr_vocab.signals import stop_signals
+from rlvr_vocab.errors import stop_signals
 from rlvr_vocab.terminal import can_redraw, clock
 
 _SHOW_CURSOR = b"\x1b[?25h\r\n"

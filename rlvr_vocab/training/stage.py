@@ -20,10 +20,10 @@ from accelerate.utils import gather_object
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import WandbCallback
 
+from rlvr_vocab.errors import stop_signals
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import WANDB
 from rlvr_vocab.record.metrics import read_metrics
-from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.training.settings import UntilSettings
 
 logger = logging.getLogger(__name__)

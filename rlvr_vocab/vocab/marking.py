@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from tokenizers import Tokenizer
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import pluralize, visible_lines
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 
 if TYPE_CHECKING:  # seconds to import
@@ -119,7 +119,7 @@ def marked_plain(spans: Iterable[TextSpan]) -> str:
     """
     marked = []
     for span in spans:
-        text = visible_lines(span.text)
+        text = visible_text(span.text)
         if span.copy_index:
             text = f"{OPEN_MARK}{'' if span.copy_index == 1 else f'{span.copy_index}:'}{text}{CLOSE_MARK}"
         marked.append(f"{OPEN_CHOSEN}{text}{CLOSE_CHOSEN}" if span.chosen else text)
@@ -132,7 +132,7 @@ def marked_html(spans: Iterable[TextSpan]) -> Markup:
 
 
 def _html(span: TextSpan) -> Markup:
-    text = escape(visible_lines(span.text))
+    text = escape(visible_text(span.text))
     if not (span.copy_index or span.chosen):
         return text
     classes = [f"m{colour_number(span.copy_index)}"] * (span.copy_index > 0) + ["chosen"] * span.chosen

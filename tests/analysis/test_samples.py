@@ -30,7 +30,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.text import visible_lines
+from rlvr_vocab.text import visible_text
 from rlvr_vocab.training.metrics.completions import CompletionRows, write_completions
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan
@@ -187,7 +187,7 @@ def test_nothing_that_is_written_is_obeyed_by_a_screen_or_a_browser():
     page = samples_page(samples, "2 of contains='<script>'", "<img>")
     for written in (*texts, page):
         assert not CONTROL.search(written)
-    assert not re.search("<(script|img)", page) and all(str(escape(visible_lines(text))) in page for text in HOSTILE)
+    assert not re.search("<(script|img)", page) and all(str(escape(visible_text(text))) in page for text in HOSTILE)
 
 
 def test_text_indents_what_is_not_ours():

@@ -25,9 +25,8 @@ from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, stop_signals
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
-from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.training import arguments as arguments_module
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.settings import Lora

@@ -83,7 +83,7 @@ def test_the_first_completions_are_shown_with_their_columns(capsys):
     columns["tools"] = ["search"]  # not one per completion
     turn = [{"role": "assistant", "content": "\x1b[2J\r\u202e\ud800é\x00\n"}]
     assert debug([turn, "two"], prompts=["3 + 4?", "4 + 4?"], **columns) == [1.0, 1.0]
-    escaped = r"completion: \x1b[2J\r\u202e\ud800é\x00\n"
+    escaped = "completion: ␛[2J <U+202E><U+D800>é␀"
     shown = f"debug 1 of 2\n  prompt: 3 + 4?\n  {escaped}\n  solution: '7'\n  completion_ids: [1, 2]\n"
     assert capsys.readouterr() == ("", shown)
 

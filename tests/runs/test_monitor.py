@@ -147,5 +147,5 @@ def test_a_terminal_obeys_no_completion_and_a_long_one_is_shortened(trainer: Any
         step(number)
     escaped, long = shown.completions
     assert escaped.isprintable() and escaped.endswith("⟧")
-    assert r"6\n\x1b[2J[/b]\x9b1m\u202e</think>\boxed{42}⟦" in escaped
+    assert r"6⏎␛[2J[/b]<U+009B>1m<U+202E></think>\boxed{42}⟦" in escaped
     assert " … 8,403 characters … " in long and long.endswith("end") and len(long) < 2_000

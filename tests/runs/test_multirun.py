@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, stop_signals
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
-from rlvr_vocab.signals import stop_signals
 
 SMALL = (
     *("experiment=quickstart", "model.reasoning_vocab_size=0", "warmup.max_steps=1", "dataset.max_eval_samples=4"),

@@ -45,6 +45,6 @@ def test_failed_rewards_and_findings_are_named() -> None:
 
 def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() -> None:
     sample = {"problem": "6*7", "solution": "42", "stretches": [("<think>\n\x1b[2J6", 0), ("*7", 1)]}
-    assert screen(sample=sample)[4:6] == ["  <think>", r"\x1b[2J6⟦*7⟧"]
+    assert screen(sample=sample)[4:6] == ["  <think>", "␛[2J6⟦*7⟧"]
     coloured = "\n".join(screen(colour=True, sample=sample))
     assert "in colour" in coloured and "⟦" not in coloured and "\x1b[2J" not in coloured

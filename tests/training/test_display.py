@@ -137,7 +137,7 @@ def test_a_pipe_gets_one_plain_line_a_step(monkeypatch):
 _INTERRUPTED = """
 import sys, time
 from rich.console import Console
-from rlvr_vocab.signals import stop_signals
+from rlvr_vocab.errors import stop_signals
 from rlvr_vocab.errors import Interrupted
 from rlvr_vocab.training.display import live_display
 try:

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from rlvr_vocab.text import visible_lines
+from rlvr_vocab.text import visible_text
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, shortened
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -69,7 +69,7 @@ def test_html_holds_the_text_and_no_tag_of_it():
         ("m2 chosen", "copy 2, chosen"),
     ]
     text = re.sub(f"{tag}|</span>", "", html)
-    assert unescape(text) == 5 * visible_lines(hostile) and not re.search("[<>\x00\x1b\u202e]", text)
+    assert unescape(text) == 5 * visible_text(hostile) and not re.search("[<>\x00\x1b\u202e]", text)
 
 
 def test_without_colour_copies_stand_between_marks():

@@ -21,7 +21,7 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.results import ProblemResult, kind_text
-from rlvr_vocab.text import pluralize, visible_lines
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.marking import CHOSEN_MEANS, Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
 MOST_MOMENTS = 5
@@ -123,13 +123,13 @@ def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> Samp
     if answer.completion.endswith(text):
         spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
     facts = {"gold": cell_text(answer.solution), "task": kind_text(answer.task, answer.difficulty)}
-    shown = [(name, visible_lines(_shortened(value))) for name, value in facts.items() if value]
+    shown = [(name, visible_text(_shortened(value))) for name, value in facts.items() if value]
     return _card(title, answer.prompt, spans, shown)
 
 
 def _card(title: str, prompt: str, spans: Sequence[TextSpan], facts: Sequence[tuple[str, str]]) -> SampleCard:
     body = marked_html(shortened(spans, _HEAD, _TAIL))
-    return SampleCard(title, visible_lines(_shortened(prompt)), body, facts)
+    return SampleCard(title, visible_text(_shortened(prompt)), body, facts)
 
 
 def _shortened(text: str) -> str:

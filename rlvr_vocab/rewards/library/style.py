@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import COUNTS_SAMPLED, THINK_TAGS, Tags, Unit, after_thinking, parts, turn_text
-from rlvr_vocab.text import printable
+from rlvr_vocab.text import short_text
 
 _SHINGLE = 3
 _MOST_WORDS = 20_000  # that a text is compared by
@@ -115,7 +115,7 @@ def forbidden_text(
         text = _part(turn_text(completion), where, think_tags)[:_SEARCHED]
         counts = [sum(1 for _ in islice(pattern.finditer(text), at_most)) for pattern, _ in compiled]
         cost = sum(count * penalty for count, (_, penalty) in zip(counts, compiled, strict=True))
-        found = [printable(repr(pattern), 60) for count, pattern in zip(counts, patterns, strict=True) if count]
+        found = [short_text(repr(pattern)) for count, pattern in zip(counts, patterns, strict=True) if count]
         scores.append(Score(-cost if cost else 0.0, f"found {', '.join(found)}" if found else "nothing forbidden"))
     return scores
 
@@ -163,5 +163,5 @@ def debug(
         for name, column in (texts | columns).items():
             if name != "think_tags" and isinstance(column, list | tuple) and len(column) == len(completions):
                 cell = column[row] if name in texts and isinstance(column[row], str) else repr(column[row])
-                print(f"  {name}: {printable(cell, 2_000 if name in texts else 200)}", file=sys.stderr)
+                print(f"  {name}: {short_text(cell, 2_000 if name in texts else 200, keep_end=True)}", file=sys.stderr)
     return [Score(1.0, "shown" if row < number_shown else "not shown") for row in range(len(completions))]
