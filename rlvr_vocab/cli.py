@@ -143,13 +143,12 @@ def run_command(line: CommandLine) -> int:
 
 def run_sweep(jobs: Sequence[Job], lines: Sequence[CommandLine]) -> int:
     """Check the settings of every run, then start one after another."""
-    with stop_signals.listening():
-        for number, (job, line) in enumerate(zip(jobs, lines, strict=True), start=1):
-            try:
-                checked_settings(line)
-            except UserError as error:
-                raise UserError(f"job {number} of {len(jobs)} ({job}): {error}") from error
-        return run_jobs(lines[0].command, jobs)
+    for number, (job, line) in enumerate(zip(jobs, lines, strict=True), start=1):
+        try:
+            checked_settings(line)
+        except UserError as error:
+            raise UserError(f"job {number} of {len(jobs)} ({job}): {error}") from error
+    return run_jobs(lines[0].command, jobs)
 
 
 def checked_settings(line: CommandLine) -> Any:

@@ -149,7 +149,7 @@ def _show_prompts(
     trained = problems.train["prompt"][:]
     prompts = trained if problems.eval is None else [*trained, *problems.eval["prompt"]]
     rows = [divided.problems[index].row_number for index in (*divided.parts.train, *divided.parts.held_out)]
-    thinks = asks_to_think(prompts, model.think_tags, None, None)
+    thinks = asks_to_think(prompts, model.think_tags)
     plan = untrained_plan(model, settings.seed, settings.dataset, thinks)
     require_chat_template(plan)
     with progress_bar(console, "counting tokens", len(prompts)) as display:
@@ -175,7 +175,7 @@ def _show_prompts(
     if context is not None and lengths[-1] + max_completion > context:
         advice.append(
             f"the longest prompt ({lengths[-1]:,} tokens) and a completion of up to {max_completion:,} do not fit the "
-            f"model's {context:,}: {limits_that_fit(Counter(lengths), context, max_completion)}"
+            f"model's {context:,}: {limits_that_fit(lengths, context, max_completion)}"
         )
     return advice
 

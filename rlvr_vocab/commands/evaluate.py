@@ -15,7 +15,7 @@ from rich.text import Text
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.config.command_table import EvaluateSettings
-from rlvr_vocab.config.sections import RewardSettings, problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
@@ -157,7 +157,7 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
     context = RewardContext(
         (opened, closed), layout.standard_size, layout.think_open_id, layout.think_close_id, sampling.max_new_tokens
     )
-    require_reward_columns(RewardSettings(spec.functions), list(rows[0]), "the problems have")
+    require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
     return Candidate(checkpoint, folder, layout, tokenizer, sampling, Grader(spec, context), depends_on)
 

@@ -30,7 +30,13 @@ from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
 from rlvr_vocab.rewards.reward import RewardSpec, Score
 from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
 from rlvr_vocab.rewards.user_code import is_user_code
-from rlvr_vocab.runs.rewards import dummy_context, gold_completion, require_reward_columns, turn_forms
+from rlvr_vocab.runs.rewards import (
+    dummy_context,
+    example_turns,
+    gold_forms,
+    highest_reward_form,
+    require_reward_columns,
+)
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import nearest_word, pluralize, short_text, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -65,9 +71,6 @@ class Rows:
 
     def text(self, row: int) -> str:
         return turn_text(self.columns["completions"][row])
-
-    def first(self, most: int) -> Rows:
-        return Rows(self.places[:most], {name: cells[:most] for name, cells in self.columns.items()})
 
 
 @dataclass(frozen=True)
@@ -135,24 +138,16 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[Rows, Score
     problems = _problems(settings, console)
     golds = problems.columns.get("solution", [None] * len(problems))
 
-    def answered(turns: Sequence[Any]) -> Rows:
-        return Rows(problems.places, {**problems.columns, "completions": turns, "completion_ids": dummy_ids(turns)})
-
-    rows = answered([gold_completion(gold, settings.rewards, tags) for gold in golds])
-    require_reward_columns(RewardSettings(tuple(judged)), [*problems.columns, "completions"], "the problems have")
+    require_reward_columns(judged, [*problems.columns, "completions"], "the problems have")
     context = dummy_context(RewardContext(tags))
-    if any(is_user_code(spec.name) for spec in judged):  # which does not declare the form of turn that it wants
-
-        def paid(rows: Rows) -> float:
-            scores = _scored(build_rewards(judged, context), rows.first(_ROWS_TRIED))
-            return sum(scores.total(row) or 0.0 for row in range(min(_ROWS_TRIED, len(rows))))
-
-        texts = (
-            [form.format(reasoning="Work it out.", answer=cell_text(gold) or "…") for gold in golds]
-            for form in turn_forms(tags)
-        )
-        forms = (answered([[{"role": "assistant", "content": text}] for text in each]) for each in texts)
-        rows = max((rows, *forms), key=paid)
+    trial = [
+        {name: cells[place] for name, cells in problems.columns.items()} | {"prompt": problems.prompt(place)}
+        for place in range(min(_ROWS_TRIED, len(problems)))
+    ]
+    form = highest_reward_form(judged, context, gold_forms(tags), trial)
+    texts = [text for gold in golds for text in example_turns([form], {"solution": gold})]
+    turns = [[{"role": "assistant", "content": text}] for text in texts]
+    rows = Rows(problems.places, {**problems.columns, "completions": turns, "completion_ids": dummy_ids(turns)})
     scores = score_rows(RewardSettings(tuple(judged)), rows, context, console) if judged else Scores((), ())
     lines = [f"judged in made-up turns like {rows.text(0)!r}"] if judged else []
     pairs = scores.pairs()
@@ -175,7 +170,7 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
 
     quiet_libraries()
     problems = _problems(settings, console)
-    require_reward_columns(settings.rewards, list(problems.columns), "the problems have")
+    require_reward_columns(settings.rewards.functions, list(problems.columns), "the problems have")
     prompts = problems.columns["prompts"]
     row = {name: cells[0] for name, cells in problems.columns.items()} | {"prompt": prompts[0]}
     thinks = asks_to_think(prompts, model.think_tags, settings.rewards, row)

@@ -34,8 +34,8 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problems import RunProblems, stages_of
 from rlvr_vocab.runs.processes import run_on_main_and_broadcast
-from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template
-from rlvr_vocab.runs.rewards import grader_of_warmup, highest_reward_template, reward_context
+from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template, warmup_form
+from rlvr_vocab.runs.rewards import grader_of_warmup, reward_context
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
@@ -137,7 +137,7 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
-    form = highest_reward_template(settings, train)
+    form = warmup_form(settings, train)
     folder = _cached("warmup", _warmup_key(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{suffix}") for suffix in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():

@@ -1,11 +1,11 @@
 """`train --multirun`: the runs of a sweep, one after another, each in its own process.
 
-Hydra's grammar gives the values. Hydra's own launcher would train all of them in one process, and only there find an
-error in the last.
+Hydra's grammar gives the values. Hydra's own launcher trains all runs in one process and checks each when it starts.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import re
@@ -16,31 +16,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException
 
-from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, compose, group_choices, parse_command_line
-from rlvr_vocab.errors import OUT_OF_ROOM, RESUME_ME, STARTED_BY_MULTIRUN, UserError, stop_signals
+from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, compose, parse_command_line
+from rlvr_vocab.errors import RESUME_ME, STARTED_BY_MULTIRUN, STOP_SIGNALS, UserError
 from rlvr_vocab.text import pluralize
 
-_PACKAGE = str(Path(__file__).parents[2])
-_ENDED = {0: "finished", RESUME_ME: "interrupted", OUT_OF_ROOM: "failed (disk or memory full)"}
-_POLL_SECONDS = 0.5
 _NUMBER = re.compile(r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
-_NOT_IN_A_NAME = re.compile(r"[^\w.+-]+")
 Words = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a sweep.
-
-    words: those of a command that starts it alone.
-    swept: its value of each key that has several, as `key=value`.
-    folder: its `output_dir`.
-    """
+    """One run of a sweep: the words that start it alone, those that differ between jobs, and its `output_dir`."""
 
     words: Words
     swept: Words
@@ -53,7 +44,7 @@ class Job:
 def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     """The cartesian product of all values, the last key fastest, each run with a folder of its own.
 
-    Where runs that differ in one key alone would have the same `exp_name`, the key and its value are put after it:
+    Where runs that differ in one key alone have the same `exp_name`, the key and its value are put after it:
     `grpo_baseline_seed1`. `--job N` leaves the one run of that number.
 
     Raises:
@@ -61,33 +52,33 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     """
     if command not in CAN_START_FROM_FILE:
         raise UserError(f"--multirun is for {' and '.join(CAN_START_FROM_FILE)}: rlvr-vocab {command} runs once")
-    line = parse_command_line(command, argv)
-    values: dict[str, Words] = {}  # of a key that is given twice the last counts
-    for word in re.sub(r"(^|\0)(--multirun|-m|--job(=|\0)\d+)(?=\0|$)", "", "\0".join(argv)).split("\0"):
-        if word:
-            values[word.partition("=")[0]] = _values(word, line.folders)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--job", type=int)
+    options, words = parser.parse_known_args(list(argv))
+    values = {word.partition("=")[0]: _values(word) for word in words}  # of a key that is given twice the last counts
     runs = list(dict.fromkeys(itertools.product(*values.values())))
-    if line.job is not None and not 0 <= line.job < len(runs):
-        raise UserError(f"--job {line.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
-    swept = [place for place, words in enumerate(values.values()) if len(words) > 1]
-    names = {words: _value(command, words, "exp_name") for words in runs}
-    in_names = [place for place in swept if not _named_by(place, names)]
-    jobs: list[Job] = []
-    for words in runs:
-        name = names[words] + "".join(_suffix(words[place]) for place in in_names)
-        own = (*words, f"exp_name={name}") if in_names else words
-        jobs.append(Job(own, tuple(words[place] for place in swept), Path(_value(command, own, "output_dir"))))
-    folders = [job.folder.absolute() for job in jobs]
-    for number, folder in enumerate(folders):
-        if (first := folders.index(folder)) < number:
+    if options.job is not None and not 0 <= options.job < len(runs):
+        raise UserError(f"--job {options.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
+    swept = [place for place, choices in enumerate(values.values()) if len(choices) > 1]
+    names = {run: _composed(command, run)["exp_name"] for run in runs}
+    in_name = [place for place in swept if not _tells_apart(names, place)]
+    jobs: dict[Path, Job] = {}
+    for run in runs:
+        name = names[run] + "".join(_suffix(run[place]) for place in in_name)
+        named = (*run, f"exp_name={name}") if in_name else run
+        folder = Path(str(_composed(command, named)["output_dir"]))
+        if folder.absolute() in jobs:
+            first = list(jobs).index(folder.absolute()) + 1
             raise UserError(
-                f"jobs {first + 1} and {number + 1} of the sweep would both write {jobs[number].folder}: give an "
-                "output_dir for each, such as output_dir='./out/${exp_name}'"
+                f"jobs {first} and {len(jobs) + 1} of the sweep would both write {folder}: give an output_dir for "
+                "each, such as output_dir='./out/${exp_name}'"
             )
-    return jobs if line.job is None else [jobs[line.job]]
+        jobs[folder.absolute()] = Job(named, tuple(run[place] for place in swept), folder)
+    return list(jobs.values()) if options.job is None else [list(jobs.values())[options.job]]
 
 
-def _values(word: str, folders: Sequence[Path]) -> Words:
+def _values(word: str) -> Words:
     """One word for each value of `key=value`; text that is not in Hydra's grammar is one value."""
     if not re.search(r"=.*[,(]", word, re.DOTALL):  # no sweep goes without
         return (word,)
@@ -99,91 +90,74 @@ def _values(word: str, folders: Sequence[Path]) -> Words:
         return (word,)
     if not override.is_discrete_sweep():
         raise UserError(f"cannot read {word!r}: an interval has no end of values; write range(1,4) or 1,2,3")
-    chosen: object = override.value()
-    key = override.get_key_element()
-    if isinstance(chosen, Glob):
-        names = chosen.filter(group_choices(key, folders))
-    else:
-        names = list(override.sweep_string_iterator())
-    if not names:
-        raise UserError(f"cannot read {word!r}: it stands for no value")
-    return tuple(f"{key}={name}" for name in names)
+    try:
+        return tuple(f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator())
+    except HydraException as error:  # glob(…)
+        raise UserError(f"cannot read {word!r}: write its values, as in 1,2,3 ({error})") from error
 
 
-def _value(command: str, words: Words, key: str) -> str:
-    line = parse_command_line(command, words)
-    return str(as_mapping(compose(line).config, resolve=True, complete=True)[key])
+def _composed(command: str, words: Words) -> dict[str, object]:
+    return as_mapping(compose(parse_command_line(command, words)).config, resolve=True, complete=True)
 
 
-def _named_by(place: int, names: dict[Words, str]) -> bool:
+def _tells_apart(names: dict[Words, object], place: int) -> bool:
     """Whether runs that differ in this word alone have different names."""
-    return len({((*words[:place], *words[place + 1 :]), name) for words, name in names.items()}) == len(names)
+    return len({((*run[:place], *run[place + 1 :]), name) for run, name in names.items()}) == len(names)
 
 
 def _suffix(word: str) -> str:
     """The part of a run's name for one word: `_seed1`, `_loss_type_dapo`."""
     key, _, value = word.lstrip("+~").partition("=")
-    between = "" if _NUMBER.fullmatch(value) else "_"
-    return f"_{key.rpartition('.')[2]}{between}{_NOT_IN_A_NAME.sub('-', value).strip('-')}"
+    value = re.sub(r"[^\w.+-]+", "-", value).strip("-")
+    return f"_{key.rpartition('.')[2]}{'' if _NUMBER.fullmatch(value) else '_'}{value}"
 
 
 def run_jobs(command: str, jobs: Sequence[Job]) -> int:
-    """Run all; a run that fails does not keep the next from starting, a signal does.
+    """Run all; a run that fails does not keep the next from starting, a signal reaches the run and ends the sweep.
 
     Returns:
         0 where all have finished; 75 where a signal stopped the sweep, or a run stopped by itself; else the exit code
         of the first that failed.
-
-    Raises:
-        UserError: under a launcher, each of whose processes would start all the runs.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(
             "--multirun starts its runs itself, each in one process: slurm/sweep.sh runs a sweep on several GPUs, and "
             "--job N is one run of it"
         )
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, STARTED_BY_MULTIRUN: "1"}
+    started: list[subprocess.Popen[bytes]] = []
+    signals: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+        for run in started[-1:]:
+            run.send_signal(number)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, pass_on)
     codes: list[int] = []
-    stop_signals.defer_signals = True
     for number, job in enumerate(jobs, start=1):
-        if stop_signals.reason is not None:
+        if signals:
             break
         print(f"job {number} of {len(jobs)}: {job} -> {job.folder}", flush=True)
-        codes.append(_run(command, job))
+        words = [sys.executable, "-P", "-m", "rlvr_vocab.cli", command, *job.words]
+        started.append(subprocess.Popen(words, env=environment))
+        code = started[-1].wait()
+        codes.append(code if code >= 0 else 128 - code)
     _print_outcome(jobs, codes)
-    failed = [code for code in codes if code not in (0, RESUME_ME)]
-    if stop_signals.reason is not None and (len(codes) < len(jobs) or codes[-1] != 0):
+    if signals and (len(codes) < len(jobs) or codes[-1] != 0):
         return RESUME_ME
-    return failed[0] if failed else max(codes)
-
-
-def _run(command: str, job: Job) -> int:
-    """The exit code of a run; a signal that this process receives is passed on to it, once."""
-    path = os.pathsep.join([_PACKAGE, *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, STARTED_BY_MULTIRUN: "1"}
-    run = subprocess.Popen([sys.executable, "-P", "-m", "rlvr_vocab.cli", command, *job.words], env=environment)
-    stop_signals.at_once = run.kill
-    passed_on = False
-    while True:
-        try:
-            code = run.wait(timeout=_POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            if stop_signals.reason is not None and not passed_on:
-                run.send_signal(signal.Signals[stop_signals.reason])
-                passed_on = True
-        else:
-            return code if code >= 0 else 128 - code
+    return next((code for code in codes if code not in (0, RESUME_ME)), max(codes))
 
 
 def _print_outcome(jobs: Sequence[Job], codes: Sequence[int]) -> None:
-    finished = codes.count(0)
-    lines = [f"{finished} of {pluralize(len(jobs), 'job')} finished:"]
-    ended = [_ENDED.get(code, f"failed (exit code {code})") for code in codes]
-    ended += ["not started"] * (len(jobs) - len(codes))
-    lines += [
-        f"  {number}  {job.folder}  {end}  {job}" for number, (job, end) in enumerate(zip(jobs, ended, strict=True), 1)
-    ]
-    if finished < len(jobs):
-        lines.append("The same command shows what has finished and goes on with the others.")
-    elif any(not word.startswith("seed=") for job in jobs for word in job.swept):  # else there is one arm only
-        lines.append(shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(str(job.folder) for job in jobs)}]"]))
-    print("\n".join(lines), flush=True)
+    ended = {0: "finished", RESUME_ME: "interrupted", None: "not started"}
+    print(f"{codes.count(0)} of {pluralize(len(jobs), 'job')} finished:")
+    for number, (job, code) in enumerate(itertools.zip_longest(jobs, codes), start=1):
+        print(f"  {number}  {job.folder}  {ended.get(code, f'failed (exit code {code})')}  {job}")
+    if codes.count(0) < len(jobs):
+        print("The same command shows what has finished and goes on with the others.")
+    else:
+        print(shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(str(job.folder) for job in jobs)}]"]))
+    sys.stdout.flush()

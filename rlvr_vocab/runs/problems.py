@@ -11,7 +11,6 @@ from rich.console import Console
 
 from rlvr_vocab.config.sections import (
     DatasetSettings,
-    RewardSettings,
     RunSettings,
     StageSettings,
     problem_source,
@@ -29,7 +28,7 @@ from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.data_report import TrainingSet, check_same_problems, data_report, fingerprint_of
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.prompts import require_a_batch
-from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
+from rlvr_vocab.runs.rewards import dry_run_functions, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
@@ -94,7 +93,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             if dataset != settings.dataset:
                 train = _never_held_out(train, own.reserved_keys, stage.name, console)
             fingerprint = fingerprint_of(_pairs(train))
-            if needs_gold_answers(stage.run.rewards):
+            if needs_gold_answers(stage.run.rewards.functions):
                 if dataset not in with_usable_golds:
                     with_usable_golds[dataset] = usable_problems(train, "to train on", console)
                 train = with_usable_golds[dataset]
@@ -124,14 +123,14 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
     """The held-out problems that the grader of the run can grade."""
     if held_out is None:
         return None
-    grader = RewardSettings(grader_of_run(settings).functions)
-    usable = usable_problems(held_out, "held out", console) if needs_gold_answers(grader) else held_out
+    functions = grader_of_run(settings).functions
+    usable = usable_problems(held_out, "held out", console) if needs_gold_answers(functions) else held_out
     if not len(usable):
         raise UserError(
-            f"no held-out problem has a gold answer that {grader.functions[0].name} can compare with: hold out others, "
+            f"no held-out problem has a gold answer that {functions[0].name} can compare with: hold out others, "
             "or set dataset.max_eval_samples=0"
         )
-    dry_run_grader(settings, grader, usable)
+    dry_run_functions(settings, functions, usable, "the held-out problems have")
     return usable
 
 

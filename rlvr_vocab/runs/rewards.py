@@ -1,26 +1,24 @@
-"""The reward functions of a run: the grader of its held-out answers, and their dry run before a model is loaded.
-
-Imports no torch.
-"""
+"""The rewards of a run: what grades its held-out answers, example turns, dry runs and warnings. Imports no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_table import EvaluateSettings
 from rlvr_vocab.config.recorded import reward_of
-from rlvr_vocab.config.sections import RewardSettings, RunSettings
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, logged_names, required_columns
-from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec
-from rlvr_vocab.rewards.guard import dry_run, dummy_ids
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, logged_names, required_columns
+from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
+from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
-from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
+from rlvr_vocab.rewards.reward import RewardSpec, Score
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.verify.boxed_answer import SOURCES
@@ -34,7 +32,8 @@ _ROWS = 8
 # The columns of the gold answers, and what to do where a reward function lacks them.
 GOLD_COLUMNS = ("solution", "answer")
 NAME_GOLD_ANSWERS = "name their column with dataset.columns.answer"
-_STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#### %s", "phrase": "The answer is %s."}
+_BOXED = "\\boxed{{{answer}}}"
+_ANSWERS = {"box": "\\boxed{…}", "answer_tag": "<answer>…</answer>", "hash": "#### …", "phrase": "The answer is …"}
 
 
 def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
@@ -87,9 +86,72 @@ def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> Grader
     return grader_spec(rewards, asked, threshold)
 
 
-def needs_gold_answers(rewards: RewardSettings) -> bool:
+def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:
     """Whether a function compares with the gold answer through the verifier."""
-    return any(traits_of(find_function(spec.name)).verifies for spec in rewards.functions)
+    return any(declared(spec).verifies for spec in functions)
+
+
+# --- example turns ---
+
+
+def example_forms(think_tags: tuple[str, str]) -> list[str]:
+    """Turns with places for `{reasoning}` and `{answer}`, in the forms that rewards and guides ask for."""
+    opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in think_tags)
+    thought = f"{opened}{{reasoning}}{closed}"
+    xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
+    forms = [thought + _BOXED, f"{thought}<answer>{{answer}}</answer>", xml, xml.replace("{answer}", _BOXED)]
+    one_line, on_lines = xml.replace("\n", ""), f"{thought}\n<answer>\n{{answer}}\n</answer>"
+    return [*forms, *(f"{form}\n" for form in forms), one_line, on_lines]
+
+
+def gold_forms(think_tags: tuple[str, str]) -> list[str]:
+    """The same, and forms for the other places in which `answer_from` may look."""
+    forms = example_forms(think_tags)
+    others = [f"\n{_ANSWERS[place].replace('…', '{answer}')}" for place in ("hash", "phrase")]
+    return [*forms, *(forms[0].replace(_BOXED, other) for other in others)]
+
+
+def example_turns(forms: Iterable[str], row: Mapping[str, Any]) -> list[str]:
+    """Right answers to a problem; a gold answer that is no text is written as JSON, and a missing one as `…`."""
+    return [form.format(reasoning="Work it out.", answer=cell_text(row.get("solution")) or "…") for form in forms]
+
+
+def highest_reward_form(
+    functions: Sequence[RewardSpec], context: RewardContext, forms: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> str:
+    """The form whose example turns earn the highest weighted sum of the rewards; the first of equals."""
+    rewards = [each for each in build_rewards(functions, dummy_context(context)) if each.traits.dry_run]
+
+    def total(form: str) -> float:
+        turns = [turn for row in rows for turn in example_turns([form], row)]
+        scores = [_values(reward, rows, turns) for reward in rewards]
+        return sum(weighted_sum(rewards, of_turn) or 0.0 for of_turn in zip(*scores, strict=True))
+
+    return max(forms, key=total)
+
+
+def _values(reward: Reward, rows: Sequence[Mapping[str, Any]], turns: Sequence[str]) -> list[float | None]:
+    columns = trial_columns(rows, [[{"role": "assistant", "content": turn}] for turn in turns])
+    return [score.value for score in reward.explain(**columns)]
+
+
+def format_scores(
+    functions: Sequence[RewardSpec], context: RewardContext, row: Mapping[str, Any]
+) -> Iterator[tuple[Reward, float, float]]:
+    """Each format reward with its highest scores of turns that think between the tags, and of others; NaN for none."""
+    tags = context.think_tags or THINK_TAGS
+    others = example_turns(["{answer}", _BOXED, "<answer>{answer}</answer>", *example_forms(THINK_TAGS)], row)
+    plain = [turn for turn in others if tags[0] not in turn]
+    thinking = [turn for turn in example_turns(example_forms(tags), row) if tags[0] in turn]
+    thinking += [f"{tags[0]}\nWork it out.\n{tags[1]}\n{turn}" for turn in plain]
+    for spec, reward in zip(functions, build_rewards(functions, dummy_context(context)), strict=True):
+        if declared(spec).is_format and declared(spec).dry_run and reward.weight > 0:
+            scores = (_values(reward, [row] * len(turns), turns) for turns in (thinking, plain))
+            best, best_plain = (max((each for each in part if each is not None), default=math.nan) for part in scores)
+            yield reward, best, best_plain
+
+
+# --- before a model is loaded ---
 
 
 def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
@@ -102,36 +164,32 @@ def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
     functions = settings.rewards.functions
     if all(function.weight == 0 for function in functions):
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")
-    weighted = {name for name, each in zip(logged_names(functions), functions, strict=True) if each.weight != 0}
-    scores = _dry_run(settings, settings.rewards, rows, "the problems have")
-    require_a_score({name: each for name, each in scores.items() if name in weighted})
-
-
-def dry_run_grader(settings: RunSettings, grader: RewardSettings, rows: Dataset) -> None:
-    """As `dry_run_rewards`, for the grader and the held-out problems."""
-    _dry_run(settings, grader, rows, "the held-out problems have")
-
-
-def _dry_run(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there: str) -> dict[str, list[Score]]:
-    require_reward_columns(rewards, rows.column_names, there)
-    trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
-    turns = [gold_completion(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
-    built = build_rewards(rewards.functions, dummy_context(reward_context(settings)))
-    return {each.name: dry_run(each, trial, turns) for each in built if traits_of(each.function).dry_run}
-
-
-def require_a_score(scores: Mapping[str, Sequence[Score]]) -> None:
-    """Raises UserError where no reward, by name, scored any row of its trial."""
-    if scores and all(score.value is None for each in scores.values() for score in each):
-        rows = len(next(iter(scores.values())))
-        reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in scores.items()}
+    scores = dry_run_functions(settings, functions, rows, "the problems have")
+    weights = dict(zip(logged_names(functions), functions, strict=True))
+    tried = {name: each for name, each in scores.items() if weights[name].weight != 0}
+    if tried and all(score.value is None for each in tried.values() for score in each):
+        reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in tried.items()}
         given = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
-        raise UserError(f"rewards: nothing could be learned, the first {rows} problems have no score: {given}")
+        count = len(next(iter(tried.values())))
+        raise UserError(f"rewards: nothing could be learned, the first {count} problems have no score: {given}")
 
 
-def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], there: str) -> None:
+def dry_run_functions(
+    settings: RunSettings, functions: Sequence[RewardSpec], rows: Dataset, there: str
+) -> dict[str, list[Score]]:
+    """The scores of right answers to the first rows, by reward; raises UserError as `dry_run_rewards` does."""
+    require_reward_columns(functions, rows.column_names, there)
+    trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
+    forms = example_forms(settings.model.think_tags)
+    form = forms[2] if any(declared(spec).answer_in == "xml" for spec in functions) else forms[0]
+    turns = [[{"role": "assistant", "content": turn}] for row in trial for turn in example_turns([form], row)]
+    built = build_rewards(functions, dummy_context(reward_context(settings)))
+    return {each.name: dry_run(each, trial, turns) for each in built if each.traits.dry_run}
+
+
+def require_reward_columns(functions: Sequence[RewardSpec], columns: Sequence[str], there: str) -> None:
     """Raises UserError where a reward function cannot do without a column that is not among `columns`."""
-    for spec in rewards.functions:
+    for spec in functions:
         for column in required_columns(spec):
             if column not in columns:
                 listed = ", ".join(name for name in columns if name != "prompt") or "none"
@@ -143,79 +201,19 @@ def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Itera
     """Why a right answer would not be found, or never be given, a line each; none where a warm-up shows the form."""
     if settings.warmup.max_steps:
         return
-    traits = [traits_of(find_function(spec.name)) for spec in settings.rewards.functions]
-    if settings.model.tiny is not None and any(each.grades or each.shapes for each in traits):
+    functions = settings.rewards.functions
+    if settings.model.tiny is not None and any(declared(spec).grades or declared(spec).shapes for spec in functions):
         yield "model=tiny has random weights and never answers right: set warmup.max_steps=400"
     messages = [message for prompt in prompts for message in prompt]
     asked = "\n".join(each["content"] for each in messages).lower()
-    # A user's message may be about any box.
+    # A box may be asked for in other words; a problem that speaks of a box asks for none.
     if any("box" in each["content"].lower() for each in messages if each["role"] != "user"):
-        asked += _mark("box")
-    shown = [turn.answer.lower() for turn in settings.dataset.examples or ()]
-    for spec, each in zip(settings.rewards.functions, traits, strict=True):
-        if not (spec.weight and (each.verifies or each.answer_in == "xml")):  # others find it without a mark too
+        asked += _BOXED
+    for spec in functions:
+        is_xml = declared(spec).answer_in == "xml"
+        if not (spec.weight and (declared(spec).verifies or is_xml)):  # others find it without a mark too
             continue
-        places = ("answer_tag",) if each.answer_in == "xml" else sources_of(spec.params.get("answer_from", "box"))
-        if not all(any(_mark(place) in text for place in places) for text in (asked, *shown)):
-            where = " or ".join(_STATED[place] % "…" for place in places)
-            yield f"reward {spec.name} looks for {where}: ask for it in dataset.system_prompt and dataset.examples"
-
-
-def _mark(place: str) -> str:
-    """The text before the answer in a place, in lower case."""
-    return _STATED[place].partition("%s")[0].rstrip("{ ").lower()
-
-
-def gold_completion(gold: Any, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
-    r"""An assistant's turn that is as right as can be: some thinking, then the gold answer where rewards look for it.
-
-    Where a reward wants XML the turn has reasoning and answer elements, else thinking and a `\boxed{…}`. A gold answer
-    that is no text is written as JSON, and a missing one as `…`.
-    """
-    solution = cell_text(gold) or "…"
-    wanted_in = [(spec, traits_of(find_function(spec.name)).answer_in) for spec in rewards.functions]
-    sources = [sources_of(spec.params.get("answer_from", "box")) for spec, place in wanted_in if place == "box"]
-    if any(place == "xml" for _, place in wanted_in):
-        answer = _stated(solution, [each for each in sources if "answer_tag" not in each]) or solution
-        text = f"<reasoning>\nWork it out.\n</reasoning>\n<answer>\n{answer}\n</answer>\n"
-    else:
-        opened, closed = think_tags
-        answer = _stated(solution, sources or [("box",)])
-        text = f"{opened}\nWork it out.\n{closed}\n{answer}"
-    return [{"role": "assistant", "content": text}]
-
-
-def highest_reward_template(settings: RunSettings, rows: Dataset) -> str:
-    """A turn with places for `{reasoning}` and `{answer}`, in the form that the rewards of a run pay best.
-
-    Thinking and a box where nothing is paid better.
-    """
-    specs = tuple(replace(spec, adaptive=None) for spec in settings.rewards.functions)
-    total = Grader(GraderSpec(specs, None), dummy_context(reward_context(settings)))
-    trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
-
-    def paid(form: str) -> float:
-        turns = [form.format(reasoning="Work it out.", answer=cell_text(row.get("solution"))) for row in trial]
-        return sum(grade.score or 0.0 for grade in total.grades(trial, turns, dummy_ids(turns)))
-
-    return max(turn_forms(settings.model.think_tags), key=paid)  # the first of equals
-
-
-def turn_forms(think_tags: tuple[str, str]) -> list[str]:
-    """Turns with places for `{reasoning}` and `{answer}`, in the forms that rewards and guides ask for."""
-    opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in think_tags)
-    thought = f"{opened}{{reasoning}}{closed}"
-    xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
-    boxed = "\\boxed{{{answer}}}"
-    forms = [f"{thought}{boxed}", f"{thought}<answer>{{answer}}</answer>", xml, xml.replace("{answer}", boxed)]
-    return [
-        *forms,
-        *(f"{form}\n" for form in forms),
-        xml.replace("\n", ""),
-        f"{thought}\n<answer>\n{{answer}}\n</answer>",
-    ]
-
-
-def _stated(solution: str, sources: Sequence[Sequence[str]]) -> str:
-    """The gold answer at each place where a reward looks first."""
-    return "\n".join(_STATED[place] % solution for place in dict.fromkeys(each[0] for each in sources))
+        places = ("answer_tag",) if is_xml else sources_of(spec.params.get("answer_from", "box"))
+        if not any(_ANSWERS[place].partition("…")[0].rstrip("{ ").lower() in asked for place in places):
+            where = " or ".join(_ANSWERS[place] for place in places)
+            yield f"reward {spec.name} looks for {where}: ask for it in dataset.system_prompt"

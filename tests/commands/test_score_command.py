@@ -180,7 +180,7 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
     score: Callable[..., list[str]], problems: list[str], tmp_path: Path
 ) -> None:
     lines = below(score("rewards=[accuracy,multiple_choice,boxed,diversity]", *problems), "Gold answers")
-    assert lines[0] == r"judged in made-up turns like '<think>\nWork it out.\n</think>\n\\boxed{42}'"
+    assert lines[0] == r"judged in made-up turns like '<think>Work it out.</think>\\boxed{42}'"
     assert "at full mark 4 of 6 (66.7%), without a score 2" in lines[1]
     assert lines[2].startswith("row 4: none, unusable gold answer") and lines[2].endswith(f"(gold {'9' * 59}…)")
     assert lines[3].startswith(f"split {tmp_path}/test.csv, row 1: none")

@@ -9,8 +9,8 @@ from datasets import Dataset
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.model import untrained_plan
-from rlvr_vocab.runs.prompts import asks_to_think, thinking_warnings
-from rlvr_vocab.runs.rewards import highest_reward_template, reward_context
+from rlvr_vocab.runs.prompts import asks_to_think, thinking_warnings, warmup_form
+from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.vocab.chat import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
@@ -64,9 +64,7 @@ def new_to_the_tags(make_shape: Any) -> Path:
 def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to_the_tags: Path) -> None:
     words = [COPIES, "dataset.open_thinking=model"]
     [line] = warnings(new_to_the_tags, *words)
-    assert "<think> is new to this model, which never meets it" in line and "open_thinking=prefill" in line
-    [line] = warnings(new_to_the_tags, *words, "dataset.system_prompt=Open <think> first.")
-    assert "has seen it in the prompt alone" in line
+    assert "<think> is new to this model" in line and "open_thinking=prefill" in line
     assert warnings(new_to_the_tags, *words, *WARMUP) == []  # which makes it a token first
     assert warnings(new_to_the_tags, COPIES) == []  # auto: the template writes it
     assert warnings(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
@@ -75,7 +73,7 @@ def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to
 def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: Any, tmp_path: Path) -> None:
     folder, template = make_shape("qwen3").folder, tmp_path / "chat.jinja"
     [line] = warnings(folder, COPIES)
-    assert "do not mention <think>" in line
+    assert "no template mentions <think>" in line
     for words in (["dataset.system_prompt=<think>!"], ["dataset.open_thinking=prefill"], WARMUP):
         assert warnings(folder, COPIES, *words) == []
     assert warnings(folder) == []
@@ -103,12 +101,12 @@ def test_a_format_that_no_thinking_turn_can_have_is_named(
 ) -> None:
     found = warnings(new_to_the_tags, COPIES, f"rewards={reward}", *words)
     assert [line.split()[1] for line in found] == ([named] if named else [])
-    assert not named or REASONING in found[0]  # the tags that it wants
+    assert not named or "model.think_tags" in found[0]
 
 
 def test_without_copies_the_remedy_is_a_template_that_opens_no_thinking(new_to_the_tags: Path) -> None:
     [line] = warnings(new_to_the_tags, "rewards=xml", "dataset.open_thinking=prefill")
-    assert "gives 0 to any turn that thinks between <think> and </think>: set dataset.open_thinking=model" in line
+    assert "gives 0 to any turn that thinks" in line and line.endswith("dataset.open_thinking=model")
 
 
 @pytest.mark.parametrize(
@@ -166,4 +164,4 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
 def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words: list[str], turn: str) -> None:
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
     rows = Dataset.from_list([{"prompt": [], "problem": "6 * 7", "solution": "42", "answer": "42"}])
-    assert highest_reward_template(settings, rows).format(reasoning="6*7", answer="42") == turn
+    assert warmup_form(settings, rows).format(reasoning="6*7", answer="42") == turn

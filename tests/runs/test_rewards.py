@@ -14,7 +14,14 @@ from rlvr_vocab.data.rows import build_messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.runs.rewards import answer_warnings, dry_run_rewards, dummy_context, gold_completion
+from rlvr_vocab.runs.rewards import (
+    answer_warnings,
+    dry_run_rewards,
+    dummy_context,
+    example_turns,
+    gold_forms,
+    highest_reward_form,
+)
 
 TAGS = ("<think>", "</think>")
 ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
@@ -33,15 +40,17 @@ def accuracy(*answer_from: str) -> dict[str, Any]:
     "functions",
     [
         ["accuracy", "boxed", "think_format", "numeric", "exact_match"],
-        [accuracy("hash"), "exact_match"],
+        [accuracy("hash")],
         [accuracy("phrase", "box")],
         ["xml_tags", "xml_format", "accuracy", "numeric"],
     ],
 )
 def test_a_gold_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
-    settings = rewards(*functions)
-    for reward in build_rewards(settings.functions, dummy_context(RewardContext(TAGS))):
-        [score] = reward.explain(completions=[gold_completion("42", settings, TAGS)], solution=["42"], prompts=["6*7?"])
+    specs, row = rewards(*functions).functions, ROWS[0]
+    form = highest_reward_form(specs, RewardContext(TAGS), gold_forms(TAGS), [row])
+    turn = [{"role": "assistant", "content": example_turns([form], row)[0]}]
+    for reward in build_rewards(specs, dummy_context(RewardContext(TAGS))):
+        [score] = reward.explain(completions=[turn], solution=["42"], prompts=["6*7?"])
         assert score.value == reward.full_mark, (reward.name, score)
 
 
@@ -106,7 +115,6 @@ def warnings(*words: str, problem: str = "A box holds 3 balls. And two boxes?") 
             "accuracy looks for <answer>…</answer> or The answer is",
         ),
         (["rewards=[xml_format]"], "xml_format looks for <answer>…</answer>"),
-        (["dataset.examples=[{problem: '1+1', answer: '2'}]"], "accuracy looks for \\boxed{…}"),
     ],
 )
 def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named: str) -> None:
