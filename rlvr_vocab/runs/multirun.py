@@ -61,13 +61,13 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     if options.job is not None and not 0 <= options.job < len(runs):
         raise UserError(f"--job {options.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
     swept = [place for place, choices in enumerate(values.values()) if len(choices) > 1]
-    names = {run: _composed(command, run)["exp_name"] for run in runs}
+    names = {run: _composed(command, run, "exp_name") for run in runs}
     in_name = [place for place in swept if not _tells_apart(names, place)]
     jobs: dict[Path, Job] = {}
     for run in runs:
         name = names[run] + "".join(_suffix(run[place]) for place in in_name)
         named = (*run, f"exp_name={name}") if in_name else run
-        folder = Path(str(_composed(command, named)["output_dir"]))
+        folder = Path(_composed(command, named, "output_dir"))
         if folder.absolute() in jobs:
             first = list(jobs).index(folder.absolute()) + 1
             raise UserError(
@@ -96,11 +96,11 @@ def _values(word: str) -> Words:
         raise UserError(f"cannot read {word!r}: write its values, as in 1,2,3 ({error})") from error
 
 
-def _composed(command: str, words: Words) -> dict[str, object]:
-    return as_mapping(compose(parse_command_line(command, words)).config, resolve=True, complete=True)
+def _composed(command: str, words: Words, key: str) -> str:
+    return str(as_mapping(compose(parse_command_line(command, words)).config, resolve=True, complete=True)[key])
 
 
-def _tells_apart(names: dict[Words, object], place: int) -> bool:
+def _tells_apart(names: dict[Words, str], place: int) -> bool:
     """Whether runs that differ in this word alone have different names."""
     return len({((*run[:place], *run[place + 1 :]), name) for run, name in names.items()}) == len(names)
 
@@ -134,8 +134,8 @@ def run_jobs(command: str, jobs: Sequence[Job]) -> int:
         for run in started[-1:]:
             run.send_signal(number)
 
-    for number in STOP_SIGNALS:
-        signal.signal(number, pass_on)
+    for each in STOP_SIGNALS:
+        signal.signal(each, pass_on)
     codes: list[int] = []
     for number, job in enumerate(jobs, start=1):
         if signals:

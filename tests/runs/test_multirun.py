@@ -108,7 +108,7 @@ def composed(*words: str) -> list[Job]:
     ("words", "values"),
     [
         (["seed=range(1,4)"], ["seed=1", "seed=2", "seed=3"]),
-        (["logging=glob(*,exclude=[wandb,o*])", "seed=1,1,2"], ["seed=1", "seed=2"]),
+        (["seed=1,1,2"], ["seed=1", "seed=2"]),
         (["rewards=[accuracy,boxed],[accuracy]"], ["rewards=[accuracy,boxed]", "rewards=[accuracy]"]),
         (["seed=1,2", "seed=3"], [""]),  # of a key that is given twice the last counts
         (["rewards=[accuracy,boxed]", "dataset.system_prompt=Think (hard), then answer."], [""]),
