@@ -97,7 +97,7 @@ def _verdict_of(outcome: Outcome) -> Verdict:
 @cache
 def verifier_pool() -> WorkerPool:
     """The workers that all verification of this process shares."""
-    return WorkerPool(f"{__name__}:judge_with_algebra", preload=(f"{__name__}:warm_up",))
+    return WorkerPool(f"{__name__}:judge_with_algebra", preload=f"{__name__}:warm_up")
 
 
 def judge_with_algebra(pair: list[str]) -> dict[str, Any]:

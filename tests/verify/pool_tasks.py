@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-KEPT: list[bytearray] = []
-
 
 def act(item: list[Any]) -> Any:
     name, *arguments = item
@@ -38,11 +36,6 @@ def grow() -> NoReturn:
     grown = bytearray()
     while True:
         grown += b"x" * 2**22
-
-
-def keep(megabytes: int) -> int:
-    KEPT.append(bytearray(megabytes * 2**20))
-    return megabytes
 
 
 def leave(code: int) -> NoReturn:
@@ -83,14 +76,6 @@ def fail(kind: str, words: str) -> NoReturn:
 
 def not_json() -> object:
     return object()
-
-
-def killed_once(marker: str) -> str:
-    """Killed at the first try, well at the second."""
-    if not Path(marker).exists():
-        Path(marker).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "well"
 
 
 def slow_start() -> None:

@@ -69,19 +69,12 @@ def test_a_hanging_item_is_ended_at_its_deadline_while_others_go_on(make_pool: M
 
 
 def test_the_time_that_the_processes_take_to_start_is_no_items_time(make_pool: MakePool) -> None:
-    assert values(make_pool(workers=1, preload=["pool_tasks:slow_start"]), ["echo", 1], deadline=0.3) == [1]
+    assert values(make_pool(workers=1, preload="pool_tasks:slow_start"), ["echo", 1], deadline=0.3) == [1]
 
 
 def test_an_item_that_eats_memory_is_ended_alone(make_pool: MakePool) -> None:
     hungry, other = make_pool(workers=2).run([["grow"], ["echo", 1]], 30.0)
     assert (hungry.failure, hungry.detail, other.value) == ("too large", "more than 944 MB of memory", 1)
-
-
-def test_an_item_is_tried_again_where_earlier_ones_filled_the_memory_or_somebody_killed_the_worker(
-    make_pool: MakePool, tmp_path: Path
-) -> None:
-    assert values(make_pool(workers=1), ["keep", 500], ["keep", 501], deadline=10.0) == [500, 501]
-    assert values(make_pool(workers=1), ["killed_once", str(tmp_path / "marker")], ["echo", 2]) == ["well", 2]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +83,8 @@ def test_an_item_is_tried_again_where_earlier_ones_filled_the_memory_or_somebody
         (["leave", 3], "died", "the worker ended with exit code 3"),
         (["send_oneself", "SIGSEGV"], "died", "the worker was ended by SIGSEGV"),
         (["send_oneself", "SIGKILL"], "died", "the worker was ended by SIGKILL"),
-        (["send_oneself", "SIGALRM"], "timeout", "no answer within 2 s"),
         (["write_to_every_file", '"other"\n'], "died", "the worker wrote something that is no answer"),
-        (["write_to_every_file", '[0, 1, "", 1.0]\n'], "died", "the worker wrote something that is no answer"),
+        (["write_to_every_file", '[0, 1, ""]\n'], "died", "the worker wrote something that is no answer"),
     ],
 )
 def test_an_item_that_crashes_its_worker_has_died_alone(
@@ -225,16 +217,15 @@ def test_many_hanging_items_leave_no_process_and_no_open_file(make_pool: MakePoo
     values(pool, *[["nap", 0.01]] * 3)
     files, before = psutil.Process().num_fds(), len(processes())
     assert [outcome.failure for outcome in pool.run([["hang"]] * 60, 0.02)] == ["timeout"] * 60
-    assert psutil.Process().num_fds() <= files + 2 and len(processes()) <= before + 1  # those of one to spare
+    assert psutil.Process().num_fds() <= files and len(processes()) <= before
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"task": "nowhere:act"}, r"for nowhere:act cannot start: ModuleNotFoundError: No module .*'nowhere'"),
-        ({"task": "pool_tasks:no"}, r"for pool_tasks:no cannot start: AttributeError: .*no attribute 'no'"),
-        ({"preload": ["pool_tasks:hang"]}, r"for pool_tasks:act did not start within 1 s"),
-        ({"preload": ["pool_tasks:die_at_the_start"]}, "cannot start: the worker was ended by SIGKILL"),
+        ({"task": "nowhere:act"}, "for nowhere:act cannot start: the worker ended with exit code 1"),
+        ({"preload": "pool_tasks:hang"}, "for pool_tasks:act cannot start: no answer within 1 s"),
+        ({"preload": "pool_tasks:die_at_the_start"}, "cannot start: the worker was ended by SIGKILL"),
     ],
 )
 def test_processes_that_cannot_start_are_an_error(
@@ -308,7 +299,7 @@ def test_a_script_without_main_guard_runs_once_ends_silently_and_takes_its_proce
     answers = 'print([outcome.value for outcome in pool.run([["echo", 1], ["leave", 1]], 9.0)])'
     process, workers = script(f"time.sleep(0.5)\n{answers}")
     assert process.communicate(timeout=30) == ("[1, None]\n", "")
-    assert process.returncode == 0 and len(workers) == 3 and those_left(workers, 0) == []
+    assert process.returncode == 0 and len(workers) == 2 and those_left(workers, 0) == []
 
 
 @pytest.mark.slow

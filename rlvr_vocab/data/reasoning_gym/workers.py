@@ -78,7 +78,7 @@ def score_answers(pairs: Sequence[tuple[str, str]], deadline: float, allow_unsaf
 
 @cache
 def _pool() -> WorkerPool:
-    return WorkerPool(f"{__name__}:work", preload=(f"{__name__}:preload",))
+    return WorkerPool(f"{__name__}:work", preload=f"{__name__}:preload")
 
 
 def preload() -> None:

@@ -187,7 +187,7 @@ def json_format(
 @functools.cache
 def _pool() -> WorkerPool:
     """Answers are checked in workers: a pattern may backtrack for ever, and references may multiply."""
-    return WorkerPool(f"{__name__}:check_json", preload=(f"{__name__}:preload",))
+    return WorkerPool(f"{__name__}:check_json", preload=f"{__name__}:preload")
 
 
 def preload() -> None:
