@@ -178,7 +178,7 @@ class _Worker:
         raise _Lost("died", "the worker wrote something that is no answer")
 
     def _receive(self, seconds: float) -> bytes:
-        """A line from the process. One that lies ready counts, also where this process was stopped until it was late."""
+        """A line from the process. One that is there counts, also where this process was stopped until it was late."""
         until, received = time.monotonic() + seconds, bytearray()
         while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
             left = until - time.monotonic()
