@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rlvr_vocab.training.settings import Lora
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
     from rlvr_vocab.vocab.expand import Expansion, expand
-    from rlvr_vocab.vocab.peft.merge import merge_adapter
+    from rlvr_vocab.vocab.merge import merge_adapter
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor
 
 __version__ = "0.1.0"
@@ -34,7 +34,7 @@ _HOMES = {
     "RegionLogitsProcessor": "rlvr_vocab.vocab.sampling",
     "after_thinking": "rlvr_vocab.rewards.turns",
     "expand": "rlvr_vocab.vocab.expand",
-    "merge_adapter": "rlvr_vocab.vocab.peft.merge",
+    "merge_adapter": "rlvr_vocab.vocab.merge",
 }
 
 

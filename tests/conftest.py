@@ -322,10 +322,10 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
+    from rlvr_vocab.vocab.adapter import add_trained_rows, first_trained_row
     from rlvr_vocab.vocab.layout import VocabLayout
-    from rlvr_vocab.vocab.peft.adapter_base import record_base
-    from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
+    from rlvr_vocab.vocab.weights import record_base
 
     def make(base: Path, train_rows: str = "none", folder: Path | None = None, **config: Any) -> Path:
         folder = folder or tmp_path / f"adapter-{train_rows}"

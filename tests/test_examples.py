@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.vocab.peft.adapter_base import is_adapter
+from rlvr_vocab.vocab.weights import is_adapter
 
 ROOT = Path(__file__).parents[1]
 TASK = ROOT / "examples" / "custom_task.py"

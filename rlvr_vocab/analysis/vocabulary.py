@@ -31,10 +31,9 @@ from rlvr_vocab.record.metrics import RunRecord, is_number
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
-from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, find_base, is_adapter
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
-from rlvr_vocab.vocab.weights import refuse_pickled
+from rlvr_vocab.vocab.weights import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, find_base, is_adapter, refuse_pickled
 
 VOCABULARY = "vocabulary.csv"
 MOST_STEPS, MOST_CHECKPOINTS = 200, 12

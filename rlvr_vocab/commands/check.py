@@ -143,7 +143,7 @@ def _show_prompts(
         require_chat_template,
         thinking_opener,
     )
-    from rlvr_vocab.vocab.chat import chat_ids, chat_texts
+    from rlvr_vocab.vocab.tokenizer import chat_ids, chat_texts
 
     quiet_libraries()
     trained = problems.train["prompt"][:]

@@ -53,9 +53,8 @@ from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.peft.adapter_base import folder_with
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
-from rlvr_vocab.vocab.weights import NO_CODE
+from rlvr_vocab.vocab.weights import NO_CODE, folder_with
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -25,10 +25,10 @@ from rlvr_vocab.runs.record import RunOfCheckpoint, run_of_checkpoint
 from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
-from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 
 def run(settings: GenerateSettings) -> int:

@@ -7,7 +7,7 @@ from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.runs.final_model import merge_report_lines
 from rlvr_vocab.runs.model_card import card_of_adapter, quantized_note, write_card
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.vocab.peft.merge import merge_adapter
+from rlvr_vocab.vocab.merge import merge_adapter
 
 
 def run(settings: MergeSettings) -> int:

@@ -35,8 +35,8 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problems import held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
-from rlvr_vocab.vocab.chat import chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import chat_ids
 from rlvr_vocab.vocab.weights import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")

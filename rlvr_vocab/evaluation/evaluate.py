@@ -22,9 +22,8 @@ from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, 
 from rlvr_vocab.rewards.grader import Grade, Grader, GraderSpec
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.peft.adapter_base import find_base, folder_with, is_adapter
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
-from rlvr_vocab.vocab.weights import weights_fingerprint
+from rlvr_vocab.vocab.weights import find_base, folder_with, is_adapter, weights_fingerprint
 
 # Called with the prompts of a batch and the place of its first question among all.
 Sampler = Callable[[Sequence[Messages], int], list[Completion]]

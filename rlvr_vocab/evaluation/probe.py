@@ -14,12 +14,12 @@ import numpy as np
 
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.continuation import Continuations, Continue
+from rlvr_vocab.evaluation.interventions import CopyExchange, Thought
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
-from rlvr_vocab.vocab.chat import assistant_turn, chat_ids
-from rlvr_vocab.vocab.interventions import CopyExchange, Thought
+from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin

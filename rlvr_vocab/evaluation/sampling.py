@@ -14,14 +14,13 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from rlvr_vocab.device import device_type, weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import short_text
-from rlvr_vocab.vocab.chat import assistant_turn, chat_ids
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.peft.adapter_base import folder_with
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, load_tokenizer
+from rlvr_vocab.vocab.weights import folder_with
 
 Messages = list[dict[str, str]]
 

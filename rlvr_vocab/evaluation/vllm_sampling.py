@@ -15,8 +15,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.continuation import Continue
 from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
 from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings, require_room_in
-from rlvr_vocab.vocab.chat import assistant_turn, chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 from rlvr_vocab.vocab.weights import NO_CODE
 
 
@@ -76,7 +76,7 @@ def _engine(folder: Path, layout: VocabLayout, needed: int, seed: int, **more: A
     from vllm import LLM
     from vllm.platforms import current_platform
 
-    from rlvr_vocab.vocab.vllm.logits_processor import NAME_OF_NAMED, named_processors
+    from rlvr_vocab.vocab.vllm_plugin import NAME_OF_NAMED, named_processors
 
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     # "auto" would load weights in float32 as float16, another model than Transformers samples.

@@ -21,7 +21,7 @@ from rlvr_vocab.data.rows import Messages, build_messages, prompt_of
 from rlvr_vocab.data.source import ARITHMETIC
 from rlvr_vocab.plan.architecture import Architecture, architecture_of, folder_at_hand
 from rlvr_vocab.training.settings import Lora, TinyShape
-from rlvr_vocab.vocab.chat import chat_texts, template_text
+from rlvr_vocab.vocab.tokenizer import chat_texts, template_text
 
 if TYPE_CHECKING:
     from transformers import TokenizersBackend

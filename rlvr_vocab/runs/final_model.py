@@ -19,7 +19,7 @@ from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.model_card import CardFacts, card_of_run, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
+from rlvr_vocab.vocab.merge import MergeReport, merge_adapter
 
 
 @peak_memory.phase("final_model")

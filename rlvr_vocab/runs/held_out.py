@@ -36,8 +36,8 @@ from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import Marker
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 
 class HeldOutEvaluator:

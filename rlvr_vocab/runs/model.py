@@ -43,7 +43,6 @@ from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.models.lora import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
-from rlvr_vocab.vocab.chat import chat_texts, find_turn_ids, prompt_is_thinking, template_text
 from rlvr_vocab.vocab.expand import (
     Expansion,
     ExpansionPlan,
@@ -53,6 +52,7 @@ from rlvr_vocab.vocab.expand import (
     write_expansion,
 )
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import chat_texts, find_turn_ids, prompt_is_thinking, template_text
 
 _OUTCOME = "warmup.json"
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions decide the bytes of a model made here

@@ -21,7 +21,7 @@ from rlvr_vocab.runs.record import system_prompt_used
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.peft.merge import MergeReport
+from rlvr_vocab.vocab.merge import MergeReport
 
 CARD = "README.md"
 _TEMPLATE = Path(__file__).with_name("model_card.md.j2")

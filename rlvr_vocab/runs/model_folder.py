@@ -13,8 +13,7 @@ from rlvr_vocab.files import read_json
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_quantized
-from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
-from rlvr_vocab.vocab.weights import refuse_pickled
+from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, refuse_pickled
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 

@@ -22,8 +22,8 @@ from rlvr_vocab.training.display import LiveDisplay
 from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.stage import logged_row, record_wandb, recorded_wandb
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import Marker, shortened
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 
 class RunDoctor:

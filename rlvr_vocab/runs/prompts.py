@@ -17,10 +17,10 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.runs.rewards import answer_warnings, example_forms, format_scores, highest_reward_form, reward_context
 from rlvr_vocab.text import pluralize, rows_in_words, short_text
-from rlvr_vocab.vocab.chat import begins_answer, chat_ids, chat_texts, prefilled_ids
 from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, region_of_next
+from rlvr_vocab.vocab.tokenizer import begins_answer, chat_ids, chat_texts, prefilled_ids
 
 ThinkingOpener = Literal["template", "model", "nobody"]
 _ROWS_CHECKED = 8

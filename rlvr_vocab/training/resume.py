@@ -26,7 +26,7 @@ from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
-from rlvr_vocab.vocab.peft.adapter_base import other_weights
+from rlvr_vocab.vocab.weights import other_weights
 
 logger = logging.getLogger(__name__)
 

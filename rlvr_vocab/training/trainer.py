@@ -36,13 +36,12 @@ from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import StageContext, log_run_steps_to_wandb
 from rlvr_vocab.training.trl_seams import TRLSeams, region_head_in_trl
 from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
-from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.tokenizer import assistant_turn, load_tokenizer
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
 # Held-out metrics of the model that a trainer holds, by name.

@@ -25,9 +25,8 @@ from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
 from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.logprobs import choose_block_form
-from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.weights import refuse_not_finite
+from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
 
 
 @contextmanager

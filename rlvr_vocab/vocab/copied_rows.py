@@ -45,6 +45,11 @@ class RowDelta(nn.Module):
         super().__init__()
         self.A, self.B = (None if each is None else nn.Parameter(each) for each in (A, B))
 
+    @property
+    def in_force(self) -> RowDelta:
+        """This delta; an adapter puts a layer in its place that has another one in force while it is on."""
+        return self
+
     @classmethod
     def new(
         cls, shape_KH: Sequence[int], rank: int, noise_K1: torch.Tensor | None, generator: torch.Generator
@@ -118,7 +123,7 @@ class CopiedRows:
 
     @property
     def _output_delta(self) -> Any:
-        return self.embedding.difference if self.tied else self.head.difference
+        return (self.embedding if self.tied else self.head).difference.in_force
 
     @property
     def _delta_bias(self) -> nn.Parameter | None:
@@ -142,7 +147,7 @@ class CopiedRows:
         is_copy = ids >= self.layout.standard_size
         ks = (ids - self.layout.standard_size).clamp(min=0)
         embedded = own_forward(torch.where(is_copy, self._sources_on(ids.device)[ks], ids))
-        delta = self.embedding.difference(ks, self.embedding.sparse)
+        delta = self.embedding.difference.in_force(ks, self.embedding.sparse)
         if delta is None:
             return embedded
         scale = getattr(self.embedding, "embed_scale", None)  # Gemma multiplies its embeddings
@@ -173,7 +178,7 @@ class CopiedRows:
         tables = {f"{names[module]}.weight": module for _, module in self.own_tables()}
         for name, tensor in named:
             if name in tables:
-                delta = tables[name].difference
+                delta = tables[name].difference.in_force
                 with whole_in_zero3(delta.A, delta.B):
                     yield name, whole_table(tensor, self.sources, _gathered(delta.A), _gathered(delta.B))
             elif name == f"{names[self.head]}.bias":

@@ -21,11 +21,16 @@ from transformers.utils.hub import cached_file
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir, json_text, read_json_if_there
-from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.copied_rows import ROWS_AT_ONCE, RowDelta, save_differences
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
-from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
+from rlvr_vocab.vocab.tokenizer import (
+    OpenThinking,
+    add_think_tags,
+    find_turn_ids,
+    open_thinking_in_template,
+    write_tokenizer,
+)
 from rlvr_vocab.vocab.weights import (
     NO_CODE,
     READ_AS_DATA,
@@ -50,7 +55,7 @@ class Expansion:
         source_ids: of the reasoning tokens, instead of `k mod V`; decides the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
         reasoning_rank: rank of the copied rows' deltas in training, 0 for none; None: rows of their own.
-        open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
+        open_thinking: who opens the think tag, see `rlvr_vocab.vocab.tokenizer`.
         chat_template: text of a template for a base model without one.
     """
 

@@ -15,10 +15,10 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
+from rlvr_vocab.vocab.adapter import TrainedRows
 from rlvr_vocab.vocab.copied_rows import copied_rows_of
 from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights, whole_in_zero3
 from rlvr_vocab.vocab.logprobs import region_logprobs
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 

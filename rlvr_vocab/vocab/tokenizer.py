@@ -1,19 +1,40 @@
-"""A tokenizer whose reasoning tokens decode to surface text in any stock tool, and are never encoded from text."""
+"""The tokenizer and its chat template.
+
+Reasoning tokens decode to surface text in any stock tool and are never encoded from text. The template makes texts of
+conversations; an assistant's turn starts where it says so, and it may open the thinking.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from transformers import AddedToken, PreTrainedTokenizerBase, TokenizersBackend
+from jinja2 import TemplateError, TemplateSyntaxError
 
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
+from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
+
+if TYPE_CHECKING:  # seconds to import
+    from transformers import PreTrainedTokenizerBase
 
 # Private-use characters: no byte-level alphabet has them, and `_markers` takes two that the vocabulary lacks.
 _MARKER_CANDIDATES = range(0xE000, 0xF8FF)
+
+OpenThinking = Literal["auto", "model", "prefill"]
+_QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
+_USER = [{"role": "user", "content": _QUESTION}]
+# Seconds for `_AT_ONCE` conversations, of which a thousand take one.
+SECONDS = 30.0
+_AT_ONCE = 256
+_LONGEST = 10_000_000  # characters: a template may multiply texts, and no context holds so many
+# A template is a program: its refusals are TemplateErrors, the others are what an expression in it may raise.
+_RAISED = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
@@ -22,6 +43,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     Not `AutoTokenizer`: for some model types (qwen2) it picks a class that rebuilds the decoder and so shows the
     markers of reasoning tokens, whatever the folder says. `TokenizersBackend` reads `tokenizer.json` as it is.
     """
+    from transformers import TokenizersBackend
+
     return TokenizersBackend.from_pretrained(str(folder), padding_side="left")
 
 
@@ -30,6 +53,8 @@ def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> d
 
     Decoding during training drops special tokens, so a tag must not be one.
     """
+    from transformers import AddedToken
+
     pieces: dict[str, list[int]] = {}
     known = tokenizer.get_vocab()
     added = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
@@ -60,7 +85,7 @@ def _edit_json(path: Path, edit: Any) -> None:
 
 
 def _as_plain_backend(config: dict[str, Any]) -> None:
-    config["tokenizer_class"] = TokenizersBackend.__name__
+    config["tokenizer_class"] = "TokenizersBackend"
     config.pop("auto_map", None)
 
 
@@ -100,3 +125,124 @@ def _gap_entry(token_id: int, copy_mark: str, gap_mark: str) -> str:
     """A string of markers alone, distinct per id and from every copy, that decodes to nothing as the gap did."""
     digits = f"{token_id:b}".replace("0", copy_mark).replace("1", gap_mark)
     return gap_mark + digits
+
+
+def template_text(path: Path | None) -> str | None:
+    """The text of `model.chat_template`; None for the tokenizer's own template."""
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"model.chat_template={path} cannot be read: {error}") from error
+
+
+def chat_ids(
+    tokenizer: PreTrainedTokenizerBase, conversations: Sequence[Messages], row_numbers: Sequence[int] | None = None
+) -> list[list[int]]:
+    """The prompt ids of each conversation; raises as `chat_texts` does."""
+    texts = chat_texts(tokenizer, conversations, row_numbers)
+    return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+
+
+def chat_texts(
+    tokenizer: PreTrainedTokenizerBase,
+    conversations: Sequence[Messages],
+    row_numbers: Sequence[int] | None = None,
+    **arguments: Any,
+) -> list[str]:
+    """Each conversation under the chat template, by default with the beginning of the answer.
+
+    Args:
+        row_numbers: of the conversations in the user's file, for messages.
+        arguments: further ones of `apply_chat_template`.
+
+    Raises:
+        UserError: the template does not parse, refuses a conversation, or does not finish in time.
+    """
+    texts: list[str] = []
+    arguments = {"add_generation_prompt": True, **arguments, "tokenize": False}
+
+    def render(_: object) -> None:
+        for conversation in conversations[len(texts) : len(texts) + _AT_ONCE]:
+            text = tokenizer.apply_chat_template(conversation, **arguments)
+            if not 0 < len(text) <= _LONGEST:
+                raise TemplateError(f"it makes {len(text):,} characters of it" if text else "it makes no text of it")
+            texts.append(text)
+
+    try:
+        while len(texts) < len(conversations):
+            DeadlineThread("chat template").call(render, Deadline(SECONDS))
+    except TemplateSyntaxError as error:
+        raise UserError(f"the chat template does not parse: line {error.lineno}: {error.message}") from error
+    except (TimedOut, *_RAISED) as error:
+        conversation = conversations[len(texts)]
+        row = "the prompt" if row_numbers is None else f"row {row_numbers[len(texts)]},"
+        where = f"{row} {short_text(conversation[-1]['content'])!r}"
+        if isinstance(error, TimedOut):
+            raise UserError(f"the chat template did not come to an end in {SECONDS:g} seconds for {where}") from error
+        hint = "; one that knows no system message needs dataset.system_prompt=null"
+        hint *= any(message["role"] == "system" for message in conversation)
+        raise UserError(f"the chat template refuses {where}: {error}{hint}") from error
+    return texts
+
+
+def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> str:
+    """The text that a chat template puts before an assistant's words, up to any think tag; empty without a template."""
+    if tokenizer.chat_template is None:
+        return ""
+    [without] = chat_texts(tokenizer, [_USER], add_generation_prompt=False)
+    [opened] = chat_texts(tokenizer, [_USER])
+    if opened.startswith(without) and opened != without:
+        start = opened[len(without) :]
+    else:  # no generation prompt of its own: the text between the question and the answer
+        answered = [*_USER, {"role": "assistant", "content": _ANSWER}]
+        [turn] = chat_texts(tokenizer, [answered], add_generation_prompt=False)
+        start = turn.split(_QUESTION)[-1].split(_ANSWER)[0]
+    return min((start.split(tag)[0] for tag in tags), key=len)
+
+
+def begins_answer(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> bool:
+    """Whether a rendered prompt ends in the beginning of an assistant's turn."""
+    start, [prompt] = turn_start_text(tokenizer, tags).strip(), chat_texts(tokenizer, [_USER])
+    return start != "" and start in prompt.split(_QUESTION)[-1]
+
+
+def find_turn_ids(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(turn_start_text(tokenizer, tags), add_special_tokens=False))
+
+
+def open_thinking_in_template(
+    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, who: OpenThinking, *, base_knows_tag: bool
+) -> None:
+    """Make the template open the thinking where nobody else will, so that training and serving prompt alike.
+
+    `auto` leaves it to a template that opens the tag already, and to a base model that knows the tag. `prefill` adds
+    the tag unless it is open. Without a template there is nothing to do.
+    """
+    if tokenizer.chat_template is None:
+        return
+    if who == "model" or (who == "auto" and base_knows_tag) or prompt_is_thinking(tokenizer, layout):
+        return
+    tag = tokenizer.convert_ids_to_tokens(layout.think_open_id)
+    tokenizer.chat_template += f"{{%- if add_generation_prompt %}}{{{{- '{tag}\\n' }}}}{{%- endif %}}"
+
+
+def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> bool:
+    """Whether a rendered prompt ends inside an open think tag."""
+    [ids] = chat_ids(tokenizer, [_USER])
+    return RegionTracker(layout, ids).region == THINKING
+
+
+def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
+    """The ids at the end of a prompt that belong to the assistant's turn already; none where no turn is open."""
+    start = last_turn_start(prompt_ids, layout)
+    return prompt_ids[start:] if start else []
+
+
+def assistant_turn(
+    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, prompt_ids: list[int], completion_ids: list[int]
+) -> str:
+    """Surface text of the whole assistant turn: its prefilled part, then the sampled one."""
+    ids = [*prefilled_ids(prompt_ids, layout), *completion_ids]
+    return tokenizer.decode(ids, skip_special_tokens=True)

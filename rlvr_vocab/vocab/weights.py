@@ -1,4 +1,4 @@
-"""Model folders read as data: safetensors alone, no code of theirs, finite weights, usable generation settings.
+"""Folders of models and adapters, read as data: safetensors alone, no code of theirs, the right base.
 
 Nothing here imports torch or Transformers before it needs them: commands check folders before anything heavy loads.
 """
@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import read_json_if_there
+from rlvr_vocab.files import json_text, read_json, read_json_if_there
+from rlvr_vocab.record.files import initial_models_of
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 if TYPE_CHECKING:
     import torch
@@ -25,9 +27,21 @@ _TO_CONVERT = "convert them to safetensors where nothing can be lost, or take a 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 # Prefixes of the pickles that a trainer leaves beside the weights.
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "pending")
+_GENERATION = {
+    "eos_token_id": (int, [int], None),
+    "suppress_tokens": ([int], None),
+    **dict.fromkeys(("bos_token_id", "pad_token_id", "max_new_tokens", "max_length"), (int, None)),
+    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), (int, float, None)),
+}
 # Bytes hashed at each end of a tensor. Training moves every number of a tensor, or whole rows at its end; hashing all
 # bytes of 15 GB takes half a minute at every checkpoint.
 _TENSOR_END = 4096
+
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+# Names of trained rows, and of deltas of rows, in an adapter's file; PEFT saves names that begin with lora_.
+ROWS_KEY, DIFFERENCE_KEY = "lora_rows", "lora_difference"
+BASE_RECORD = "base_weights.json"
+_FINGERPRINT = "fingerprint"
 
 
 def refuse_pickled(folder: str | Path, given: str) -> None:
@@ -36,15 +50,11 @@ def refuse_pickled(folder: str | Path, given: str) -> None:
     Args:
         given: the folder as the user named it.
     """
-    pickled = None if any(Path(folder).glob("*.safetensors")) else pickled_weights(Path(folder))
-    if pickled is not None:
-        raise UserError(f"{given}: holds only pickled weights ({pickled.name}), which are not read: {_TO_CONVERT}")
-
-
-def pickled_weights(folder: Path) -> Path | None:
-    """The first file of a folder that looks like pickled weights."""
-    found = (path for pattern in _PICKLED for path in sorted(folder.glob(pattern)))
-    return next((path for path in found if not path.name.startswith(_NO_WEIGHTS)), None)
+    if any(Path(folder).glob("*.safetensors")):
+        return
+    for path in (path for pattern in _PICKLED for path in sorted(Path(folder).glob(pattern))):
+        if not path.name.startswith(_NO_WEIGHTS):
+            raise UserError(f"{given}: holds only pickled weights ({path.name}), which are not read: {_TO_CONVERT}")
 
 
 def why_not_read(name: str, error: Exception) -> UserError | None:
@@ -91,14 +101,6 @@ def refuse_not_finite(model: torch.nn.Module, name: str | Path) -> None:
             raise UserError(f"{name} holds NaN or infinite weights, in {tensor_name}: take other weights")
 
 
-_GENERATION = {
-    "eos_token_id": (int, [int], None),
-    "suppress_tokens": ([int], None),
-    **dict.fromkeys(("bos_token_id", "pad_token_id", "max_new_tokens", "max_length"), (int, None)),
-    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), (int, float, None)),
-}
-
-
 def refuse_invalid_generation_config(folder: str | Path) -> None:
     """Raises UserError where Transformers could not use a folder's generation configuration."""
     from transformers import GenerationConfig
@@ -141,13 +143,74 @@ def _hashed_tensors(path: Path) -> Iterator[tuple[str, bytes]]:
             start, end = (8 + length + offset for offset in entry["data_offsets"])
             if end > size:
                 raise UserError(f"{path} cannot be read as weights: it is cut short")
-            about = f"{entry['dtype']} {entry['shape']}".encode()
-            yield name, hashlib.sha256(about + _both_ends(file, start, end)).digest()
+            digest, hashed = (
+                hashlib.sha256(f"{entry['dtype']} {entry['shape']}".encode()),
+                min(_TENSOR_END, end - start),
+            )
+            for place in (start, end - hashed):
+                file.seek(place)
+                digest.update(file.read(hashed))
+            yield name, digest.digest()
 
 
-def _both_ends(file: BinaryIO, start: int, end: int) -> bytes:
-    length = min(_TENSOR_END, end - start)
-    file.seek(start)
-    first = file.read(length)
-    file.seek(end - length)
-    return first + file.read(length)
+def is_adapter(folder: str | Path) -> bool:
+    return Path(folder, ADAPTER_CONFIG).is_file()
+
+
+def read_adapter_config(folder: Path) -> dict[str, Any]:
+    """The configuration of an adapter; UserError where it cannot be read, or names no `peft_type`."""
+    return read_json(folder / ADAPTER_CONFIG, {"peft_type": str})
+
+
+def record_base(folder: str | Path, base: Path) -> None:
+    """Write, beside an adapter or a trained model, the fingerprint of the weights that it began with."""
+    Path(folder, BASE_RECORD).write_text(json_text({_FINGERPRINT: weights_fingerprint(base)}), encoding="utf-8")
+
+
+def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
+    """The folder of the model under an adapter.
+
+    It is the given one, else the recorded one, else `initial_model` of the run that the adapter lies in, which may
+    have been moved.
+
+    Raises:
+        UserError: there is no such folder, or it has another vocabulary, or other weights, than the adapter's.
+    """
+    folder = Path(folder)
+    recorded = read_adapter_config(folder).get("base_model_name_or_path")
+    own = [Path(recorded)] if isinstance(recorded, str) and recorded else []
+    candidates = [Path(given)] if given is not None else [*own, *initial_models_of(folder)]
+    there = [path for path in candidates if (path / "config.json").is_file()]
+    if not there:
+        where = f"base={given}" if given is not None else f"its base {recorded or '(none recorded)'}"
+        raise UserError(f"{folder} is an adapter, and {where} is not there: give the model it was trained on as base=…")
+    reasons = [_other_vocabulary(folder, base) or other_weights(folder, base, " as base=…") for base in there]
+    if None not in reasons:
+        raise UserError(str(reasons[0]))
+    return there[reasons.index(None)]
+
+
+def folder_with(name: str, folder: str | Path, base: str | Path | None = None) -> Path:
+    """The folder with a file of a checkpoint: its own, or, by `find_base`, that of an adapter that came without it."""
+    return Path(folder) if Path(folder, name).is_file() or not is_adapter(folder) else find_base(folder, base)
+
+
+def _other_vocabulary(folder: Path, base: Path) -> str | None:
+    """Why a model is not the one under an adapter, by its layout; None where it may be."""
+    if not (folder / LAYOUT_FILE).is_file():
+        return None  # an adapter of another tool
+    of_adapter, of_base = VocabLayout.load(folder), VocabLayout.load(base)
+    if of_adapter == of_base:
+        return None
+    return (
+        f"{folder} was trained on {of_adapter.standard_size} standard and {of_adapter.size} reasoning tokens, "
+        f"{base} has {of_base.standard_size} and {of_base.size}, or others: it is not the base of this adapter"
+    )
+
+
+def other_weights(folder: Path, base: Path, as_key: str = "") -> str | None:
+    """Why a model is not the one under an adapter, by its weights; None where it may be."""
+    record = folder / BASE_RECORD
+    if not record.is_file() or read_json(record).get(_FINGERPRINT) == weights_fingerprint(base):
+        return None  # without a record, an adapter of another tool
+    return f"{base} has other weights than the model that {folder} was trained on: give that one{as_key}"

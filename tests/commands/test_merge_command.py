@@ -21,10 +21,10 @@ from rlvr_vocab.rewards.library.answers import extracted_answer
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.model_card import CardFacts
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.peft.adapter_base import record_base
-from rlvr_vocab.vocab.peft.merge import probe_ids
+from rlvr_vocab.vocab.merge import probe_ids
+from rlvr_vocab.vocab.weights import record_base
 
 pytestmark = pytest.mark.slow
 
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_an_adapter_can_be_asked_and_measured(
 def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rlvr_vocab.vocab.peft import merge
+    from rlvr_vocab.vocab import merge
 
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(run_folder.parent / "cache"))
     write, again = merge.write_stock_folder, tmp_path / "again"

@@ -17,8 +17,8 @@ from rlvr_vocab.record.results import ACCURACY
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import Run
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.adapter import load_model
 
 
 class DummyTrainer:

@@ -13,7 +13,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.model_card import CardFacts, card_of_adapter, write_adapter_card, write_card
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.merge import MergeReport, Shift
+from rlvr_vocab.vocab.merge import MergeReport, Shift
 
 WORDS = ["dataset=gsm8k", "model.reasoning_vocab_size=1000", "training.learning_rate=3e-6", "training.max_steps=12"]
 ON_HUB = ("Qwen/Qwen3-0.6B", "openai/gsm8k")

@@ -11,7 +11,7 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.model import untrained_plan
 from rlvr_vocab.runs.prompts import asks_to_think, thinking_warnings, warmup_form
 from rlvr_vocab.runs.rewards import reward_context
-from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.tokenizer import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
 COPIES = "model.reasoning_vocab_size=5"

@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import Expansion, expand
-from rlvr_vocab.vocab.peft.adapter import load_model
 
 INVALID = ["{", "[]", b"\xff\xfe", {"temperature": "hot"}, {"eos_token_id": "<|im_end|>"}, {"max_new_tokens": "many"}]
 

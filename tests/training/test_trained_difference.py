@@ -7,11 +7,10 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.analysis.vocabulary import token_tables
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.vocab.adapter import TrainedRowDelta, load_model, put_adapter_on
 from rlvr_vocab.vocab.copied_rows import copied_rows_of, read_differences
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.adapter import load_model, put_adapter_on
-from rlvr_vocab.vocab.peft.merge import merge_adapter
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRowDelta
+from rlvr_vocab.vocab.merge import merge_adapter
 
 FORM = {"size": None, "reasoning_rank": 4, "init_noise": 0.3, "open_thinking": "prefill"}
 

@@ -14,7 +14,7 @@ from vllm.v1.sample import logits_processor as vllm_processors
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.vllm.logits_processor import (
+from rlvr_vocab.vocab.vllm_plugin import (
     NAME_OF_INSTALLED,
     NAME_OF_NAMED,
     NamedRegionLogitsProcessor,

@@ -22,7 +22,7 @@ from vllm.v1.worker.gpu.states import RequestState
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import regions_after
-from rlvr_vocab.vocab.vllm.logits_processor import NAME_OF_NAMED, NamedRegionLogitsProcessor, RegionLogitsProcessor
+from rlvr_vocab.vocab.vllm_plugin import NAME_OF_NAMED, NamedRegionLogitsProcessor, RegionLogitsProcessor
 
 DEVICE = torch.device("cpu")
 

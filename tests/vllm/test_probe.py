@@ -15,10 +15,9 @@ from benchmarks.probe_controls.planted_channel import train_planted
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
-from rlvr_vocab.vocab.chat import chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.tokenizer import chat_ids, load_tokenizer
 
 
 @pytest.fixture(autouse=True)

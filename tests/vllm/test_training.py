@@ -11,7 +11,7 @@ from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.model_executor.layers import utils as vllm_layers
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.vllm import logits_processor as vllm_plugin
+from rlvr_vocab.vocab import vllm_plugin
 
 ENGINE = {"dtype": "float32", "enforce_eager": True}  # by itself TRL has vLLM take a checkpoint as bfloat16
 

@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_tags, write_expansion
-from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.weights import pickled_weights, refuse_pickled, weights_fingerprint
+from rlvr_vocab.vocab.weights import refuse_pickled, weights_fingerprint
 
 Folder = Callable[..., Path]
 Tensors = dict[str, torch.Tensor]
@@ -75,7 +75,6 @@ def test_pickled_adapters_are_refused_and_stay_unread(expand_shape: Any, make_ad
 def test_a_checkpoint_is_not_mistaken_for_pickled_weights(tmp_path: Path) -> None:
     for name in ("training_args.bin", "optimizer.pt", "rng_state_0.pth", "scheduler.pt", "pending_0.pt"):
         (tmp_path / name).touch()
-    assert pickled_weights(tmp_path) is None
     refuse_pickled(tmp_path, "a folder")
     (tmp_path / "model.ckpt").touch()
     with pytest.raises(UserError, match=r"a folder: holds only pickled weights \(model.ckpt\)"):

@@ -46,7 +46,7 @@ from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
-from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
+from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
 
 _SAMPLING = ("max_new_tokens", "temperature")
 

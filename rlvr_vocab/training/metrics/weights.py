@@ -14,7 +14,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
+from rlvr_vocab.vocab.adapter import TrainedRows
 
 _SAMPLE_SIZE = 65_536  # values that are compared in each step
 

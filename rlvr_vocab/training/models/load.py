@@ -16,9 +16,9 @@ from rlvr_vocab.device import weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.training.arguments import GRPOConfig
+from rlvr_vocab.vocab.adapter import TrainedRows
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, require_same_expansion, write_expansion
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, stored_dtype
 
 # Elements of a table from which a second gradient of its size (64 MiB) is worth sparing.

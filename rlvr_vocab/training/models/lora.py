@@ -17,9 +17,9 @@ from transformers.pytorch_utils import Conv1D
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.vocab.adapter import add_trained_rows, first_trained_row, train_differences
 from rlvr_vocab.vocab.copied_rows import copied_rows_of
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row, train_differences
 from rlvr_vocab.vocab.weights import NO_CODE
 
 Bits = Literal[4, 8]

@@ -7,7 +7,7 @@ from safetensors import safe_open
 from rlvr_vocab.training.metrics.weights import parameter_groups
 from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.vocab.peft.adapter import load_model
+from rlvr_vocab.vocab.adapter import load_model
 
 STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}
 

@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab import merge
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import EXPANSION_RECORD
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft import merge
-from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.peft.merge import merge_adapter, probe_ids, require_same
+from rlvr_vocab.vocab.merge import merge_adapter, probe_ids, require_same
 
 Folder = Callable[..., Path]
 ADAPTER_FILE = "adapter_model.safetensors"

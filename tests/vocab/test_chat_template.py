@@ -4,8 +4,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab import chat
-from rlvr_vocab.vocab.chat import (
+from rlvr_vocab.vocab import tokenizer as chat
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion
+from rlvr_vocab.vocab.tokenizer import (
     begins_answer,
     chat_ids,
     chat_texts,
@@ -13,7 +14,6 @@ from rlvr_vocab.vocab.chat import (
     prompt_is_thinking,
     turn_start_text,
 )
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 
 TAGS = ("<think>", "</think>")
 USER = [{"role": "user", "content": "What is 3 + 4? I <think> so."}]

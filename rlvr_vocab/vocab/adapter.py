@@ -1,25 +1,45 @@
-"""Rows of the reasoning vocabulary that train beside a LoRA adapter, over tables that are frozen.
+"""Adapters over a base with reasoning tokens: the rows that train beside them, and loading one onto its base.
 
-They are PEFT layers: PEFT saves and loads them in the adapter's file, switches them off for the reference policy,
+The rows are PEFT layers: PEFT saves and loads them in the adapter's file, switches them off for the reference policy,
 merges them into the table for vLLM and restores the table, bit for bit.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
+from peft import PeftConfig, PeftModel, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.nn import functional as F
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from rlvr_vocab.vocab.copied_rows import CopiedRows, RowDelta
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.copied_rows import CopiedRows, RowDelta, attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.adapter_base import DIFFERENCE_KEY, ROWS_KEY
+from rlvr_vocab.vocab.weights import (
+    ADAPTER_WEIGHTS,
+    DIFFERENCE_KEY,
+    READ_AS_DATA,
+    ROWS_KEY,
+    find_base,
+    is_adapter,
+    read_adapter_config,
+    reading_weights,
+    refuse_invalid_generation_config,
+    refuse_not_finite,
+    refuse_pickled,
+)
 
 ADAPTER = "default"  # PEFT's name of a run's one adapter
+# PEFT's errors for a configuration or weights that it cannot use.
+_PEFT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
 class TrainedRows(nn.Module, BaseTunerLayer):
@@ -93,6 +113,13 @@ class TrainedRows(nn.Module, BaseTunerLayer):
         self.merged_adapters = []
 
 
+def first_trained_row(train_rows: str, layout: VocabLayout) -> int | None:
+    """The first of the rows that train under `reasoning`, `all` or `none`; None where no row does."""
+    if train_rows == "none" or (train_rows == "reasoning" and not layout.size):
+        return None
+    return 0 if train_rows == "all" else layout.standard_size
+
+
 def add_trained_rows(model: PeftModel, first: int) -> None:
     """Let the rows of embedding and head from `first` on train with a model's adapter.
 
@@ -104,13 +131,6 @@ def add_trained_rows(model: PeftModel, first: int) -> None:
     trained = TrainedRows(embedding, first)
     base.set_input_embeddings(trained)
     base.set_output_embeddings(TrainedRows(head, first, trained if tied else None))
-
-
-def first_trained_row(train_rows: str, layout: VocabLayout) -> int | None:
-    """The first of the rows that train under `reasoning`, `all` or `none`; None where no row does."""
-    if train_rows == "none" or (train_rows == "reasoning" and not layout.size):
-        return None
-    return 0 if train_rows == "all" else layout.standard_size
 
 
 class TrainedRowDelta(nn.Module, BaseTunerLayer):
@@ -137,24 +157,6 @@ class TrainedRowDelta(nn.Module, BaseTunerLayer):
             self.unmerge()
         return self.base_layer if self.disable_adapters or self.merged else self.lora_difference[ADAPTER]
 
-    @property
-    def A(self) -> torch.Tensor | None:
-        found: torch.Tensor | None = self.in_force.A
-        return found
-
-    @property
-    def B(self) -> torch.Tensor | None:
-        found: torch.Tensor | None = self.in_force.B
-        return found
-
-    def forward(self, ks: torch.Tensor, sparse: bool = False) -> torch.Tensor | None:
-        rows: torch.Tensor | None = self.in_force(ks, sparse)
-        return rows
-
-    def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:
-        found: torch.Tensor | None = self.in_force.projected(hidden)
-        return found
-
     def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
         if not self.merged:
             self._initial = {name: each.clone() for name, each in self.base_layer.state_dict().items()}
@@ -173,3 +175,69 @@ def train_differences(copied: CopiedRows) -> None:
     for _, module in copied.own_tables():
         if module.difference.B is not None:
             module.difference = TrainedRowDelta(module.difference)
+
+
+def load_model(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> PreTrainedModel | PeftModel:
+    """The model of a folder, ready to sample; an adapter lies unmerged on its base.
+
+    Args:
+        base: the model under an adapter, where it is not at its recorded place.
+        model_kwargs: passed on to `from_pretrained`; the dtype is the folder's own by default.
+
+    Raises:
+        UserError: weights that cannot be read, an adapter without its base, or one that does not fit it.
+    """
+    source = find_base(folder, base) if is_adapter(folder) else folder
+    refuse_pickled(folder, str(folder))
+    refuse_pickled(source, str(source))
+    refuse_invalid_generation_config(source)
+    with reading_weights(source):
+        model = AutoModelForCausalLM.from_pretrained(str(source), **{"dtype": "auto", **READ_AS_DATA, **model_kwargs})
+    whole = put_adapter_on(model, folder).eval() if is_adapter(folder) else model.eval()
+    refuse_not_finite(whole, folder)
+    return whole
+
+
+def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
+    """An adapter folder on its base, with the rows that trained beside it; UserError where it is broken, or not fit."""
+    config = open_adapter(folder)
+    config.base_model_name_or_path = model.name_or_path  # its place now; PEFT warns of another one
+    weights = Path(folder, ADAPTER_WEIGHTS)
+    try:
+        with safe_open(weights, framework="pt") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{weights} cannot be read as the weights of an adapter: {error}") from error
+    rows = next((shape[0] for name, shape in shapes.items() if name.endswith(f".{ROWS_KEY}")), None)
+    with _fitting(folder):
+        adapted: Any = get_peft_model(model, config, adapter_name=ADAPTER)
+        if rows is not None:
+            add_trained_rows(adapted, model.get_input_embeddings().weight.size(0) - rows)
+        if any(f".{DIFFERENCE_KEY}." in name for name in shapes):
+            attach_low_rank_rows(model, model.name_or_path)
+            copied = copied_rows_of(model)
+            if copied is None:
+                raise ValueError(f"{model.name_or_path} has no differences of low rank")
+            train_differences(copied)
+        result = adapted.load_adapter(str(folder), ADAPTER, torch_device=str(model.device))
+        if strange := [*result.missing_keys, *result.unexpected_keys]:
+            raise ValueError(f"{len(strange)} tensors are missing, or have no place in it ({strange[0]} …)")
+    return adapted
+
+
+def open_adapter(folder: str | Path) -> PeftConfig:
+    """The configuration of an adapter folder; UserError where PEFT cannot use it."""
+    read_adapter_config(Path(folder))
+    with _fitting(folder):
+        return PeftConfig.from_pretrained(str(folder))
+
+
+@contextmanager
+def _fitting(folder: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except _PEFT_ERRORS as error:
+        if isinstance(error, UserError):
+            raise
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder} is no adapter that fits its base: {type(error).__name__}: {reason}") from error

@@ -11,7 +11,7 @@ import torch
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after
-from rlvr_vocab.vocab.vllm.batch_policy import UNKNOWN, BatchRegions, LogitsBias, RequestRegion, SlotRegions
+from rlvr_vocab.vocab.vllm_batch import UNKNOWN, LogitsBias, RequestRegion, SlotRegions
 
 OPEN, CLOSE, TURN = 3, 4, (5, 6, 7)
 LAYOUT = VocabLayout(20, tuple(range(20)), OPEN, CLOSE, TURN, (OPEN, CLOSE))
@@ -27,18 +27,15 @@ def defined(ids, layout=LAYOUT):
     return int(regions_after(torch.tensor([ids]), layout)[0, -1]) if ids else ANSWERING
 
 
-def test_a_token_that_becomes_known_after_the_update_counts_at_once():
+def test_unknown_tokens_are_refused_and_late_ones_count():
     output = [9]
     request = RequestRegion(LAYOUT, [OPEN], output, temperature=1.0)
     output.append(UNKNOWN)
-    request.advance()
     with pytest.raises(RuntimeError, match="no-async-scheduling"):
         request.region()
     output[-1] = CLOSE
     assert [request.region(), request.region()] == [ANSWERING, ANSWERING]
-    output += [OPEN, UNKNOWN]
-    request.advance()
-    output[-1] = 9
+    output += [OPEN, 9]
     assert request.region() == THINKING
 
 
@@ -47,52 +44,19 @@ def test_tokens_that_vllm_takes_back_no_longer_count():
     request = RequestRegion(LAYOUT, [8], output, temperature=1.0)
     for kept, region in (([OPEN, 9, CLOSE, 9], ANSWERING), ([OPEN, 9], THINKING), ([9], ANSWERING)):
         output[:] = kept
-        request.advance()
         assert request.region() == region
 
 
-class Batch:
-    """vLLM's changes of its rows, made to plain lists: the sequences that every row should hold."""
-
-    def __init__(self, seed, layout):
-        self.dice, self.rows, self.regions = random.Random(seed), {}, BatchRegions(layout)
-
-    def step(self):
-        dice, rows = self.dice, self.rows
-        removed = [row for row in rows if dice.random() < 0.1]
-        for row in removed:
-            del rows[row]
-        added = []
-        for row in range(8):
-            if row not in rows and dice.random() < 0.4:  # some resumed with output that they already had
-                prompt = [dice.randrange(2, 9) for _ in range(dice.randrange(1, 10))]
-                output = [dice.randrange(2, 9) for _ in range(dice.randrange(3))]
-                rows[row] = (prompt, output, dice.choice([0.0, 0.01, 1.0]))
-                added.append((row, rows[row][2] or 1e-6, prompt, output))  # at 1e-6 vLLM is greedy
-        moved = []
-        if rows and dice.random() < 0.5:
-            source, target, swap = dice.choice(list(rows)), dice.randrange(8), dice.random() < 0.5
-            if source != target:
-                first, second = rows.pop(source), rows.pop(target, None)
-                rows[target] = first
-                if swap and second is not None:
-                    rows[source] = second
-                moved.append((source, target, swap))
-        self.regions.update(removed, added, moved)
-        self.regions.advance()
-
-
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("seed", range(3))
-def test_rows_keep_their_own_region_through_additions_removals_moves_and_swaps(seed, layout):
-    batch = Batch(seed, layout)
-    for _ in range(200):
-        batch.step()
-        rows = batch.rows.items()
-        expected = {row: (defined(prompt + output, layout), temperature) for row, (prompt, output, temperature) in rows}
-        assert batch.regions.rows() == expected
-        for _, output, _ in batch.rows.values():
-            output.append(batch.dice.randrange(2, 9))
+def test_a_request_is_in_the_region_of_its_prompt_and_output(layout):
+    dice = random.Random(0)
+    for temperature, recorded in ((1e-6, 0.0), (0.01, 0.01)):  # at 1e-6 vLLM is greedy
+        prompt, output = [dice.randrange(2, 9) for _ in range(5)], [OPEN]
+        request = RequestRegion(layout, prompt, output, temperature)
+        assert request.temperature == recorded
+        for _ in range(200):
+            assert request.region() == defined(prompt + output, layout)
+            output += [dice.randrange(2, 9) for _ in range(dice.randrange(3))]
 
 
 class Runner:

@@ -7,8 +7,8 @@ import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.vocab.adapter import add_trained_rows, first_trained_row
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
 
 SHAPES = (
     *("qwen3", "llama", "gemma3"),

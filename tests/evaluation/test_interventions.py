@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rlvr_vocab.vocab.interventions import CopyExchange
+from rlvr_vocab.evaluation.interventions import CopyExchange
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 

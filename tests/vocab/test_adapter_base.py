@@ -12,9 +12,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.peft.adapter import load_model
-from rlvr_vocab.vocab.peft.adapter_base import BASE_RECORD, find_base
-from rlvr_vocab.vocab.peft.merge import merge_adapter
+from rlvr_vocab.vocab.adapter import load_model
+from rlvr_vocab.vocab.merge import merge_adapter
+from rlvr_vocab.vocab.weights import BASE_RECORD, find_base
 
 CONFIG = "adapter_config.json"
 

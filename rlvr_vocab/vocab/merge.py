@@ -17,15 +17,13 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir
+from rlvr_vocab.vocab.adapter import TrainedRows, load_model, open_adapter
 from rlvr_vocab.vocab.copied_rows import DIFFERENCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.peft.adapter import load_model, open_adapter
-from rlvr_vocab.vocab.peft.adapter_base import find_base
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
-from rlvr_vocab.vocab.weights import NO_CODE, stored_dtype
+from rlvr_vocab.vocab.weights import NO_CODE, find_base, stored_dtype
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""Adapters over a base with reasoning tokens: training them, and merging them back."""

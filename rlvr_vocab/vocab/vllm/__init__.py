@@ -1,1 +1,0 @@
-"""The region policy inside vLLM."""

@@ -1,0 +1,123 @@
+"""The region policy over a vLLM batch: the region of each request, and the bias on its logits.
+
+`RequestRegion` follows a request of the V1 runner, which shares lists of ids with its processors; `SlotRegions` follows
+Model Runner V2, which keeps the ids on the device. Nothing here imports vLLM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker, after_last_ids, region_of_next
+
+# vLLM's asynchronous scheduling writes this for a token that was sampled but has not reached the host yet.
+UNKNOWN = -1
+# Below this temperature vLLM takes the most likely token.
+GREEDY_BELOW = 1e-5
+_ROWS_AT_ONCE = 16
+
+# Shapes: B rows of logits, V columns, S request slots, s new ones, T positions.
+
+
+class RequestRegion:
+    """The region in which one request chooses its next token.
+
+    Attributes:
+        temperature: vLLM's divisor of this request's logits; 0.0 for a greedy one.
+    """
+
+    def __init__(
+        self, layout: VocabLayout, prompt_ids: Sequence[int], output_ids: list[int], temperature: float
+    ) -> None:
+        """
+        Args:
+            output_ids: vLLM's own list of the request's generated ids, which it extends and corrects in place.
+        """
+        self.temperature = 0.0 if temperature < GREEDY_BELOW else temperature
+        self._output, self._taken = output_ids, 0
+        self._prompt = RegionTracker(layout, prompt_ids)
+        self._tracker = self._prompt.copy()
+
+    def region(self) -> int:
+        """Region of the next token; raises RuntimeError where a token that decides it is unknown."""
+        if len(self._output) < self._taken:  # vLLM takes tokens back after a failed load of the cache
+            self._tracker, self._taken = self._prompt.copy(), 0
+        for token in self._output[self._taken :]:
+            if token == UNKNOWN:
+                raise RuntimeError(
+                    "vLLM did not give the region policy the token that it sampled last: start it with "
+                    "--no-async-scheduling"
+                )
+            self._tracker.add(token)
+            self._taken += 1
+        return self._tracker.region
+
+
+class SlotRegions:
+    """The requests of Model Runner V2 by their slot, followed on the device without asking the host.
+
+    A slot's region is read from all of its ids when a request enters, and from the last of them at each later step.
+    Reading one last token twice changes nothing, so it does not matter which slots a step has scheduled.
+
+    Attributes:
+        thinking_S: whether the slot's next token is chosen while thinking; meaningless for a slot without a request.
+        temperatures_S: float32; 0 for a greedy request.
+    """
+
+    def __init__(self, layout: VocabLayout, state: Any) -> None:
+        """
+        Args:
+            state: the runner's `RequestState`, or `ProcRequestState`.
+        """
+        self._layout, self._state = layout, state
+        self.thinking_S = torch.zeros(state.max_num_reqs, dtype=torch.bool, device=state.device)
+        self.temperatures_S = torch.zeros(state.max_num_reqs, dtype=torch.float32, device=state.device)
+        self._new: dict[int, float] = {}
+
+    def add(self, slot: int, temperature: float) -> None:
+        self._new[slot] = 0.0 if temperature < GREEDY_BELOW else temperature
+
+    def refresh(self) -> None:
+        """Once for each step, after the runner has written the tokens sampled before."""
+        ids_ST, lengths_S = self._state.all_token_ids.gpu, self._state.total_len.gpu
+        self.thinking_S = after_last_ids(self.thinking_S, ids_ST, lengths_S, self._layout)
+        if not self._new:
+            return
+        device, lengths_s = self._state.device, self._state.prefill_len.np[list(self._new)]
+        slots_s = torch.tensor(list(self._new), device=device)
+        written_sT = torch.arange(int(lengths_s.max()), device=device) < torch.from_numpy(lengths_s).to(device)[:, None]
+        ids_sT = torch.where(written_sT, ids_ST[slots_s, : written_sT.size(1)], UNKNOWN)
+        self.thinking_S[slots_s] = region_of_next(ids_sT, self._layout) == THINKING
+        self.temperatures_S[slots_s] = torch.tensor(list(self._new.values()), device=device)
+        self._new.clear()
+
+
+class LogitsBias:
+    """Adds `temperature × bias[region]` to `(B, V)` float32 logits in place; vLLM divides by the temperature after it.
+
+    Greedy rows (temperature 0) get the forbids alone: odds between copies are for sampling.
+    """
+
+    def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
+        forbids_2V = policy.bias.masked_fill(policy.bias.isfinite(), 0.0)
+        none_1V = torch.zeros_like(policy.bias[:1])
+        # By greedy or not, then by region; the last of each three rows is of no region.
+        self._tables_RV = torch.cat((forbids_2V, none_1V, policy.bias, none_1V)).to(device)
+
+    def add(self, logits: torch.Tensor, regions_B: torch.Tensor, temperatures_B: torch.Tensor) -> None:
+        """Add the bias of each row's region; a row of region -1 stays."""
+        if logits.size(1) != self._tables_RV.size(1):
+            raise ValueError(
+                f"the policy describes {self._tables_RV.size(1)} rows, vLLM's logits have {logits.size(1)}"
+            )
+        is_greedy_B = temperatures_B == 0
+        tables_B = regions_B % 3 + torch.where(is_greedy_B, 0, 3)
+        scales_B1 = torch.where(is_greedy_B, 1.0, temperatures_B).unsqueeze(1)
+        for start in range(0, len(logits), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            logits[rows].addcmul_(self._tables_RV[tables_B[rows]], scales_B1[rows])

@@ -1,0 +1,178 @@
+"""The region policy in vLLM, found by vLLM itself through two entry points that installing makes.
+
+`vllm.logits_processors`: vLLM loads `RegionLogitsProcessor` for every model. It does nothing for a model without
+reasoning tokens. vLLM refuses a class that lacks the interface of the runner in use, hence one class for both: called
+with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
+
+`vllm.general_plugins`: vLLM calls `prepare_engines` in every process before it makes an engine's configuration. An
+installed processor is not enough: vLLM silently skips it under speculative decoding, and gives it sampled tokens too
+late under asynchronous scheduling.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from vllm.transformers_utils.repo_utils import get_hf_file_to_dict, try_get_local_file
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
+from vllm.v1.sample.logits_processor.builtin import process_dict_updates
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.vllm_batch import LogitsBias, RequestRegion, SlotRegions
+
+try:
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as LogitsProcessorV2
+
+    _INTERFACES: tuple[type, ...] = (LogitsProcessor, LogitsProcessorV2)
+except ModuleNotFoundError:  # vLLM before Model Runner V2 took processors: with one installed it uses V1
+    _INTERFACES = (LogitsProcessor,)
+
+
+class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants to see base classes by name
+    """Adds `temperature × bias[region]` to each request's logits; see `rlvr_vocab.vocab.policy`."""
+
+    is_named = False
+
+    def __init__(self, vllm_config: Any, device_or_state: Any, is_pin_memory: bool = False) -> None:
+        self._bias: LogitsBias | None = None
+        self._requests: dict[int, RequestRegion] = {}  # V1
+        self._slots: SlotRegions | None = None  # V2
+        if not self.is_named and NAME_OF_NAMED in named_processors(vllm_config):
+            return
+        layout = reasoning_layout(vllm_config.model_config)
+        if layout is None:
+            return
+        if not self.is_named and vllm_config.scheduler_config.async_scheduling:
+            raise UserError(
+                "under asynchronous scheduling the region policy needs rlvr_vocab's plugin rlvr_vocab_engine, which "
+                "VLLM_PLUGINS keeps out: name it there too, or start vLLM with --no-async-scheduling"
+            )
+        self._layout, is_v1 = layout, isinstance(device_or_state, torch.device)
+        policy = RegionPolicy(layout, rows=served_rows(vllm_config, layout))
+        self._bias = LogitsBias(policy, device_or_state if is_v1 else device_or_state.device)
+        self._slots = None if is_v1 else SlotRegions(layout, device_or_state)
+
+    def is_argmax_invariant(self) -> bool:
+        """V1: False puts the processor before the temperature and before greedy rows are decided."""
+        return self._bias is None
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """V1, before each forward pass."""
+        if self._bias is not None:
+            process_dict_updates(self._requests, batch_update, self._new_request)
+
+    def _new_request(self, params: Any, prompt_ids: list[int], output_ids: list[int]) -> RequestRegion:
+        return RequestRegion(self._layout, prompt_ids, output_ids, params.temperature)
+
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        """V2, when a request enters a slot; returns whether its logits are changed."""
+        if self._slots is None:
+            return False
+        self._slots.add(req_idx, sampling_params.temperature)
+        return True
+
+    def apply_staged_writes(self) -> None:
+        """V2, before each forward pass."""
+        if self._slots is not None:
+            self._slots.refresh()
+
+    def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
+        """`(rows, vocabulary)` float32 logits, changed in place; `ctx` is the batch layout of V2."""
+        if self._bias is None:
+            return logits
+        if self._slots is None:
+            there = [(self._requests[row].region(), self._requests[row].temperature) if row in self._requests
+                     else (-1, 0.0) for row in range(len(logits))]  # fmt: skip
+            regions_B, temperatures_B = torch.tensor(there, dtype=torch.float32).to(logits.device).unbind(1)
+        else:
+            slots_B = ctx.expanded_idx_mapping.long().clamp(min=0)  # a negative slot pads the batch
+            regions_B, temperatures_B = self._slots.thinking_S[slots_B], self._slots.temperatures_S[slots_B]
+        self._bias.add(logits, regions_B.long(), temperatures_B)
+        return logits
+
+
+class NamedRegionLogitsProcessor(RegionLogitsProcessor):
+    """The same, as `prepare` names it to an engine; vLLM gives a named processor every token in time."""
+
+    is_named = True
+
+
+NAME_OF_INSTALLED = f"{__name__}:{RegionLogitsProcessor.__qualname__}"
+NAME_OF_NAMED = f"{__name__}:{NamedRegionLogitsProcessor.__qualname__}"
+
+
+def prepare_engines() -> None:
+    """From now on `EngineArgs.create_engine_config` prepares the configurations it makes; safe to call again."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    original = EngineArgs.create_engine_config
+    if hasattr(original, "prepares_reasoning_vocabulary"):
+        return
+
+    @functools.wraps(original)
+    def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        config = original(self, *args, **kwargs)
+        prepare(config)
+        return config
+
+    create_engine_config.prepares_reasoning_vocabulary = True  # type: ignore[attr-defined]
+    EngineArgs.create_engine_config = create_engine_config
+
+
+def prepare(vllm_config: Any) -> None:
+    """Name the processor in the configuration of an engine that generates from a reasoning vocabulary.
+
+    Raises:
+        UserError: the engine would sample past the region policy.
+    """
+    model_config = vllm_config.model_config
+    layout = reasoning_layout(model_config) if model_config.runner_type == "generate" else None
+    if layout is None:
+        return
+    served_rows(vllm_config, layout)
+    if vllm_config.speculative_config is not None:
+        raise UserError(
+            f"{model_config.model} has a reasoning vocabulary: vLLM applies no logits processor under speculative "
+            "decoding, so the region policy would not be in force; start vLLM without --speculative-config"
+        )
+    if model_config.enable_prompt_embeds:
+        raise UserError(
+            f"{model_config.model} has a reasoning vocabulary: the region of a prompt is read from its ids; "
+            "start vLLM without --enable-prompt-embeds"
+        )
+    named = named_processors(vllm_config)
+    if NAME_OF_NAMED not in named:
+        model_config.logits_processors = [*named, NAME_OF_NAMED]
+
+
+def named_processors(vllm_config: Any) -> list[Any]:
+    """The processors that the engine's configuration names; UserError for the installed one, which would act twice."""
+    named = list(vllm_config.model_config.logits_processors or [])
+    if RegionLogitsProcessor in named or NAME_OF_INSTALLED in named:
+        raise UserError(
+            f"{NAME_OF_INSTALLED} is installed as a plugin and loaded by vLLM itself: leave it out of logits_processors"
+        )
+    return named
+
+
+def reasoning_layout(model_config: Any) -> VocabLayout | None:
+    """The layout of the model that vLLM serves, from its folder or the hub; None where it has no reasoning tokens."""
+    place = {"file_name": LAYOUT_FILE, "model": model_config.model, "revision": model_config.revision or "main"}
+    if get_hf_file_to_dict(**place) is None:
+        return None
+    layout = VocabLayout.load(Path(try_get_local_file(**place)).parent)
+    return layout if layout.size else None
+
+
+def served_rows(vllm_config: Any, layout: VocabLayout) -> int:
+    rows = int(vllm_config.model_config.get_vocab_size())
+    if rows < layout.rows:
+        raise UserError(
+            f"{vllm_config.model_config.model}: {LAYOUT_FILE} describes {layout.rows} tokens, the model has {rows}"
+        )
+    return rows
