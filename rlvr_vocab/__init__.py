@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlvr_vocab.rewards.turns import after_thinking
+    from rlvr_vocab.rewards.reward import after_thinking
     from rlvr_vocab.training.arguments import GRPOConfig
     from rlvr_vocab.training.settings import Lora
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -32,7 +32,7 @@ _HOMES = {
     "Lora": "rlvr_vocab.training.settings",
     "RegionGRPOTrainer": "rlvr_vocab.training.trainer",
     "RegionLogitsProcessor": "rlvr_vocab.vocab.sampling",
-    "after_thinking": "rlvr_vocab.rewards.turns",
+    "after_thinking": "rlvr_vocab.rewards.reward",
     "expand": "rlvr_vocab.vocab.expand",
     "merge_adapter": "rlvr_vocab.vocab.merge",
 }

@@ -31,7 +31,7 @@ from rlvr_vocab.errors import (
     stop_signals,
     write_exit_code,
 )
-from rlvr_vocab.rewards.user_code import only_allowed_code
+from rlvr_vocab.rewards.reward import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread

@@ -27,9 +27,7 @@ from rlvr_vocab.record.files import INITIAL_MODEL, is_step_file, run_folder_of, 
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, required_columns
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
-from rlvr_vocab.rewards.reward import RewardSpec, Score
-from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
-from rlvr_vocab.rewards.user_code import is_user_code
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, turn_text
 from rlvr_vocab.runs.rewards import (
     dummy_context,
     example_turns,

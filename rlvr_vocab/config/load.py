@@ -25,8 +25,7 @@ from rlvr_vocab.config.sections import (
 from rlvr_vocab.config.trl_fields import GrpoFields, trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, refuse_impossible_values, single_values
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.rewards.user_code import allow, is_user_code, require_allowed
+from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
 from rlvr_vocab.secrets import is_secret, variable_with
 
 # model.generation_kwargs.<key> -> the same thing as training.<key>

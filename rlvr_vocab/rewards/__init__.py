@@ -6,9 +6,9 @@ Every function that a file of `library` declares can be imported from here, by e
 from typing import Any
 
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import RewardFunction, Score, reward
+from rlvr_vocab.rewards.reward import Score, reward
 
-__all__ = ["LIBRARY", "RewardFunction", "Score", "reward"]
+__all__ = ["LIBRARY", "Score", "reward"]
 
 
 def __getattr__(name: str) -> Any:

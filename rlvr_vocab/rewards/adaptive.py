@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -29,15 +29,12 @@ class Adaptation:
     most: float = 10.0
 
     def __post_init__(self) -> None:
-        for holds, rule in (
-            (0 <= self.below <= self.above <= 1, "0 <= below <= above <= 1"),
-            (0 < self.lower_by <= 1 <= self.raise_by, "0 < lower_by <= 1 <= raise_by"),
-            (0 < self.least <= self.most <= LARGEST_WEIGHT, f"0 < least <= most <= {LARGEST_WEIGHT:,.0f}"),
-            (self.window >= 1, "window >= 1"),
-        ):
-            if not holds:
-                given = ", ".join(f"{name}={value}" for name, value in asdict(self).items())
-                raise UserError(f"adaptive: must have {rule}; there is {given}")
+        rates, factors = 0 <= self.below <= self.above <= 1, 0 < self.lower_by <= 1 <= self.raise_by
+        if not (rates and factors and 0 < self.least <= self.most <= LARGEST_WEIGHT and self.window >= 1):
+            raise UserError(
+                "adaptive: must have 0 <= below <= above <= 1, 0 < lower_by <= 1 <= raise_by, window >= 1 and "
+                f"0 < least <= most <= {LARGEST_WEIGHT:,.0f}; there is {self}"
+            )
 
 
 class AdaptiveWeight:
@@ -70,7 +67,7 @@ class AdaptiveWeight:
         rate = sum(self._rates) / len(self._rates)
         self._rates = []
         factor = rule.raise_by if rate < rule.below else rule.lower_by if rate > rule.above else 1.0
-        self.value = min(max(self.value * factor, rule.least), rule.most) if factor != 1.0 else self.value
+        self.value = min(max(self.value * factor, rule.least), rule.most)
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""

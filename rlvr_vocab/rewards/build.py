@@ -1,20 +1,23 @@
-"""From the rewards that a configuration names to those that a trainer calls."""
+"""From the rewards that a configuration names, in the library or in the user's files, to those that a trainer calls."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
-import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import RewardSpec, Traits, traits_of
-from rlvr_vocab.rewards.user_code import is_user_code, load_function, require_allowed
+from rlvr_vocab.rewards.reward import RewardSpec, Traits, is_user_code, require_allowed, traits_of
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
 # Arguments that TRL passes to every reward function beside the columns of the data set.
@@ -44,9 +47,14 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
     rewards = []
     for spec, name in zip(specs, logged_names(specs), strict=True):
-        function = find_function(spec.name)
+        function, deadline = find_function(spec.name), spec.deadline
         parameters = _parameters(function)
-        _require_known(spec, function, parameters)
+        if not (is_user_code(spec.name) and _takes_any(function)):
+            _require_known(spec, [each for each in parameters if each not in FROM_THE_TRAINER])
+        if isinstance(deadline, str):
+            deadline = DEADLINE if is_user_code(spec.name) else None
+        elif deadline is not None and not is_user_code(spec.name):
+            raise UserError(f"rewards: {spec.name} is of the library, ends by itself, and takes no deadline")
         filled = {key: value for key, value in asdict(context).items() if key in parameters and value is not None}
         rewards.append(
             Reward(
@@ -56,7 +64,7 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
                 params={**filled, **spec.params},
                 full_mark=spec.full_mark,
                 adaptive=spec.adaptive,
-                deadline=_deadline(spec),
+                deadline=deadline,
             )
         )
     return rewards
@@ -66,16 +74,20 @@ def find_function(name: str) -> Callable[..., Any]:
     """The function that a reward is named by.
 
     Raises:
-        UserError: there is none, it cannot be called with columns by name, or a recorded run alone names it.
+        UserError: there is none, it takes no completions by keyword, or a recorded run alone names it.
     """
     if is_user_code(name):
-        return _called_by_keyword(load_function(name), name)
+        function = load_function(name)
+        if not _takes_any(function) and "completions" not in _parameters(function):
+            raise UserError(f"rewards: {name} takes no parameter completions, so it is no reward and is not called")
+        return function
     if name not in LIBRARY:
         own = "; a function of your own is file.py:function or module:function"
         raise UserError(f"rewards: no reward {name}{nearest_and_all(name, sorted(LIBRARY))}{own}")
-    if LIBRARY[name].traits.sends:
+    function = LIBRARY[name]
+    if traits_of(function).sends:
         require_allowed(name, "sends completions, and the key that its parameters name, to a server")
-    return LIBRARY[name]
+    return function
 
 
 def declared(spec: RewardSpec) -> Traits:
@@ -91,64 +103,102 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
 
 
 def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
-    """The name that each is logged by: its function's, with a number where that occurs again."""
-    plain_names = [_plain_name(spec.name) for spec in specs]
-    names: list[str] = []
+    """The name that each is logged by: its function's, with a number where that occurs again.
+
+    User code that is called like a function of the library has the name of its file in front.
+    """
+    plain_names, names = [], list[str]()
+    for spec in specs:
+        where, _, function = spec.name.rpartition(":")
+        if where and function in LIBRARY:
+            module = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
+            function = f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{function}"
+        plain_names.append(function)
     for plain in plain_names:
-        numbered = (f"{plain}_{number}" for number in itertools.count(2) if f"{plain}_{number}" not in plain_names)
-        names.append(next(name for name in itertools.chain([plain], numbered) if name not in names))
+        name, number = plain, 1
+        while name in names or (number > 1 and name in plain_names):
+            number += 1
+            name = f"{plain}_{number}"
+        names.append(name)
     return names
 
 
-def _plain_name(name: str) -> str:
-    """A function's name; for user code that is called like a function of the library, after its file's."""
-    where, _, function = name.rpartition(":")
-    if not where or function not in LIBRARY:
-        return function
-    module = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
-    return f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{function}"
-
-
-def _deadline(spec: RewardSpec) -> float | None:
-    """Seconds for a batch; None for no deadline."""
-    if isinstance(spec.deadline, str):
-        return DEADLINE if is_user_code(spec.name) else None
-    if spec.deadline is not None and not is_user_code(spec.name):
-        raise UserError(
-            f"rewards: {spec.name} takes no deadline beside its name: it is of the library, and ends by itself"
-        )
-    return spec.deadline
-
-
-def _require_known(spec: RewardSpec, function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]) -> None:
-    if is_user_code(spec.name) and _takes_any(function):
-        return
-    names = [name for name in parameters if name not in FROM_THE_TRAINER]
+def _require_known(spec: RewardSpec, names: Sequence[str]) -> None:
     for name in spec.params:
         if name not in names:
             hint = did_you_mean(name, names) or f"; its parameters are {', '.join(names) or 'none'}"
             raise UserError(f"rewards: {spec.name} has no parameter {name}{hint}")
 
 
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters that can be given by keyword."""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {name: item for name, item in inspect.signature(function).parameters.items() if item.kind in kinds}
+def _parameters(function: Callable[..., Any], *more: Any) -> dict[str, inspect.Parameter]:
+    """The parameters that can be given by keyword; none for a function in C that does not list them."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, *more)
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:
+        return {}
+    return {name: item for name, item in parameters.items() if item.kind in kinds}
 
 
 def _takes_any(function: Callable[..., Any]) -> bool:
-    return any(item.kind is item.VAR_KEYWORD for item in inspect.signature(function).parameters.values())
+    return len(_parameters(function, inspect.Parameter.VAR_KEYWORD)) > len(_parameters(function))
 
 
-def _called_by_keyword(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function that a user named; raises UserError where it does not take completions by keyword."""
+# --- code of the user's own ---
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function that `module:function` or `file.py:function` names; `file.py:object.method` names a method.
+
+    Raises:
+        UserError: this command may not import it, the file or module cannot be imported, or holds no such function.
+    """
+    require_allowed(name, "is code, which would be imported and called")
+    where, _, attribute = name.rpartition(":")
     try:
-        parameters = inspect.signature(function).parameters
-    except ValueError as error:  # some functions written in C
-        raise UserError(f"rewards: {name}: {error}; wrap it in a Python function") from error
-    for item in parameters.values():
-        if item.kind is item.POSITIONAL_ONLY and item.default is item.empty:
-            raise UserError(f"rewards: {name} takes {item.name} by position only; rewards are called by keyword")
-    if "completions" not in parameters and not _takes_any(function):
-        raise UserError(f"rewards: {name} takes no parameter completions, so it is no reward and is not called")
+        module = _from_file(Path(where).expanduser()) if where.endswith(".py") else importlib.import_module(where)
+    except (KeyboardInterrupt, UserError):
+        raise
+    except BaseException as error:  # anything that user code raises, SystemExit too
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        is_file = isinstance(error, ModuleNotFoundError) and Path(f"{where}.py").is_file()
+        hint = f"; name the file: {where}.py:{attribute}" if is_file else ""
+        raise UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}{hint}") from error
+    try:
+        function = attrgetter(attribute)(module)
+    except AttributeError:
+        functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        near = did_you_mean(attribute, functions)
+        raise UserError(f"rewards: {name}: {attribute!r} does not exist in {where}{near}") from None
+    if not callable(function) or isinstance(function, type):
+        raise UserError(f"rewards: {name} is no function, and no object that can be called")
     return function
+
+
+def source_file(name: str) -> Path | None:
+    """The file that a user's function is named by, or that of its module; None for a module without one."""
+    where, _, _ = name.rpartition(":")
+    file = where if where.endswith(".py") else getattr(sys.modules[where], "__file__", None)
+    return None if file is None else Path(file).expanduser()
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        nearest = [str(other) for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise UserError(f"rewards: no such file {path}{did_you_mean(str(path), nearest)}")
+    key = f"rlvr_vocab_user_code_{path.resolve()}"
+    if key in sys.modules:
+        return sys.modules[key]
+    spec = importlib.util.spec_from_file_location(key, path.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:  # last, unlike where the file is run by itself: it hides no installed package
+        sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[key]
+        raise
+    return module

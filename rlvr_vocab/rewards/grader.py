@@ -15,12 +15,12 @@ from rlvr_vocab.rewards.build import (
     find_function,
     logged_names,
     required_columns,
+    source_file,
 )
 from rlvr_vocab.rewards.guard import Reward, trial_columns
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.answers import accuracy, extracted_answer
-from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.rewards.user_code import is_user_code, source_file
+from rlvr_vocab.rewards.reward import RewardSpec, is_user_code
 
 # Answers that a reward is given at once; user code has a deadline for each batch.
 _BATCH = 64
@@ -56,21 +56,17 @@ class GraderSpec:
 
     def record(self) -> dict[str, Any]:
         """For records: equal, but for the name, for graders that give the same figures."""
+        weights = [1.0 if self.takes_one_as_it_is else each.weight for each in self.functions]
         functions = [
-            {
-                **_code_of(each.name),
-                "params": dict(each.params),
-                "weight": 1.0 if self.takes_one_as_it_is else each.weight,
-            }
-            for each in self.functions
+            {**_code_of(each.name), "params": dict(each.params), "weight": weight}
+            for each, weight in zip(self.functions, weights, strict=True)
         ]
         return {"name": self.name, "functions": functions, "threshold": self.threshold}
 
     def form_record(self) -> dict[str, Any] | None:
         """The same of `form`."""
-        if self.form is None:
-            return None
-        return {**_code_of(self.form.name), "params": dict(self.form.params), "full_mark": self.form.full_mark}
+        form = self.form
+        return form and {**_code_of(form.name), "params": dict(form.params), "full_mark": form.full_mark}
 
 
 def grader_spec(
@@ -87,14 +83,11 @@ def grader_spec(
         UserError: a reward cannot be found, or nothing with a weight is asked for.
     """
     given = [replace(spec, adaptive=None) for spec in rewards]
-    graders = [spec for spec in given if declared(spec).grades] or [
-        shaped for spec in given for shaped in _shaped(spec)
-    ]
     if asked is not None:
         functions = tuple(replace(_of_the_run(spec, given), adaptive=None) for spec in asked)
         if all(spec.weight == 0 for spec in functions):
             raise UserError("the list of graders is empty, or all their weights are 0: name a reward, or leave it null")
-    elif graders:
+    elif graders := [spec for spec in given if declared(spec).grades] or [*filter(None, map(_shaped, given))]:
         functions = (graders[0],)
     else:
         functions = tuple(spec for spec in given if spec.weight) or (RewardSpec("accuracy"),)
@@ -121,13 +114,12 @@ def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
     return logged[spec.name] if spec.name in logged else next(alike, spec)
 
 
-def _shaped(spec: RewardSpec) -> list[RewardSpec]:
+def _shaped(spec: RewardSpec) -> RewardSpec | None:
     """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
     parameter = declared(spec).shapes
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    return (
-        [RewardSpec(shaped)] if isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades else []
-    )
+    is_grader = isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades
+    return RewardSpec(str(shaped)) if is_grader else None
 
 
 def _code_of(name: str) -> dict[str, str]:
@@ -190,31 +182,20 @@ class Grader:
     ) -> list[Grade]:
         completions = [[{"role": "assistant", "content": turn}] for turn in turns]
         columns = trial_columns(rows, completions) | {"completion_ids": [list(ids) for ids in completion_ids]}
-        scores = [part(**columns) for part in self._parts]
-        names = [part.name for part in self._parts]
-        forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns)
+        in_format: Sequence[bool | None] = [None] * len(turns)
+        form, form_spec = self._form, self.spec.form
+        if form is not None and form_spec is not None and set(required_columns(form_spec)) <= columns.keys():
+            in_format = [None if score is None else score >= form.full_mark for score in form(**columns)]
+        by_turn = zip(*(part(**columns) for part in self._parts), strict=True)
         return [
             Grade(
-                self._total(of_turn),
-                in_format,
+                scores[0] if self.spec.takes_one_as_it_is else weighted_sum(self._parts, scores),
+                is_form,
                 extracted_answer(turn, **self._places) if self.reads_answers else None,
-                dict(zip(names, of_turn, strict=True)) if len(names) > 1 else {},
+                {part.name: score for part, score in zip(self._parts, scores, strict=True) if len(scores) > 1},
             )
-            for turn, in_format, *of_turn in zip(turns, forms, *scores, strict=True)
+            for turn, is_form, scores in zip(turns, in_format, by_turn, strict=True)
         ]
-
-    def _in_format(self, form: Reward, columns: dict[str, Any]) -> list[bool | None]:
-        """Whether each answer has the full mark of a format reward; None for all where it lacks a column."""
-        assert self.spec.form is not None
-        if any(column not in columns for column in required_columns(self.spec.form)):
-            return [None] * len(columns["completions"])
-        return [None if score is None else score >= form.full_mark for score in form(**columns)]
-
-    def _total(self, scores: Sequence[float | None]) -> float | None:
-        """The score of the only reward where it tells right from wrong, else the weighted sum, as in training."""
-        if self.spec.takes_one_as_it_is:
-            return scores[0]
-        return weighted_sum(self._parts, scores)
 
 
 def weighted_sum(rewards: Sequence[Reward], scores: Sequence[float | None]) -> float | None:

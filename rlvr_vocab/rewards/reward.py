@@ -1,18 +1,22 @@
-"""A reward function: what it returns, what it declares about itself, and the settings by which a run names it."""
+"""A reward function: its scores, traits and settings, whether its code may be used, how it reads a completion."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, cast, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation
 from rlvr_vocab.text import short_text, writable
+
+Tags = Annotated[tuple[str, str], Field(strict=False)]  # a list in a configuration
+THINK_TAGS = ("<think>", "</think>")
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,6 @@ class RewardSpec:
 
     Attributes:
         name: a name of `LIBRARY`, `module:function` or `file.py:function`.
-        adaptive: how the weight follows success; None for a fixed one.
         full_mark: the score that counts as success; None for the one that the function declares.
         deadline: seconds for a batch, for user code only; None for no deadline, "auto" for `build.DEADLINE`.
     """
@@ -56,62 +59,30 @@ class Score:
 
 @dataclass(frozen=True)
 class Traits:
-    """The properties that a reward function declares.
+    """The properties that a reward function declares."""
 
-    Attributes:
-        full_mark: the score of a completion that could not be better.
-        grades: the full mark means that the answer is right.
-        shapes: the parameter that names the reward whose scores are shaped.
-        verifies: it compares with the gold answer through the verifier.
-        answer_in: where it looks for the answer: the last box, or `<answer>` after `<reasoning>`.
-        is_format: it scores the form of a turn.
-        skip_gold_check: why a made-up turn with the gold answer says nothing about it; empty where such a turn should
-            have the full mark.
-        dry_run: it may be called before a training begins to see that it works.
-        sends: it sends completions to a server.
-        aliases: further names of it in the library, such as TRL's.
-    """
-
-    full_mark: float = 1.0
-    grades: bool = False
-    shapes: str = ""
-    verifies: bool = False
-    answer_in: Literal["box", "xml"] | None = None
-    is_format: bool = False
-    skip_gold_check: str = ""
-    dry_run: bool = True
-    sends: bool = False
-    aliases: tuple[str, ...] = ()
-
-
-class RewardFunction(Protocol):
-    """Scores a batch, called with columns by name: a score per completion, None where it does not apply.
-
-    Columns are `completions` (strings or lists of messages), `completion_ids`, `prompts`, and those of the data set,
-    `solution` with the gold answers among them. In the library, keyword-only parameters are settings: they are checked
-    against their annotations, and a wrong one is a `UserError`.
-
-    Attributes:
-        explain: the same, with reasons.
-        settings: the names of its settings; none for user code, whose parameters may all be columns.
-    """
-
-    __name__: str
-    explain: Callable[..., list[Score]]
-    traits: Traits
-    settings: frozenset[str]
-
-    def __call__(self, *args: Any, **columns: Any) -> list[float | None]: ...
+    full_mark: float = 1.0  # the best score
+    grades: bool = False  # the full mark means that the answer is right
+    shapes: str = ""  # the parameter that names the reward whose scores are shaped
+    verifies: bool = False  # it compares with the gold answer through the verifier
+    answer_in: Literal["box", "xml"] | None = None  # where it looks for the answer
+    is_format: bool = False  # it scores the form of a turn
+    skip_gold_check: str = ""  # why a made-up turn with the gold answer cannot be expected to have the full mark
+    dry_run: bool = True  # it may be called before a training begins
+    sends: bool = False  # it sends completions to a server
+    aliases: tuple[str, ...] = ()  # further names of it in the library, such as TRL's
 
 
 # The reward functions that a run can name without a file: those that the files of `rewards/library` declare.
-LIBRARY: dict[str, RewardFunction] = {}
+LIBRARY: dict[str, Any] = {}
 _LIBRARY_PACKAGE = "rlvr_vocab.rewards.library."
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], RewardFunction]:
+def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], Any]:
     """Make a reward function of one that returns a `Score`, or a number, per completion, with fields of `Traits`.
+
+    Its `explain` gives the scores with their reasons. In the library, keyword-only parameters are its `settings`.
 
     >>> @reward(full_mark=1.0)
     ... def shouts(completions, **columns):
@@ -120,30 +91,28 @@ def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], RewardFunction
     ([1.0, 0.0], [Score(value=0.0, reason='lower case')])
     """
 
-    def make(explain: Callable[..., list[Any]]) -> RewardFunction:
+    def make(explain: Callable[..., list[Any]]) -> Any:
         in_library = explain.__module__.startswith(_LIBRARY_PACKAGE)
         parameters = inspect.signature(explain).parameters.values()
-        settings = frozenset(item.name for item in parameters if in_library and item.kind is item.KEYWORD_ONLY)
-        checked = _with_checked_settings(explain) if settings else explain
+        settings = {item.name: item for item in parameters if in_library and item.kind is item.KEYWORD_ONLY}
+        checked = _with_checked_settings(explain, settings) if settings else explain
 
         @functools.wraps(explain)
-        def values(*args: Any, **columns: Any) -> list[float | None]:
+        def function(*args: Any, **columns: Any) -> list[float | None]:
             return [score.value if isinstance(score, Score) else score for score in checked(*args, **columns)]
 
-        function = cast(RewardFunction, values)
-        function.explain, function.traits, function.settings = checked, Traits(**traits), settings
+        vars(function).update(explain=checked, traits=Traits(**traits), settings=frozenset(settings))
         if in_library:
-            LIBRARY.update(dict.fromkeys((function.__name__, *function.traits.aliases), function))
+            LIBRARY.update(dict.fromkeys((function.__name__, *traits.get("aliases", ())), function))
         return function
 
     return make
 
 
-def _with_checked_settings(explain: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+def _with_checked_settings(
+    explain: Callable[..., list[Any]], settings: Mapping[str, inspect.Parameter]
+) -> Callable[..., list[Any]]:
     """The function, with its keyword-only parameters checked against their annotations."""
-    settings = {
-        item.name: item for item in inspect.signature(explain).parameters.values() if item.kind is item.KEYWORD_ONLY
-    }
 
     @functools.cache
     def types() -> dict[str, TypeAdapter[Any]]:
@@ -175,3 +144,65 @@ def traits_of(function: Callable[..., Any]) -> Traits:
 def traits_by_name(name: str) -> Traits:
     """The traits of the library's function of a name; the defaults for user code, which is not loaded."""
     return traits_of(LIBRARY[name]) if name in LIBRARY else Traits()
+
+
+# The names whose code a command may import; None where any may be, as in a Python program that names it itself.
+_allowed: set[str] | None = None
+
+
+@contextmanager
+def only_allowed_code() -> Iterator[None]:
+    """Until the block ends, `require_allowed` refuses every name that `allow` has not been given in it."""
+    global _allowed
+    before, _allowed = _allowed, set()
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
+def allow(names: Iterable[str]) -> None:
+    """Let rewards of these names be used: the user has typed them, or the configuration that has them."""
+    if _allowed is not None:
+        _allowed.update(names)
+
+
+def require_allowed(name: str, effect: str) -> None:
+    """Raises UserError for a name that was not allowed; `effect` completes the sentence that begins with it."""
+    if _allowed is not None and name not in _allowed:
+        where = "a recorded run names it and this command line does not"
+        raise UserError(f"{name} {effect}: {where}; if you trust that run, add trust_code=true")
+
+
+def is_user_code(name: str) -> bool:
+    """Whether a reward is named by where its code is, rather than by its name in the library."""
+    return ":" in name
+
+
+def turn_text(completion: Any) -> str:
+    """The assistant's text in a completion: a string, or a list of messages, those of tools and users left out."""
+    if isinstance(completion, str):
+        return completion
+    messages = [message for message in completion or () if message.get("role", "assistant") == "assistant"]
+    return "\n".join(_content_text(message.get("content")) for message in messages)
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, list):  # parts, of which some are text
+        return "".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
+    return content or ""
+
+
+def after_thinking(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str | None:
+    """The part of a turn after its last thinking; None where the thinking was never closed.
+
+    >>> after_thinking("<think>6 * 7</think>It is 42.")
+    'It is 42.'
+    >>> after_thinking("<think>6 * 7 =") is None
+    True
+    """
+    opened, closed = think_tags
+    start, end = turn.rfind(opened), turn.rfind(closed)
+    if start > end:
+        return None
+    return turn if end < 0 else turn[end + len(closed) :]

@@ -15,7 +15,7 @@ from jinja2 import TemplateError, TemplateSyntaxError
 
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
+from rlvr_vocab.rewards.guard import Deadline, DeadlineThread, TimedOut
 from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
@@ -163,7 +163,7 @@ def chat_texts(
     texts: list[str] = []
     arguments = {"add_generation_prompt": True, **arguments, "tokenize": False}
 
-    def render(_: object) -> None:
+    def render() -> None:
         for conversation in conversations[len(texts) : len(texts) + _AT_ONCE]:
             text = tokenizer.apply_chat_template(conversation, **arguments)
             if not 0 < len(text) <= _LONGEST:

@@ -15,8 +15,7 @@ from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.guard import Reward
-from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.rewards.turns import THINK_TAGS
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.vocab.layout import VocabLayout
 

@@ -1,11 +1,13 @@
-"""Named rewards become the functions and weights of a run."""
+"""Named rewards, of the library and of files, become the functions and weights of a run."""
+
+import sys
 
 import pytest
 
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
+from rlvr_vocab.rewards.build import DEADLINE, RewardContext, build_rewards, load_function, required_columns
 from rlvr_vocab.rewards.reward import RewardSpec, Score
 
 CONTEXT = RewardContext(("[r]", "[/r]"), 100, 90, 91, 64)
@@ -64,6 +66,8 @@ def test_a_reward_has_the_full_mark_and_reasons_of_its_function_and_the_tags_of_
     adaptive = built(mine("reasoned"), weight=0.5, adaptive=Adaptation(window=1)).adaptive
     adaptive.observe([1.0, 1.0])  # below the full mark of 2
     assert adaptive.value == pytest.approx(0.6)
+    specs = [RewardSpec(mine("only")), RewardSpec(mine("only"), deadline=5.0), RewardSpec("boxed")]
+    assert [reward.deadline for reward in build_rewards(specs, CONTEXT)] == [DEADLINE, 5.0, None]
     turns = ["[r]x[/r]\\boxed{3}", "[r]\\boxed{3}", "<think>\\boxed{3}"]
     assert built("accuracy", weight=0.5)(completions=turns, solution=["3"] * 3, prompts=[""] * 3) == [1.0, 0.0, 1.0]
 
@@ -92,9 +96,9 @@ def test_required_columns_are_parameters_without_a_value(mine):
     ("spec", "said"),
     [
         (RewardSpec("acuracy"), "no reward acuracy; did you mean accuracy?"),
-        (RewardSpec("math:hypot"), "no signature found for builtin <built-in function hypot>; wrap it"),
         (RewardSpec("length", params={"longst": 1}), "length has no parameter longst; did you mean longest?"),
-        (RewardSpec("builtins:len"), "builtins:len takes obj by position only"),
+        (RewardSpec("builtins:max"), "builtins:max takes no parameter completions"),
+        (RewardSpec("boxed", deadline=5.0), "boxed is of the library, ends by itself, and takes no deadline"),
         (RewardSpec("os:system"), "os:system takes no parameter completions"),
     ],
 )
@@ -111,3 +115,88 @@ def test_settings_that_cannot_be_are_refused_where_a_configuration_is_read(wrong
     )
     with pytest.raises(UserError, match=next(iter(wrong))):
         read(RewardSpec, {"name": "boxed", **wrong})
+
+
+FILE = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+CONSTANT = 3
+
+def shouts(completions, **columns):
+    return [float(turn.isupper()) for turn in completions]
+
+@dataclass
+class Judge:
+    score: float = 0.5
+    def __call__(self, completions):
+        return [self.score] * len(completions)
+    def strict(self, completions):
+        return [0.0] * len(completions)
+
+judge = Judge()
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / "my rewards.py"
+    path.write_text(FILE)
+    return path
+
+
+def refusal(name):
+    with pytest.raises(UserError) as caught:
+        load_function(str(name))
+    return " ".join(str(caught.value).split())
+
+
+def test_functions_objects_and_methods_of_a_file_are_found(file):
+    assert load_function(f"{file}:shouts")(["A", "b"]) == [1.0, 0.0]
+    assert load_function(f"{file}:judge")(["A"]) == [0.5]
+    assert load_function(f"{file}:judge.strict")(["A"]) == [0.0]
+    assert load_function("math:hypot")(3.0, 4.0) == 5.0
+    same = load_function("my rewards.py:judge.strict")  # run once, whatever path names it
+    assert same.__self__ is load_function(f"{file}:judge")
+
+
+def test_a_file_may_import_its_neighbours_and_hides_no_package(file, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    late = "import colorsys\ndef late(completions):\n    import neighbour\n    return [neighbour.ANSWER]"
+    files = {"neighbour": "ANSWER = 42", "colorsys": "raise RuntimeError('called like a package')", "mine": late}
+    (tmp_path / "rewards").mkdir()
+    for name, text in files.items():
+        (tmp_path / "rewards" / f"{name}.py").write_text(text)
+    assert load_function("rewards/mine.py:late")([""]) == [42]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("{file}:shots", "'shots' does not exist in {file}; did you mean shouts?"),
+        ("{file}:CONSTANT", "CONSTANT is no function"),
+        ("my reward.py:shouts", "no such file my reward.py; did you mean my rewards.py?"),
+        ("no_such_module:shouts", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("my rewards:shouts", "name the file: my rewards.py:shouts"),
+    ],
+)
+def test_what_cannot_be_found_is_named_with_the_nearest(name, said, file):
+    message = refusal(name.format(file=file))
+    assert message.startswith("rewards: ") and said.format(file=file) in message
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = (", "SyntaxError, line 1"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_says_why_and_leaves_nothing_behind(source, said, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text(source)
+    assert said in refusal(f"{path}:f")
+    path.write_text(FILE)
+    assert load_function(f"{path}:judge")([""]) == [0.5]

@@ -6,8 +6,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader, grader_spec
-from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.rewards.turns import THINK_TAGS
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec
 
 CONTEXT = RewardContext(think_tags=THINK_TAGS, max_completion_length=100)
 OWN = r"""

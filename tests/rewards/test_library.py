@@ -20,7 +20,16 @@ import rlvr_vocab.rewards
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import RewardSpec, Score, Traits, reward, traits_by_name, traits_of
+from rlvr_vocab.rewards.reward import (
+    RewardSpec,
+    Score,
+    Traits,
+    after_thinking,
+    reward,
+    traits_by_name,
+    traits_of,
+    turn_text,
+)
 from rlvr_vocab.sandbox.values import encoded
 
 NEEDED = {
@@ -95,7 +104,7 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
         ("cosine_length", {"max_completion_length": 5, "grader": "numerik"}, "cosine_length: grader=numerik is "),
         ("reasoning_share", {"standard_size": 9, "think_open_id": 1}, "reasoning_share: think_close_id is missing"),
         ("repetition", {"max_penalty": 0.1}, "repetition: max_penalty=0.1: should be less than or equal to 0"),
-        ("forbidden_text", {"patterns": {"(": 1.0}}, "forbidden_text: '(' is not a regular expression: missing )"),
+        ("forbidden_text", {"patterns": {"(": 1.0}}, "forbidden_text: patterns={'(': 1.0}: no regular "),
         ("llm_judge", {**NEEDED["llm_judge"], "url": "localhost"}, "llm_judge: url=localhost: "),
         ("llm_judge", {**NEEDED["llm_judge"], "scale": [5, 1]}, "llm_judge: scale=[5.0, 1.0]: "),
         ("llm_judge", {**NEEDED["llm_judge"], "sees": "all"}, "llm_judge: sees=all: should be 'answer' or 'turn'"),
@@ -141,6 +150,36 @@ def test_the_library_holds_every_function_of_trl_and_none_of_anybody_else():
     assert traits_of(accuracy) == Traits(2.0, grades=True, aliases=("numeric",))
     assert traits_by_name("mine.py:accuracy") == traits_of(print) == Traits()
     assert LIBRARY["accuracy_reward"] is LIBRARY["accuracy"] and traits_by_name("xml_tags").full_mark == 0.5
+
+
+@pytest.mark.parametrize(
+    ("turn", "answer"),
+    [
+        ("plain", "plain"),
+        ("<think>a</think>b", "b"),
+        ("<think>a</think>", ""),
+        ("<think>a</think>b<think>c", None),
+        ("<think>a</think>b<think>c</think>d", "d"),
+        ("a</think>b", "b"),  # opened in the prompt
+    ],
+)
+def test_the_answer_is_what_follows_the_last_thinking(turn, answer):
+    assert after_thinking(turn) == answer
+    assert after_thinking("[r]<think>[/r]x", ("[r]", "[/r]")) == "x"
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}], "a"),
+        ([{"role": "assistant", "content": "a"}, {"role": "user"}, {"role": "assistant", "content": "b"}], "a\nb"),
+        ([{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}, "b"]}], "ab"),
+        ([{"role": "assistant", "content": None}], ""),
+        (None, ""),
+    ],
+)
+def test_what_the_assistant_says_is_read(completion, text):
+    assert turn_text(completion) == text
 
 
 MODULES = [

@@ -8,7 +8,7 @@ from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.rewards.build import find_function
-from rlvr_vocab.rewards.user_code import only_allowed_code
+from rlvr_vocab.rewards.reward import only_allowed_code
 from rlvr_vocab.runs.rewards import grader_of_run
 
 CODE = (

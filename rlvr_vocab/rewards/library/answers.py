@@ -13,8 +13,7 @@ from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
 from rlvr_vocab.verify.golds import read_gold
 from rlvr_vocab.verify.reading import read

@@ -12,8 +12,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
 from rlvr_vocab.text import short_text

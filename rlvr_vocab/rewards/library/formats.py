@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.text import pluralize, short_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS

@@ -23,9 +23,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.deadline import run_coroutine
-from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
+from rlvr_vocab.rewards.guard import run_coroutine
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import short_text
 

@@ -9,8 +9,7 @@ from rlvr_vocab.data.reasoning_gym.tasks import require_reasoning_gym
 from rlvr_vocab.data.reasoning_gym.workers import score_answers
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.answers import AnswerFrom, Deadline, extracted_answer
-from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, reward, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.verify.worker_pool import Outcome
 

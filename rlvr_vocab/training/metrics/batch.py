@@ -12,7 +12,7 @@ import torch
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import nanstd
 
-from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.rewards.reward import turn_text
 from rlvr_vocab.training.metrics.completions import SampledEntropies
 from rlvr_vocab.training.models.lora import has_dropout
 from rlvr_vocab.vocab.policy import RegionPolicy

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.record.results import KINDS
 from rlvr_vocab.rewards.guard import REASON
-from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.rewards.reward import turn_text
 
 _OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies", "sampling_choice_bits")
 
