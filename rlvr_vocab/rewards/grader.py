@@ -65,8 +65,9 @@ class GraderSpec:
 
     def form_record(self) -> dict[str, Any] | None:
         """The same of `form`."""
-        form = self.form
-        return form and {**_code_of(form.name), "params": dict(form.params), "full_mark": form.full_mark}
+        if (form := self.form) is None:
+            return None
+        return {**_code_of(form.name), "params": dict(form.params), "full_mark": form.full_mark}
 
 
 def grader_spec(

@@ -108,19 +108,18 @@ def cosine_length(
     >>> [round(s, 3) for s in cosine_length(turns, ["7"] * 4, ids, max_completion_length=100, grader="numeric")]
     [1.0, 0.75, -0.75, -0.5]
     """
-    if isinstance(grader, str):
-        if grader not in LIBRARY:
-            raise UserError(f"cosine_length: grader={grader} is unknown{nearest_and_all(grader, sorted(LIBRARY))}")
-        grader = LIBRARY[grader]
+    if isinstance(grader, str) and grader not in LIBRARY:
+        raise UserError(f"cosine_length: grader={grader} is unknown{nearest_and_all(grader, sorted(LIBRARY))}")
+    grade: Callable[..., list[float | None]] = LIBRARY[grader] if isinstance(grader, str) else grader
     # Without what the grader could log with: the run may use it as a reward of its own besides.
     columns = {name: column for name, column in columns.items() if name not in ("log_extra", "log_metric")}
     sizes = [len(ids) for ids in sampled_ids("cosine_length", completion_ids)]
-    graded = grader(completions=completions, solution=solution, think_tags=think_tags, **columns)
+    grades = grade(completions=completions, solution=solution, think_tags=think_tags, **columns)
 
-    def score(grade: float | None, size: int) -> Score:
-        if grade is None:
+    def score(given: float | None, size: int) -> Score:
+        if given is None:
             return Score(None, "not graded")
-        right = grade > _PASSING_SCORE
+        right = given > _PASSING_SCORE
         reason = f"{'right' if right else 'wrong'}, {size} of {max_completion_length} tokens"
         if exceed_penalty is not None and size >= max_completion_length:
             return Score(exceed_penalty, f"{reason}, too long")
@@ -128,7 +127,7 @@ def cosine_length(
         progress = min(size / max_completion_length, 1.0)  # past the limit the cosine would climb again
         return Score(at_the_limit + 0.5 * (at_once - at_the_limit) * (1.0 + math.cos(math.pi * progress)), reason)
 
-    return list(map(score, graded, sizes))
+    return list(map(score, grades, sizes))
 
 
 @reward(full_mark=0.0, skip_gold_check=_COUNTS_SAMPLED, aliases=("get_soft_overlong_punishment",))  # TRL's name
