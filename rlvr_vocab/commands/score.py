@@ -1,11 +1,11 @@
-"""`rlvr-vocab score`: what rewards give for completions, gold answers or samples of a model, without training."""
+"""`rlvr-vocab score`: the rewards of completions, gold answers or samples of a model, without training."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from rich.console import Console
 
 from rlvr_vocab.config.command_table import ScoreSettings
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import ModelSettings, RewardSettings, problem_source, problem_split, prompt_style
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, is_nan, plain_text, unread_marker
+from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, plain_text
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.load import build_report, read_problems, require_problems
 from rlvr_vocab.data.rows import column_names
@@ -27,12 +27,13 @@ from rlvr_vocab.record.files import INITIAL_MODEL, is_step_file, run_folder_of, 
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, required_columns
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
-from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, is_user_code, turn_text
 from rlvr_vocab.runs.rewards import (
     dummy_context,
     example_turns,
     gold_forms,
     highest_reward_form,
+    layout_context,
     require_reward_columns,
 )
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
@@ -40,125 +41,129 @@ from rlvr_vocab.text import nearest_word, pluralize, short_text, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 FAILED = 1
-_SAMPLED_PROBLEMS, _ROWS_TRIED = 8, 8
+_SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
 # Scored together, but never fewer than all completions of one prompt: some rewards compare those.
 _BATCH = 64
-_FAILURES_SHOWN, _GOLDS_SHOWN = 5, 10
 _TITLES = {"lowest": "Lowest totals", "highest": "Highest totals", "file": "Rows"}
 # Columns of a step's file that training passes to no function.
 _NOT_PASSED_ON = ("prompt_ids", *OF_EACH_TOKEN, "advantage", "reward")
+Turn = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Completions, as messages, and the columns beside them, by the names that reward functions know.
+@dataclass
+class Row:
+    """One completion.
 
     Attributes:
-        places: where each is from: {"row": 3}, or {"step": 10, "row": 3}.
-        columns: `completions` and, where they are known, `prompts` and `solution` among them.
+        place: where it is from: {"row": 3}, or {"step": 10, "row": 3}.
+        columns: by the parameters of reward functions: `completions`, and where known `prompts`, `solution`, …
+        scores: one for each reward.
     """
 
-    places: Sequence[Mapping[str, int | str]]
-    columns: Mapping[str, Sequence[Any]]
+    place: Mapping[str, int | str]
+    columns: Mapping[str, Any]
+    scores: list[Score] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        return len(self.places)
+    @property
+    def name(self) -> str:
+        """`step 10, row 3`"""
+        return ", ".join(f"{name} {value}" for name, value in self.place.items())
 
-    def prompt(self, row: int) -> Any:
-        return self.columns["prompts"][row]
+    @property
+    def text(self) -> str:
+        return turn_text(self.columns["completions"])
 
-    def text(self, row: int) -> str:
-        return turn_text(self.columns["completions"][row])
+    @property
+    def excerpt(self) -> str:
+        return short_text(self.text, keep_end=True)
 
+    @property
+    def gold(self) -> str:
+        gold = cell_text(self.columns.get("solution"))
+        return "" if gold is None else f" (gold {short_text(gold)})"
 
-@dataclass(frozen=True)
-class Scores:
-    """The scores of rows: for each reward one a row."""
+    def total(self, rewards: Sequence[Reward]) -> float | None:
+        return weighted_sum(rewards, [score.value for score in self.scores])
 
-    rewards: Sequence[Reward]
-    by_reward: Sequence[Sequence[Score]]
-
-    def total(self, row: int) -> float | None:
-        return weighted_sum(self.rewards, [scores[row].value for scores in self.by_reward])
-
-    def pairs(self) -> Iterator[tuple[Reward, Sequence[Score]]]:
-        return zip(self.rewards, self.by_reward, strict=True)
+    def answered(self, turn: Turn, completion_ids: Sequence[int] | None = None) -> Row:
+        ids = dummy_ids([turn])[0] if completion_ids is None else completion_ids
+        return Row(self.place, {**self.columns, "completions": turn, "completion_ids": ids})
 
 
 def run(settings: ScoreSettings) -> int:
-    """Show and write down what the rewards give; 1 where a function failed on a row, else 0."""
+    """Show and write the scores; returns 1 where a function failed on a row, else 0."""
     console = make_console()
     if settings.completions is not None:
-        rows, scores = _score_completions(settings, settings.completions, console)
-    elif settings.model is None:
-        rows, scores = _score_golds(settings, console)
+        rewards, rows = _score_completions(settings, settings.completions, console)
+    elif settings.model is not None:
+        rewards, rows = _score_samples(settings, settings.model, console)
     else:
-        rows, scores = _score_samples(settings, settings.model, console)
-    _print_failures(console, rows, scores)
+        rewards, rows = _score_golds(settings, console)
+    print_section(console, "Rewards", _reward_lines(rewards, rows))
+    _print_failures(rewards, rows, console)
     if settings.out is not None:
-        atomic_write_jsonl(settings.out, (_record(rows, scores, row) for row in range(len(rows))), "out")
+        atomic_write_jsonl(settings.out, (_record(rewards, row) for row in rows), "out")
         console.print(f"\nevery row, with all scores and reasons, is in {settings.out}", markup=False)
-    return FAILED if any(score.failed for each in scores.by_reward for score in each) else 0
+    return FAILED if any(score.failed for row in rows for score in row.scores) else 0
 
 
-def _score_completions(settings: ScoreSettings, path: Path, console: Console) -> tuple[Rows, Scores]:
-    rows, notes = read_completions(settings, path)
-    for note in [f"{path}: {pluralize(len(rows), 'row')}", *notes]:
-        console.print(note, markup=False)
-    given = {*rows.columns, *dummy_trainer()}
-    named_by = {"prompts": "prompt_column", "solution": "solution_column", "answer": "solution_column"}
+def _score_completions(settings: ScoreSettings, path: Path, console: Console) -> tuple[list[Reward], list[Row]]:
+    rows = read_completions(settings, path)
+    console.print(f"{path}: {pluralize(len(rows), 'row')}", markup=False)
+    columns = rows[0].columns
+    if "solution" in columns and (without := sum(row.columns["solution"] is None for row in rows)):
+        console.print(f"rows without a gold answer: {without:,}", markup=False)
     for spec in settings.rewards.functions:
         for column in required_columns(spec, trainer=()):
-            if column not in given:
-                hint = f"; name it with {named_by[column]}=…" if column in named_by else ""
-                there = ", ".join(map(short_text, rows.columns))
-                raise UserError(f"reward {spec.name} needs {column}; {path} has {there}{hint}")
+            if column not in columns and column not in dummy_trainer():
+                there = ", ".join(map(short_text, columns))
+                hint = "name columns with prompt_column=… and solution_column=…"
+                raise UserError(f"reward {spec.name} needs {column}; {path} has {there}; {hint}")
     context = recorded_context(path.absolute())
     if settings.think_tags is not None:
         context = replace(context, think_tags=settings.think_tags)
-    scores = score_rows(settings.rewards, rows, context, console)
-    shown = list(range(len(rows)))
-    if settings.order != "file":  # rows without any score come first: something is wrong with them
-        sign = 1 if settings.order == "lowest" else -1
-        totals = [scores.total(row) for row in shown]
-        shown.sort(key=lambda row: -float("inf") if (total := totals[row]) is None else sign * total)
-    if shown := shown[: settings.show]:
-        title = f"{_TITLES[settings.order]}, {len(shown):,} of {len(rows):,}"
-        print_section(console, title, (f"{_row_line(rows, scores, row)}; text: {_short(rows, row)}" for row in shown))
-    print_section(console, "Rewards", _reward_lines(rows, scores))
-    return rows, scores
+    rewards = build_rewards(settings.rewards.functions, context)
+    score_rows(rewards, rows, console)
+    _print_rows(settings, rewards, rows, console)
+    return rewards, rows
 
 
-def _score_golds(settings: ScoreSettings, console: Console) -> tuple[Rows, Scores]:
+def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
     """The problems of a set, held-out ones included, each answered by its gold answer in a made-up turn."""
     tags = settings.think_tags or THINK_TAGS
-    judged = [spec for spec in settings.rewards.functions if not declared(spec).skip_gold_check]
     problems = _problems(settings, console)
-    golds = problems.columns.get("solution", [None] * len(problems))
-
-    require_reward_columns(judged, [*problems.columns, "completions"], "the problems have")
-    context = dummy_context(RewardContext(tags))
-    trial = [
-        {name: cells[place] for name, cells in problems.columns.items()} | {"prompt": problems.prompt(place)}
-        for place in range(min(_ROWS_TRIED, len(problems)))
-    ]
-    form = highest_reward_form(judged, context, gold_forms(tags), trial)
-    texts = [text for gold in golds for text in example_turns([form], {"solution": gold})]
-    turns = [[{"role": "assistant", "content": text}] for text in texts]
-    rows = Rows(problems.places, {**problems.columns, "completions": turns, "completion_ids": dummy_ids(turns)})
-    scores = score_rows(RewardSettings(tuple(judged)), rows, context, console) if judged else Scores((), ())
-    lines = [f"judged in made-up turns like {rows.text(0)!r}"] if judged else []
-    pairs = scores.pairs()
+    specs = []
     for spec in settings.rewards.functions:
         if why := declared(spec).skip_gold_check:
-            lines.append(f"{spec.name}: not judged: {why}")
+            console.print(f"{spec.name}: not judged: {why}", markup=False)
         else:
-            lines += _gold_lines(rows, *next(pairs), spec, min(settings.show, _GOLDS_SHOWN))
-    print_section(console, "Gold answers", lines)
-    return rows, scores
+            specs.append(spec)
+    if not specs:
+        raise UserError("rewards: gold answers judge none of them; give completions=FILE, or a model=… that answers")
+    require_reward_columns(specs, [*problems[0].columns, "completions"], "the problems have")
+    context = dummy_context(RewardContext(tags))
+    rewards = build_rewards(specs, context)
+    trial = [{**problem.columns, "prompt": problem.columns["prompts"]} for problem in problems[:_ROWS_TRIED]]
+    form = highest_reward_form(specs, context, gold_forms(tags), trial)
+    rows = []
+    for problem in problems:
+        [text] = example_turns([form], problem.columns)
+        rows.append(problem.answered([{"role": "assistant", "content": text}]))
+    console.print(f"judged in made-up turns like {rows[0].text!r}", markup=False)
+    score_rows(rewards, rows, console)
+    for number, (spec, reward) in enumerate(zip(specs, rewards, strict=True)):
+        best = max((value for row in rows if (value := row.scores[number].value) is not None), default=reward.full_mark)
+        if best < reward.full_mark and is_user_code(spec.name) and spec.full_mark is None:
+            advice = (
+                "it may want another form of turn" if best == 0 else f"if that is its best, set full_mark: {best:.4g}"
+            )
+            console.print(f"{reward.name} gives no gold answer more than {best:.4g}: {advice}", markup=False)
+    below = [row for row in rows if not all(map(_is_full, rewards, row.scores))]
+    _print_rows(settings, rewards, below, console)
+    return rewards, rows
 
 
-def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Console) -> tuple[Rows, Scores]:
+def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Console) -> tuple[list[Reward], list[Row]]:
     """The first training problems in their seeded order, answered by a model as at the first step of training."""
     # Only here: torch and transformers take seconds to import, and the other uses do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
@@ -168,45 +173,40 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
 
     quiet_libraries()
     problems = _problems(settings, console)
-    require_reward_columns(settings.rewards.functions, list(problems.columns), "the problems have")
-    prompts = problems.columns["prompts"]
-    row = {name: cells[0] for name, cells in problems.columns.items()} | {"prompt": prompts[0]}
-    thinks = asks_to_think(prompts, model.think_tags, settings.rewards, row)
+    first = problems[0].columns
+    require_reward_columns(settings.rewards.functions, list(first), "the problems have")
+    prompts = [problem.columns["prompts"] for problem in problems for _ in range(settings.samples)]
+    thinks = asks_to_think(prompts, model.think_tags, settings.rewards, {**first, "prompt": first["prompts"]})
     plan = untrained_plan(model, settings.seed, settings.dataset, thinks)
     require_chat_template(plan)
-    columns = {
-        name: [cell for cell in cells for _ in range(settings.samples)] for name, cells in problems.columns.items()
-    }
     sampling = SamplingSettings(
         **model.generation_kwargs,
         batch_size=settings.batch_size,
         seed=settings.seed,
         limit_key="model.generation_kwargs.max_new_tokens",
     )
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, progress_bar(console, "sampling", len(prompts)) as bar:
         write_expansion(plan, folder := Path(temporary) / INITIAL_MODEL)
         checkpoint = load_checkpoint(folder, **loading_kwargs(model))
-        with progress_bar(console, "sampling", len(columns["prompts"])) as bar:
-            sampled = sample_completions(
-                checkpoint, columns["prompts"], sampling, lambda done, total: bar.update(done, total=total)
-            )
-    places = [{**place, "sample": sample + 1} for place in problems.places for sample in range(settings.samples)]
-    turns = [[{"role": "assistant", "content": each.turn}] for each in sampled]
-    rows = Rows(places, {**columns, "completions": turns, "completion_ids": [each.completion_ids for each in sampled]})
-    layout = checkpoint.layout
-    opened, closed = checkpoint.tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
-    limit = model.generation_kwargs["max_new_tokens"]
-    context = RewardContext((opened, closed), layout.standard_size, layout.think_open_id, layout.think_close_id, limit)
-    scores = score_rows(settings.rewards, rows, context, console)
-    for number in range(min(settings.show, len(rows))):
-        print_section(console, _row_line(rows, scores, number), _turn_lines(rows, number))
+        sampled = sample_completions(checkpoint, prompts, sampling, lambda done, total: bar.update(done, total=total))
+    rows = []
+    for number, each in enumerate(sampled):
+        problem = problems[number // settings.samples]
+        row = problem.answered([{"role": "assistant", "content": each.turn}], each.completion_ids)
+        rows.append(replace(row, place={**problem.place, "sample": number % settings.samples + 1}))
+    context = layout_context(checkpoint.layout, model.think_tags, sampling.max_new_tokens)
+    rewards = build_rewards(settings.rewards.functions, context)
+    score_rows(rewards, rows, console)
+    for row in rows[: settings.show]:
+        asked = f"asked: {short_text(row.columns['prompts'][-1]['content'], 120)}{row.gold}"
+        lines = [asked, *(f"│ {line}" for line in visible_text(row.text, "⏎\n").splitlines())]
+        print_section(console, _row_line(rewards, row), lines)
     if len(rows) > settings.show:
         console.print(f"\n{len(rows) - settings.show:,} more: raise show", markup=False)
-    print_section(console, "Rewards", _reward_lines(rows, scores))
-    return rows, scores
+    return rewards, rows
 
 
-def _problems(settings: ScoreSettings, console: Console) -> Rows:
+def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
     """The problems to answer: the first to train on for a model, else all."""
     dataset = settings.dataset
     assert dataset is not None
@@ -218,92 +218,83 @@ def _problems(settings: ScoreSettings, console: Console) -> Rows:
     chosen: Sequence[int] = range(len(divided.problems))[: settings.max_samples]
     if settings.model is not None:
         chosen = divided.parts.train[: settings.max_samples or _SAMPLED_PROBLEMS]
-    num_train = len(divided.train_rows.problems)
-    places: list[dict[str, int | str]] = []
-    for index in chosen:
-        split: dict[str, int | str] = {} if index < num_train else {"split": divided.source.eval_split or ""}
-        places.append({**split, "row": divided.problems[index].row_number})
-    columns = problem_table(divided.problems, prompt_style(dataset), divided.source.columns)[list(chosen)]
-    return Rows(places, {"prompts": columns.pop("prompt"), **columns})
+    table = problem_table(divided.problems, prompt_style(dataset), divided.source.columns)
+    rows = []
+    for index, columns in zip(chosen, table.select(chosen), strict=True):
+        of_eval = index >= len(divided.train_rows.problems)
+        place = {"split": divided.source.eval_split or ""} if of_eval else {}
+        columns["prompts"] = columns.pop("prompt")
+        rows.append(Row({**place, "row": divided.problems[index].row_number}, columns))
+    return rows
 
 
-def read_completions(settings: ScoreSettings, path: Path) -> tuple[Rows, list[str]]:
-    """The rows of a file, or of all steps of a run, and notes on what is missing in them.
+def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
+    """The rows of a file, or of all steps of a run.
 
     Raises:
         UserError: it cannot be read, has no rows, lacks a column, or a row holds no assistant's turn.
     """
-    places: list[dict[str, Any]] = []
-    cells: list[dict[str, Any]] = []
-    for file in step_files(path) if path.is_dir() else [path]:
-        most = None if settings.max_samples is None else settings.max_samples - len(cells)
-        if most == 0:
-            break
-        for number, row in enumerate(read_rows(file)[:most], start=1):
-            if not isinstance(row, dict):
-                raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
-            in_step = is_step_file(file)
-            places.append({**({"step": row["step"]} if in_step else {}), "row": number})
-            cells.append({name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)})
-    if not cells:
+    found = list(islice(_file_rows(path), settings.max_samples))
+    if not found:
         raise UserError(f"{path.absolute()} has no rows; it must hold at least one completion")
-    names = column_names(cells)
+    names = column_names(cells for _, cells in found)
     for key in ("completion_column", "prompt_column", "solution_column"):
         if (column := getattr(settings, key)) is not None and column not in names:
             listed, nearest = ", ".join(map(short_text, names)), nearest_word(column, names) or "…"
             raise UserError(f"{path.absolute()} has no column {column}; its columns are {listed}; set {key}={nearest}")
-    columns = {name: [row.get(name) for row in cells] for name in names}
-    given = columns.pop(settings.completion_column)
-    notes = [f"rows without a completion, scored as empty ones: {given.count(None):,}"] if None in given else []
-    known: dict[str, list[Any]] = {
-        "completions": [_turn(cell, place, path) for cell, place in zip(given, places, strict=True)]
-    }
-    if settings.prompt_column is not None or "prompt" in columns:
-        prompts = columns.pop(settings.prompt_column or "prompt")
-        known["prompts"] = [
-            [{"role": "user", "content": cell}] if isinstance(cell, str) else None if is_nan(cell) else cell
-            for cell in prompts
-        ]
-    solution = settings.solution_column or next((name for name in ("solution", "answer") if name in columns), None)
-    if solution is not None:
-        golds: list[Any] = []
-        for cell in columns[solution]:
-            try:
-                golds.append(cell_answer(cell, settings.solution_format))
-            except UnusableRow:
-                golds.append(None)
-        if solution != "answer" and "answer" in columns:
-            columns["raw_answer"] = columns["answer"]
-        columns |= {"solution": golds, "answer": golds}  # as in training
-        there = [gold for gold in golds if gold is not None]
-        if len(there) < len(golds):
-            notes.append(f"rows without a gold answer in the column {solution}: {len(golds) - len(there):,}")
-        likelier = unread_marker(there) if settings.solution_format == "bare" else None
-        if likelier is not None:
-            seems = f"the gold answers in the column {solution} seem to be worked solutions"
-            notes.append(f"{seems}: try solution_format={likelier}")
+    prompt = settings.prompt_column or ("prompt" if "prompt" in names else None)
+    solution = settings.solution_column or next((name for name in ("solution", "answer") if name in names), None)
     # Columns of the user's that are called like what a trainer passes to every function.
     taken = frozenset(TRL_NAMES) - {"completion_ids"}
-    known |= {f"raw_{name}" if name in taken else name: values for name, values in columns.items()}
-    return Rows(places, known), notes
+    rows = []
+    for place, row in found:
+        cells = {name: row.get(name) for name in names}
+        turn = _turn(completion := cells.pop(settings.completion_column))
+        if turn is None:
+            kinds = "neither text nor the messages of an assistant's turn"
+            where = f"{path.absolute()}: {Row(place, {}).name}"
+            raise UserError(f"{where}: its completion is {short_text(completion, 40)}, {kinds}")
+        columns: dict[str, Any] = {"completions": turn}
+        if prompt is not None:
+            cell = cells.pop(prompt)
+            columns["prompts"] = [{"role": "user", "content": cell}] if isinstance(cell, str) else cell
+        if solution is not None:
+            gold = _gold(cells[solution], settings.solution_format)
+            if solution != "answer" and "answer" in cells:
+                cells["raw_answer"] = cells["answer"]
+            cells |= {"solution": gold, "answer": gold}  # as in training
+        columns |= {f"raw_{name}" if name in taken else name: cell for name, cell in cells.items()}
+        rows.append(Row(place, columns))
+    return rows
 
 
-def _turn(cell: Any, place: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
-    """A completion as the messages that training passes on."""
+def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The place of each row, and its cells."""
+    for file in step_files(path) if path.is_dir() else [path]:
+        in_step = is_step_file(file)
+        for number, row in enumerate(read_rows(file), start=1):
+            if not isinstance(row, dict):
+                raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
+            place = {"step": row["step"], "row": number} if in_step else {"row": number}
+            yield place, {name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)}
 
-    def is_of_turn(message: Any) -> bool:
-        content = message.get("content") if isinstance(message, dict) else 0
-        is_text = content is None or isinstance(content, str)
-        is_parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
-        return (is_text or is_parts) and message.get("role") in ("assistant", "tool", None)
 
-    if isinstance(cell, list) and all(map(is_of_turn, cell)):
-        return cell
+def _turn(cell: Any) -> Turn | None:
+    """A completion as the messages that training passes on; None for a cell that is none."""
+    if isinstance(cell, list):
+        messages = [message for message in cell if isinstance(message, dict)]
+        contents = [isinstance(message.get("content"), str | list | None) for message in messages]
+        roles = {message.get("role") for message in messages}
+        return cell if len(messages) == len(cell) and all(contents) and roles <= {"assistant", "tool", None} else None
     text = "" if cell is None else plain_text(cell)
-    if text is None:
-        what = "neither text nor the messages of an assistant's turn"
-        raise UserError(f"{path.absolute()}: {_name(place)}: its completion is {short_text(cell, 40)}, {what}")
-    return [{"role": "assistant", "content": text}]
+    return None if text is None else [{"role": "assistant", "content": text}]
+
+
+def _gold(cell: Any, answer_format: str) -> Any:
+    try:
+        return cell_answer(cell, answer_format)
+    except UnusableRow:
+        return None
 
 
 def recorded_context(path: Path) -> RewardContext:
@@ -314,128 +305,90 @@ def recorded_context(path: Path) -> RewardContext:
         return RewardContext(think_tags=THINK_TAGS)
     config = read_recorded(run, resolve=True)
     opened, closed = config["model"]["think_tags"]
-    context = RewardContext((opened, closed), max_completion_length=config["training"].get("max_completion_length"))
     model = run / INITIAL_MODEL if run == folders[0].parent else folders[0].parent
-    if not (model / LAYOUT_FILE).is_file():
-        return context
-    layout = VocabLayout.load(model)
-    return replace(
-        context,
-        standard_size=layout.standard_size,
-        think_open_id=layout.think_open_id,
-        think_close_id=layout.think_close_id,
-    )
+    layout = VocabLayout.load(model) if (model / LAYOUT_FILE).is_file() else None
+    return layout_context(layout, (opened, closed), config["training"].get("max_completion_length"))
 
 
-def score_rows(rewards: RewardSettings, rows: Rows, context: RewardContext, console: Console) -> Scores:
-    """Every reward of every row; a function of the library that is used wrongly raises UserError."""
+def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
+    """Give each row its scores; a function of the library that is used wrongly raises UserError."""
+    end = 0
     with progress_bar(console, "scoring", len(rows)) as bar:
-        return _scored(build_rewards(rewards.functions, context), rows, bar.update)
+        while end < len(rows):
+            start, end = end, min(end + _BATCH, len(rows))
+            while end < len(rows) and rows[end].columns.get("prompts", end) == rows[end - 1].columns.get("prompts"):
+                end += 1
+            batch = rows[start:end]
+            columns = {name: [row.columns[name] for row in batch] for name in batch[0].columns} | dummy_trainer()
+            for reward in rewards:
+                for row, score in zip(batch, reward.explain(**columns), strict=True):
+                    row.scores.append(score)
+            bar.update(end)
 
 
-def _scored(rewards: Sequence[Reward], rows: Rows, on_progress: Any = lambda done: None) -> Scores:
-    scores: list[list[Score]] = [[] for _ in rewards]
-    prompts = rows.columns.get("prompts")
-    start = 0
-    while start < len(rows):
-        end = min(start + _BATCH, len(rows))
-        while prompts is not None and end < len(rows) and prompts[end] == prompts[end - 1]:
-            end += 1
-        columns = {name: list(cells[start:end]) for name, cells in rows.columns.items()} | dummy_trainer()
-        for reward, found in zip(rewards, scores, strict=True):
-            found += reward.explain(**columns)
-        on_progress(end)
-        start = end
-    return Scores(rewards, scores)
-
-
-def _record(rows: Rows, scores: Scores, row: int) -> dict[str, Any]:
-    """Where a row is from, prompt, completion, gold answer, total, and by reward its score."""
+def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
+    """Where a row is from, completion, prompt, gold answer, total, and by reward its score."""
     columns = {"prompts": "prompt", "solution": "solution"}
-    known = {name: rows.columns[column][row] for column, name in columns.items() if column in rows.columns}
-    rewards = {
-        reward.name: {
-            "score": found[row].value,
-            "reason": found[row].reason,
-            "failed": found[row].failed is not None,
-            **found[row].details,
-        }
-        for reward, found in scores.pairs()
-    }
-    turn = {"completion": rows.text(row)}
-    return {**rows.places[row], **turn, **known, "total": scores.total(row), "rewards": rewards}
+    known = {name: row.columns[column] for column, name in columns.items() if column in row.columns}
+    scores = {}
+    for reward, score in zip(rewards, row.scores, strict=True):
+        facts = {"score": score.value, "reason": score.reason, "failed": score.failed is not None}
+        scores[reward.name] = {**facts, **score.details}
+    return {**row.place, "completion": row.text, **known, "total": row.total(rewards), "rewards": scores}
 
 
-def _row_line(rows: Rows, scores: Scores, row: int) -> str:
-    parts = [f"{_name(rows.places[row])}: total {_number(scores.total(row))}"]
-    for reward, found in scores.pairs():
-        reason = (
-            "" if _is_full(reward, found[row]) or not found[row].reason else f" ({short_text(found[row].reason, 90)})"
-        )
-        parts.append(f"{reward.name} {_number(found[row].value)}{reason}")
+def _print_rows(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
+    """The rows with the lowest or highest totals; those without any score come first: something is wrong with them."""
+    sign = {"lowest": 1, "highest": -1, "file": 0}[settings.order]
+
+    def place(row: Row) -> float:
+        total = row.total(rewards)
+        return -float("inf") if total is None and sign else sign * (total or 0.0)
+
+    if shown := sorted(rows, key=place)[: settings.show]:
+        lines = (f"{_row_line(rewards, row)}; text: {row.excerpt}{row.gold}" for row in shown)
+        print_section(console, f"{_TITLES[settings.order]}, {len(shown):,} of {len(rows):,}", lines)
+
+
+def _row_line(rewards: Sequence[Reward], row: Row) -> str:
+    parts = [f"{row.name}: total {_number(row.total(rewards))}"]
+    for reward, score in zip(rewards, row.scores, strict=True):
+        reason = f" ({short_text(score.reason, 90)})" if score.reason and not _is_full(reward, score) else ""
+        parts.append(f"{reward.name} {_number(score.value)}{reason}")
     return "; ".join(parts)
 
 
-def _turn_lines(rows: Rows, row: int) -> Iterator[str]:
-    """The problem and the whole turn."""
-    yield f"asked: {short_text(rows.prompt(row)[-1]['content'], 120)}{_shown_gold(rows, row)}"
-    text = rows.text(row)
-    if len(text) > 2_000:
-        text = f"{text[:1_000]} … {len(text) - 2_000:,} characters … {text[-1_000:]}"
-    yield from (f"│ {line}" for line in visible_text(text, "⏎\n").splitlines())
-
-
-def _reward_lines(rows: Rows, scores: Scores) -> Iterator[str]:
-    for reward, found in scores.pairs():
-        yield _reward_line(reward, found)
-    totals = [scores.total(row) for row in range(len(rows))]
-    there = [total for total in totals if total is not None]
-    if len(scores.rewards) > 1 and there:
-        yield f"total: mean {_number(sum(there) / len(there))}"
-    groups = [list(group) for _, group in groupby(range(len(rows)), rows.prompt)] if "prompts" in rows.columns else []
+def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[str]:
+    for number, reward in enumerate(rewards):
+        scores = [row.scores[number] for row in rows]
+        values = [score.value for score in scores if score.value is not None]
+        full = sum(_is_full(reward, score) for score in scores)
+        mean = _number(sum(values) / len(values)) if values else "none"
+        yield (
+            f"{reward.name}: mean {mean}, full mark {_number(reward.full_mark)}, "
+            f"at full mark {full:,} of {len(scores):,} ({full / len(scores):.1%}), "
+            f"without a score {len(scores) - len(values):,}, "
+            f"weight {_number(reward.weight)}{' at the start' if reward.adaptive is not None else ''}"
+        )
+    totals = [total for row in rows if (total := row.total(rewards)) is not None]
+    if len(rewards) > 1 and totals:
+        yield f"total: mean {_number(sum(totals) / len(totals))}"
+    with_prompt = [row for row in rows if "prompts" in row.columns]
+    groups = [list(group) for _, group in groupby(with_prompt, lambda row: row.columns["prompts"])]
     if several := [group for group in groups if len(group) > 1]:
-        alike = sum(len({totals[row] for row in group}) == 1 for group in several)
+        alike = sum(len({row.total(rewards) for row in group}) == 1 for group in several)
         groups_alike = f"of one total, so with nothing to learn from: {alike:,}"
         yield f"prompts with several completions: {len(several):,}; {groups_alike}"
 
 
-def _reward_line(reward: Reward, scores: Sequence[Score]) -> str:
-    values = [score.value for score in scores if score.value is not None]
-    full = sum(_is_full(reward, score) for score in scores)
-    mean = _number(sum(values) / len(values)) if values else "none"
-    return (
-        f"{reward.name}: mean {mean}, full mark {_number(reward.full_mark)}, "
-        f"at full mark {full:,} of {len(scores):,} ({full / len(scores):.1%}), "
-        f"without a score {len(scores) - len(values):,}, "
-        f"weight {_number(reward.weight)}{' at the start' if reward.adaptive is not None else ''}"
-    )
-
-
-def _gold_lines(rows: Rows, reward: Reward, scores: Sequence[Score], spec: RewardSpec, show: int) -> Iterator[str]:
-    """How many gold answers one reward gives full marks, and those that it does not."""
-    yield _reward_line(reward, scores)
-    below = [row for row, score in enumerate(scores) if not _is_full(reward, score) and not score.failed]
-    for row in below[:show]:
-        reason = short_text(scores[row].reason, 90)
-        value = _number(scores[row].value)
-        yield f"  {_name(rows.places[row])}: {value}{f', {reason}' if reason else ''}{_shown_gold(rows, row)}"
-    if len(below) > show:
-        yield f"  {len(below) - show:,} more"
-    best = max((score.value for score in scores if score.value is not None), default=None)
-    if best is not None and best < reward.full_mark and is_user_code(spec.name) and spec.full_mark is None:
-        unpaid = "it may want another form of turn; " * (best == 0)
-        advice = f"if {_number(best)} is its best, say full_mark: {_number(best)}"
-        yield f"  no row reaches {_number(reward.full_mark)}; {unpaid}{advice}"
-
-
-def _print_failures(console: Console, rows: Rows, scores: Scores) -> None:
-    """The rows on which a function raised or returned no score, and what it did."""
-    for reward, found in scores.pairs():
-        failed = [row for row, score in enumerate(found) if score.failed]
+def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
+    """The rows on which a function raised or returned no score; one row for a whole batch."""
+    for number, reward in enumerate(rewards):
+        failed = [row for row in rows if row.scores[number].failed]
+        first = {id(row.scores[number]): row for row in reversed(failed)}  # rows of one batch have one score
         lines = [
-            f"{_name(rows.places[row])}: {short_text(found[row].reason, 300)}; text: {_short(rows, row)}"
-            for row in failed
-            if found[row].failed == "row" or row == 0 or found[row] is not found[row - 1]  # one of a batch
+            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {row.excerpt}"
+            for row in reversed(first.values())
         ]
         more = [f"{len(lines) - _FAILURES_SHOWN:,} more"] if len(lines) > _FAILURES_SHOWN else []
         if failed:
@@ -445,20 +398,6 @@ def _print_failures(console: Console, rows: Rows, scores: Scores) -> None:
 
 def _is_full(reward: Reward, score: Score) -> bool:
     return score.value is not None and score.value >= reward.full_mark - 1e-6
-
-
-def _name(place: Mapping[str, Any]) -> str:
-    """`step 10, row 3`"""
-    return ", ".join(f"{name} {value}" for name, value in place.items())
-
-
-def _short(rows: Rows, row: int) -> str:
-    """How a turn begins and ends."""
-    return short_text(rows.text(row), keep_end=True)
-
-
-def _shown_gold(rows: Rows, row: int) -> str:
-    return f" (gold {short_text(cell_text(rows.columns['solution'][row]))})" if "solution" in rows.columns else ""
 
 
 def _number(value: float | None) -> str:

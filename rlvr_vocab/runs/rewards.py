@@ -37,13 +37,14 @@ _ANSWERS = {"box": "\\boxed{…}", "answer_tag": "<answer>…</answer>", "hash":
 
 def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
     """The facts of a run that reward functions may ask for; without a layout, no ids of its vocabulary."""
-    return RewardContext(
-        think_tags=settings.model.think_tags,
-        standard_size=None if layout is None else layout.standard_size,
-        think_open_id=None if layout is None else layout.think_open_id,
-        think_close_id=None if layout is None else layout.think_close_id,
-        max_completion_length=settings.training.grpo["max_completion_length"],
-    )
+    return layout_context(layout, settings.model.think_tags, settings.training.grpo["max_completion_length"])
+
+
+def layout_context(layout: VocabLayout | None, think_tags: tuple[str, str], limit: int | None) -> RewardContext:
+    """The facts that reward functions may ask for, without those of a layout that is not there."""
+    if layout is None:
+        return RewardContext(think_tags, max_completion_length=limit)
+    return RewardContext(think_tags, layout.standard_size, layout.think_open_id, layout.think_close_id, limit)
 
 
 def dummy_context(context: RewardContext) -> RewardContext:

@@ -84,14 +84,14 @@ def below(lines: list[str], title: str) -> list[str]:
 
 SCREEN = """\
 {completions}: 4 rows
-rows without a gold answer in the column solution: 1
+rows without a gold answer: 1
 scoring 4/4
 
 Lowest totals, 4 of 4
-  row 3: total 0; accuracy 0 (no answer); boxed 0 (thinking never closed); text: <think>\\x1b[2J \\ud800
-  row 2: total 0.5; accuracy 0 (different: 41 is not 42); boxed 1; text: <think>6*7</think>\\boxed{{41}}
+  row 3: total 0; accuracy 0 (no answer); boxed 0 (thinking never closed); text: <think>␛[2J <U+D800> (gold 1/2)
+  row 2: total 0.5; accuracy 0 (different: 41 is not 42); boxed 1; text: <think>6*7</think>\\boxed{{41}} (gold 42)
   row 4: total 0.5; accuracy none (unusable gold answer: empty); boxed 1; text: <think>6*7</think>\\boxed{{4}}
-  row 1: total 1.5; accuracy 1; boxed 1; text: <think>6*7</think>\\boxed{{42}}
+  row 1: total 1.5; accuracy 1; boxed 1; text: <think>6*7</think>\\boxed{{42}} (gold 42)
 
 Rewards
   accuracy: mean 0.3333, full mark 1, at full mark 1 of 4 (25.0%), without a score 1, weight 1
@@ -179,28 +179,30 @@ def problems(tmp_path: Path) -> list[str]:
 def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
     score: Callable[..., list[str]], problems: list[str], tmp_path: Path
 ) -> None:
-    lines = below(score("rewards=[accuracy,multiple_choice,boxed,diversity]", *problems), "Gold answers")
-    assert lines[0] == r"judged in made-up turns like '<think>Work it out.</think>\\boxed{42}'"
-    assert "at full mark 4 of 6 (66.7%), without a score 2" in lines[1]
-    assert lines[2].startswith("row 4: none, unusable gold answer") and lines[2].endswith(f"(gold {'9' * 59}…)")
-    assert lines[3].startswith(f"split {tmp_path}/test.csv, row 1: none")
-    assert "at full mark 1 of 6 (16.7%), without a score 5" in lines[4]
-    assert [line.split(":")[0] for line in lines[5:9]] == ["row 1", "row 2", "row 4", "row 6"]
-    assert "at full mark 6 of 6 (100.0%)" in lines[10]
-    assert lines[11] == "diversity: not judged: it compares the completions of one prompt, and here there is one"
+    shown = score("rewards=[accuracy,multiple_choice,boxed,diversity]", *problems)
+    assert "diversity: not judged: it compares the completions of one prompt, and here there is one" in shown
+    assert r"judged in made-up turns like '<think>Work it out.</think>\\boxed{42}'" in shown
+    rows = below(shown, "Lowest totals, 5 of 5")
+    assert [line.split(":")[0] for line in rows] == [
+        "row 4", f"split {tmp_path}/test.csv, row 1", "row 1", "row 2", "row 6"
+    ]  # fmt: skip
+    assert "accuracy none (unusable gold answer" in rows[0] and rows[0].endswith(f"(gold {'9' * 59}…)")
+    accuracy, choice, boxed, *_ = below(shown, "Rewards")
+    assert "at full mark 4 of 6 (66.7%), without a score 2" in accuracy
+    assert "at full mark 1 of 6 (16.7%), without a score 5" in choice
+    assert "at full mark 6 of 6 (100.0%)" in boxed
 
 
-def test_ten_rows_are_shown_and_the_best_score_is_advised_as_full_mark(
-    score: Callable[..., list[str]], mine: Path
-) -> None:
-    lines = below(score(*ARITHMETIC, f"rewards=[{mine}:half]"), "Gold answers")
-    assert "at full mark 0 of 50 (0.0%)" in lines[1] and len(lines) == 14
-    assert lines[2].startswith("row 1: 0.5 (gold ") and lines[-2] == "40 more"
-    assert lines[-1] == "no row reaches 1; if 0.5 is its best, say full_mark: 0.5"
+def test_the_best_score_of_gold_answers_is_advised_as_full_mark(score: Callable[..., list[str]], mine: Path) -> None:
+    lines = score(*ARITHMETIC, f"rewards=[{mine}:half]")
+    assert "at full mark 0 of 50 (0.0%)" in below(lines, "Rewards")[0]
+    assert len(below(lines, "Lowest totals, 20 of 50")) == 20
+    assert "half gives no gold answer more than 0.5: if that is its best, set full_mark: 0.5" in lines
     marked = f"rewards=[{{name:'{mine}:half',full_mark:0.5}}]"
-    lines = below(score(*ARITHMETIC, marked, "max_samples=20"), "Gold answers")
-    assert len(lines) == 2 and "at full mark 20 of 20 (100.0%)" in lines[1]
-    assert "another form of turn" in below(score(*ARITHMETIC, f"rewards=[{mine}:nothing]"), "Gold answers")[-1]
+    lines = score(*ARITHMETIC, marked, "max_samples=20")
+    assert "at full mark 20 of 20 (100.0%)" in lines[-1] and not any("Lowest" in line for line in lines)
+    lines = score(*ARITHMETIC, f"rewards=[{mine}:nothing]")
+    assert "nothing gives no gold answer more than 0: it may want another form of turn" in lines
 
 
 @pytest.mark.parametrize(
@@ -214,9 +216,9 @@ def test_ten_rows_are_shown_and_the_best_score_is_advised_as_full_mark(
 def test_the_made_up_turns_have_the_form_that_the_rewards_pay(
     score: Callable[..., list[str]], mine: Path, rewards: str, turn: str
 ) -> None:
-    first, *lines = below(score(*ARITHMETIC, f"rewards={rewards.format(mine=mine)}"), "Gold answers")
-    assert f"made-up turns like {turn}" in first
-    assert all("at full mark 50 of 50" in line for line in lines)
+    lines = score(*ARITHMETIC, f"rewards={rewards.format(mine=mine)}")
+    assert any(f"made-up turns like {turn}" in line for line in lines)
+    assert all("at full mark 50 of 50" in line for line in below(lines, "Rewards") if "full mark" in line)
 
 
 def test_a_base_model_answers_a_few_training_problems(
