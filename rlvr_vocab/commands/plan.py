@@ -1,4 +1,4 @@
-"""`rlvr-vocab plan`: what a run will take, before it is run, and settings that fit into a card."""
+"""`rlvr-vocab plan`: memory and time of a run before it is run, and settings that fit into a card."""
 
 from __future__ import annotations
 
@@ -13,25 +13,21 @@ from rich.table import Table
 
 from rlvr_vocab.config.command_table import PlanSettings
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
-from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
+from rlvr_vocab.plan.fit import Fit, fit_into
 from rlvr_vocab.plan.forecast import Circumstances, Forecast, forecast_of
-from rlvr_vocab.plan.workload import (
-    ProblemsAhead,
-    architecture_of_run,
-    checkpoints_activations,
-    copies_of,
-    problems_ahead,
-)
+from rlvr_vocab.plan.problems import ProblemsAhead, problems_ahead
+from rlvr_vocab.plan.workload import architecture_of_run, copies_of
 from rlvr_vocab.terminal import make_console, print_section
 from rlvr_vocab.text import pluralize
 
+_NO_STEPS = "the number of steps is unknown: give train_problems=N, or training.max_steps=N"
+
 
 def run(settings: PlanSettings) -> int:
-    """Say what the run will take; 1 where it does not fit into the card that it is planned for."""
+    """Print the forecast; 1 where the run does not fit into the card that it is planned for."""
     device, console = _device(settings), make_console()
     where = Circumstances(
         device,
@@ -51,7 +47,7 @@ def run(settings: PlanSettings) -> int:
         case "slurm_time":
             print(_slurm_time(forecast))
         case "text":
-            _show(settings, where, forecast, fit, console)
+            _show(settings, forecast, fit, console)
     if forecast.peak <= device.memory:
         return 0
     if settings.format != "text":
@@ -68,19 +64,20 @@ def _device(settings: PlanSettings) -> Device:
 
 
 def _ahead(settings: PlanSettings) -> ProblemsAhead:
-    """The problems as they are found, but for what the words say of them."""
-    told = () if settings.prompt_tokens is None else (settings.prompt_tokens,)
-    found = ProblemsAhead() if told and settings.train_problems else problems_ahead(settings)
-    return ProblemsAhead(settings.train_problems or found.count, told or found.prompts)
+    """The problems as they are found, or as the settings give them."""
+    given = () if settings.prompt_tokens is None else (settings.prompt_tokens,)
+    found = ProblemsAhead() if given and settings.train_problems else problems_ahead(settings)
+    return ProblemsAhead(settings.train_problems or found.count, given or found.prompts)
 
 
-def _show(settings: PlanSettings, where: Circumstances, forecast: Forecast, fit: Fit | None, console: Console) -> None:
+def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: Console) -> None:
     planned: RunSettings = settings if fit is None else fit.run
     if fit is not None:
-        lines = [f"{words}  # {effect}" for words, effect in summary_of(fit.changes)]
+        effects = ((each.words, each.effect or "the same training, more slowly") for each in fit.changes)
+        lines = [f"{' '.join(words)}  # {effect}" for words, effect in effects]
         print_section(console, f"to fit into {settings.fit_gib:g} GiB", lines or ["nothing has to change"])
     print_section(console, planned.exp_name, _of_model(planned, forecast))
-    print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(planned, where, forecast))
+    print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(forecast))
     console.print(_memory_table(forecast))
     print_section(console, "time", _of_time(forecast))
 
@@ -92,11 +89,10 @@ def _unit(forecast: Forecast) -> str:
 def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     shape = architecture_of_run(run)
     copies, frozen = copies_of(run, shape), forecast.frozen_weights
-    beside = f", {_count(frozen)} are frozen" if frozen else ""
     yield f"{run.model.name}: {_count(shape.weights)} weights, {pluralize(copies, 'reasoning token')}"
-    yield f"{_count(forecast.trained_weights)} weights train{beside}"
+    yield f"{_count(forecast.trained_weights)} weights train{f', {_count(frozen)} are frozen' if frozen else ''}"
     if not shape.is_known:
-        yield f"model_type {shape.model_type} is not known here: counted as Llama is built, it may be off"
+        yield f"model_type {shape.model_type} is unknown to plan: counted as Llama is built, so it may be off"
     short, middle, long = forecast.completion
     lengths = f"{middle:,.0f}" if short == long else f"{middle:,.0f} ({short:,.0f} to {long:,.0f})"
     yield (
@@ -105,14 +101,10 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     )
 
 
-def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> Iterator[str]:
-    peak, room = forecast.peak, forecast.device_memory
+def _of_memory(forecast: Forecast) -> Iterator[str]:
     yield _room(forecast)
-    checkpointing = checkpoints_activations(run)
-    other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
-    yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
-    if peak > room:
-        yield f"rlvr-vocab plan … fit={room / GIB:.0f}GiB finds settings that fit"
+    if forecast.peak > forecast.device_memory:
+        yield f"rlvr-vocab plan … fit={forecast.device_memory / GIB:.0f}GiB finds settings that fit"
 
 
 def _room(forecast: Forecast) -> str:
@@ -140,7 +132,7 @@ def _of_time(forecast: Forecast) -> Iterator[str]:
     yield f"of which {phases}"
     total = forecast.total_range
     if total is None:
-        yield "how many steps is not known: give train_problems=N, or training.max_steps=N"
+        yield _NO_STEPS
         return
     middle = (forecast.steps or 0) * forecast.seconds
     epochs = "" if forecast.epochs is None else f", {forecast.epochs:.3g} passes over {forecast.problems:,} problems"
@@ -151,9 +143,7 @@ def _of_time(forecast: Forecast) -> Iterator[str]:
 def _slurm_time(forecast: Forecast) -> str:
     """Days-hours:minutes:seconds, of the longest that the run should take, in whole quarters of an hour."""
     if forecast.total_range is None:
-        raise UserError(
-            "format=slurm_time: how many steps is not known: give train_problems=N, or training.max_steps=N"
-        )
+        raise UserError(f"format=slurm_time: {_NO_STEPS}")
     quarters = math.ceil(forecast.total_range[1] / 900)
     days, rest = divmod(quarters * 15, 24 * 60)
     return f"{days}-{rest // 60:02}:{rest % 60:02}:00"

@@ -35,51 +35,46 @@ class Device:
     flops: float
     flops_float32: float
     bandwidth: float
-    has_bf16: bool
+    has_bf16: bool = True
 
     @property
     def is_cpu(self) -> bool:
         return self.name == CPU
 
 
-def _card(name: str, gib: float, flops: tuple[float, float], bandwidth: float, *, has_bf16: bool = True) -> Device:
-    """`flops` in units of 10^12, `bandwidth` in GB a second."""
-    return Device(name, gib * GIB, flops[0] * 1e12, flops[1] * 1e12, bandwidth * 1e9, has_bf16)
-
-
-# By NVIDIA's data sheets (SXM but where the name says otherwise) and, for the RTX cards, architecture white papers.
-# Memory is what the driver leaves of the nominal size. TFLOP/s are those without sparsity, in 16 bits with sums in
-# float32, and in float32; the 16 bits of a T4 are float16.
+# By NVIDIA's data sheets (SXM but where the name says otherwise) and, for the RTX cards, architecture white papers:
+# GiB that the driver leaves of the nominal memory; TFLOP/s without sparsity in 16 bits with sums in float32 (float16 on
+# a T4), and in float32; GB a second.
+_DATA_SHEETS = {
+    "b200": (178, 2250, 75, 8000),
+    "h200": (139, 989, 67, 4800),
+    "h100": (79, 989, 67, 3350),
+    "h100_pcie": (79, 756, 51, 2000),
+    "a100_80": (79, 312, 19.5, 2039),
+    "a100_40": (39.4, 312, 19.5, 1555),
+    "l40s": (44.4, 362, 91.6, 864),
+    "l4": (22.2, 121, 30.3, 300),
+    "a10": (22.2, 125, 31.2, 600),
+    "rtx4090": (23.5, 165, 82.6, 1008),
+    "rtx3090": (23.5, 71, 35.6, 936),
+    "t4": (14.6, 65, 8.1, 320),
+}
 CARDS = {
-    card.name: card
-    for card in (
-        _card("b200", 178, (2250, 75), 8000),
-        _card("h200", 139, (989, 67), 4800),
-        _card("h100", 79, (989, 67), 3350),
-        _card("h100_pcie", 79, (756, 51), 2000),
-        _card("a100_80", 79, (312, 19.5), 2039),
-        _card("a100_40", 39.4, (312, 19.5), 1555),
-        _card("l40s", 44.4, (362, 91.6), 864),
-        _card("l4", 22.2, (121, 30.3), 300),
-        _card("a10", 22.2, (125, 31.2), 600),
-        _card("rtx4090", 23.5, (165, 82.6), 1008),
-        _card("rtx3090", 23.5, (71, 35.6), 936),
-        _card("t4", 14.6, (65, 8.1), 320, has_bf16=False),
-    )
+    name: Device(name, gib * GIB, half * 1e12, single * 1e12, bandwidth * 1e9, has_bf16=name != "t4")
+    for name, (gib, half, single, bandwidth) in _DATA_SHEETS.items()
 }
 
 
-def device_named(name: str | None, threads: int | None = None) -> Device:
+def device_named(name: str | None) -> Device:
     """A card by its name in the table, the processor as `cpu`, None for the device of this machine.
 
     Raises:
         UserError: no such card is known.
     """
     if name is None:
-        found = _card_here()
-        return this_processor(threads) if found is None else found
+        return _card_here() or this_processor()
     if name == CPU:
-        return this_processor(threads)
+        return this_processor()
     if name not in CARDS:
         raise UserError(f"gpu={name}: no such card{nearest_and_all(name, [*CARDS, CPU])}")
     return CARDS[name]
@@ -92,7 +87,7 @@ def device_with(gib: float) -> Device:
 
 
 def card_called(driver_name: str) -> Device | None:
-    """The card by what its driver calls it, "NVIDIA H100 80GB HBM3"; None for one that is not in the table."""
+    """The card by its driver's name for it, "NVIDIA H100 80GB HBM3"; None for one that is not in the table."""
     words = driver_name.lower().replace("-", " ").split()
     pairs = ("".join(pair) for pair in itertools.pairwise(words))
     models = {*words, *(word.removesuffix("g") for word in words), *pairs}  # "A10G" is a10, "RTX 4090" rtx4090
@@ -101,6 +96,12 @@ def card_called(driver_name: str) -> Device | None:
         if model in models and (not variant or any(word.startswith(variant) for word in words)):
             return CARDS[name]
     return None
+
+
+def card_of_driver(driver_name: str, memory: float) -> Device:
+    """A card with the memory that its driver reports; one that is not in the table is as fast as one of like memory."""
+    known = card_called(driver_name)
+    return device_with(memory / GIB) if known is None else replace(known, memory=memory)
 
 
 def this_processor(threads: int | None = None) -> Device:
@@ -118,10 +119,5 @@ def _card_here() -> Device | None:
         return None
     asked = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False)
-    if answer.returncode or not answer.stdout.strip():
-        return None
-    name, _, mib = answer.stdout.splitlines()[0].rpartition(",")
-    known = card_called(name)
-    if known is None:
-        raise UserError(f"gpu: {name.strip()} is not in the table of cards; name a like one, gpu={'|'.join(CARDS)}")
-    return replace(known, memory=float(mib) * 2**20)
+    name, _, mib = answer.stdout.partition("\n")[0].rpartition(",")
+    return card_of_driver(name, float(mib) * 2**20) if name and not answer.returncode else None

@@ -1,65 +1,43 @@
 """Memory of one process by phase of a run, and in each phase by part.
 
-What autograd keeps of a layer is counted, not guessed: `tests/plan/test_activations.py` compares the bytes below with
-what the hooks of saved tensors see on models of each kind.
+The bytes that autograd keeps of a layer are counted: `tests/plan/test_activations.py` compares them with the hooks of
+saved tensors on models of each kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-
 from rlvr_vocab.plan.devices import GIB, Device
 from rlvr_vocab.plan.workload import Workload
 
-Parts = Mapping[str, float]
+Parts = dict[str, float]
 # Phases, in the order of a run.
 LOADING, GENERATION, LOGPROBS, FORWARD, BACKWARD = "loading", "generation", "logprobs", "forward", "backward"
 OPTIMIZER, SAVING, EVALUATION = "optimizer", "saving", "evaluation"
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Bytes that autograd keeps of a layer, per token.
-
-    Attributes:
-        hidden: per hidden dimension: two norms with their inputs, and the inputs of attention and feed-forward part.
-        query: per query dimension: queries, and keys and values spread over all heads, as attention takes them, and
-            what it gives.
-        head_norm: per dimension of queries and keys, where these are normed.
-        inner: per inner dimension of the feed-forward part.
-        further_norm: per hidden dimension of each norm beyond two.
-    """
-
-    hidden: int
-    query: int
-    head_norm: int
-    inner: int
-    further_norm: int
-
-
-# By whether an adapter trains, and what has products in 16 bits. An adapter keeps the inputs that its dropout leaves
-# and the mask in place of the layer's input, in float32 where autocast does not cast them; autocast keeps an input once
-# for each layer that it is cast for.
+# Bytes per token that autograd keeps of a layer that is not checkpointed: per hidden dimension (two norms with their
+# inputs, the inputs of attention and feed-forward part), per query dimension (queries, keys and values spread over all
+# heads, the output of attention), per dimension of queries and keys that are normed, per inner dimension of the
+# feed-forward part, and per hidden dimension of each norm beyond two.
+# By whether an adapter trains, and the cause of products in 16 bits. An adapter keeps the inputs that its dropout
+# leaves and the mask in place of the layer's input, in float32 where autocast does not cast them; autocast keeps an
+# input once for each layer that it is cast for.
 _KEPT = {
-    (False, None): _Kept(24, 16, 8, 16, 8),
-    (False, "autocast"): _Kept(26, 8, 6, 8, 11),
-    (True, None): _Kept(48, 24, 4, 20, 4),
-    (True, "autocast"): _Kept(36, 14, 4, 12, 4),
-    (True, "weights"): _Kept(44, 16, 4, 14, 4),
+    (False, None): (24, 16, 8, 16, 8),
+    (False, "autocast"): (26, 8, 6, 8, 11),
+    (True, None): (48, 24, 4, 20, 4),
+    (True, "autocast"): (36, 14, 4, 12, 4),
+    (True, "weights"): (44, 16, 4, 14, 4),
 }
 # Python with torch, TRL and what they import, resident on a processor; the context of CUDA.
 _PROGRAM, _CUDA_CONTEXT = 0.79 * GIB, 0.6 * GIB
 _TOKENIZER_BYTES = 720  # of objects for each standard token; copies hardly count
-# What an allocator holds beside what is alive, in fragments of what comes and goes: glibc's malloc, more of it where an
-# adapter's own tensors lie between those that are kept, and a card's.
-_FRAGMENTS, _FRAGMENTS_BESIDE_ADAPTERS, _FRAGMENTS_ON_A_CARD = 0.15, 0.55, 0.10
-# And malloc, of what all layers keep or compute again, where small gradients come to lie in between.
-_FRAGMENTS_BETWEEN_GRADIENTS = 0.27
-_UPDATE = 0.05 * GIB  # what clipping and the optimizer bring with them on a processor
+# Memory that an allocator holds in fragments, as a share of the tensors that come and go: a card's; glibc's malloc, and
+# while an adapter's own tensors lie between those that are kept.
+_FRAGMENTS_ON_A_CARD, _FRAGMENTS, _FRAGMENTS_BESIDE_ADAPTERS = 0.10, 0.25, 0.55
+_COMING_AND_GOING = ("activations", "kv cache", "logits")
 # Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
 _QUANTIZING = 5.5
-_MAPPED_FROM = 2**25  # bytes of a block from which glibc's malloc gives it back at once
 # Positions and rows of one block of the log-prob function, and about how many such blocks are alive: by Triton fewer.
 _BLOCK_POSITIONS, _BLOCK_ROWS, _BLOCKS_ALIVE = 1024, 4096, 5
 _BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE_BY_TRITON = 4096, 16384, 2
@@ -67,90 +45,98 @@ _BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE_BY_TRITON = 409
 _SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
 
 
-def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float]]:
+def memory_by_phase(work: Workload, device: Device) -> dict[str, Parts]:
     """Bytes at the peak of each phase of a run, after its first optimisation step, by part."""
-    standing, tokens = _standing(work, device), work.at_once * work.tokens
-    trained = work.trained_weights * work.trained_bytes / work.shards
-    kept, inside = kept_activations(work), _of_one_layer(work, tokens)
-    head, casts = _head_blocks(work, device), cast_weights(work)
-    during = {
-        GENERATION: {**_generation(work), "vllm": _engine(work, device)},
-        LOGPROBS: {
-            "activations": inside,
-            "logits": head,
-            "reference": _reference(work) if work.logs_kl else 0.0,
-        },
-        FORWARD: {
-            "gradients": trained if work.batches > 1 else 0.0,
-            "activations": kept,
-            "cast weights": casts,
-            "logits": head,
-        },
-        BACKWARD: _backward(work, trained, head),
-        OPTIMIZER: {"gradients": trained},
-        **({SAVING: {"stock tables": _stock_tables(work)}} if work.saves else {}),
-        **({EVALUATION: _evaluation(work)} if work.held_out else {}),
+    standing = _standing(work, device)
+    gradients = work.trained_weights * work.trained_bytes / work.shards
+    logits, stock = _head_blocks(work, device), {"stock tables": _stock_tables(work)}
+    sampling = {} if work.vllm_share is not None else _sampling(work, work.drawn)
+    forward = {
+        "gradients": gradients if work.batches > 1 else 0.0,
+        "activations": kept_activations(work),
+        "cast weights": cast_weights(work),
+        "logits": logits,
     }
-    found = {
-        phase: _with_fragments({**standing, **parts}, _fragments(work, phase, device))
-        for phase, parts in during.items()
+    phases = {
+        LOADING: {**stock, "optimizer": 0.0, "buckets": 0.0},
+        GENERATION: {**sampling, "vllm": _engine(work, device)},
+        LOGPROBS: {"activations": _one_layer(work, work.at_once * work.tokens), "logits": logits},
+        FORWARD: forward,
+        BACKWARD: _backward(work, forward, gradients),
+        OPTIMIZER: {"gradients": gradients},
     }
-    if device.is_cpu:
-        _keep_small_blocks(found, work)
-        _scatter_between_gradients(found, work)
-    loading = {name: standing[name] for name in standing if name not in ("optimizer", "buckets")}
-    return {LOADING: {**loading, "stock tables": _stock_tables(work)}, **found}
+    # Without a reference model the KL is logged once by the initial weights, which are loaded for it.
+    logs_kl = work.run.training.kl_log_steps != 0 and not work.scores_reference
+    if logs_kl and work.lora is None and work.sharding == "none":
+        phases[LOGPROBS]["reference"] = _reference(work)
+    if work.grpo["save_strategy"] != "no":
+        phases[SAVING] = stock
+    if work.held_out:
+        # Held-out problems are answered by Transformers; before the first step there is no optimizer state.
+        before = {"optimizer": 0.0} if work.grpo["eval_strategy"] == "no" else {}
+        phases[EVALUATION] = {**_sampling(work, work.held_out), **before}
+    return {phase: _with_fragments({**standing, **parts}, phase, work, device) for phase, parts in phases.items()}
 
 
-def _backward(work: Workload, trained: float, head: float) -> dict[str, float]:
+def _standing(work: Workload, device: Device) -> Parts:
+    """Parts that stay in memory over all phases."""
+    parts = {
+        "program": _PROGRAM + work.architecture.rows * _TOKENIZER_BYTES if device.is_cpu else _CUDA_CONTEXT,
+        "weights": _weights(work) / work.shards,
+        "optimizer": work.optimizer_state / work.shards,
+        "vllm": 0.0 if work.grpo["vllm_enable_sleep_mode"] else _engine(work, device),
+    }
+    if work.scores_reference and work.lora is None:
+        parts["reference"] = _reference(work) / work.shards
+    if device.is_cpu and work.bits is not None:
+        parts["loading"] = _QUANTIZING * work.architecture.linear_weights
+    if work.processes > work.shards:  # DistributedDataParallel sends gradients as copies in buckets
+        parts["buckets"] = work.trained_weights * work.trained_bytes
+    if work.shards > 1:  # the largest part that is gathered to be computed with, and its gradient
+        parts["gathered"] = 2 * _table_bytes(work)
+    return parts
+
+
+def _with_fragments(parts: Parts, phase: str, work: Workload, device: Device) -> Parts:
+    """The parts and, as one more, the memory that the allocator holds in fragments."""
+    beside_adapters = work.lora is not None and phase in (FORWARD, BACKWARD)
+    share = _FRAGMENTS_BESIDE_ADAPTERS if beside_adapters else _FRAGMENTS
+    passing = sum(parts.get(name, 0.0) for name in _COMING_AND_GOING)
+    parts = {**parts, "allocator": (share if device.is_cpu else _FRAGMENTS_ON_A_CARD) * passing}
+    return {name: size for name, size in parts.items() if size}
+
+
+def _backward(work: Workload, forward: Parts, gradients: float) -> Parts:
     """At its beginning, with all activations; or at its end, when they have made room for the gradients of layers."""
     tokens = work.at_once * work.tokens
-    inside = _of_one_layer(work, tokens) + (kept_of_layer(work, tokens) if work.checkpointing else 0.0)
-    # A table's gradient is made apart from that of earlier batches, which it is added to, and, where processes have to
+    inside = _one_layer(work, tokens) + (_kept_of_layer(work, tokens) if work.checkpointing else 0.0)
+    # A table's gradient is made apart from that of earlier batches, to which it is added, and, where processes have to
     # agree on it, from that of the input side (`training.models.load`).
     table = 0.0 if work.lora is not None else _table_bytes(work)
     again = table * ((work.batches > 1) + (work.processes > 1))
     first = {
-        "gradients": trained if work.batches > 1 else min(trained, table),
-        "activations": kept_activations(work) + inside,
-        "cast weights": cast_weights(work),
-        "logits": head + again,
+        **forward,
+        "gradients": gradients if work.batches > 1 else min(gradients, table),
+        "activations": forward["activations"] + inside,
+        "logits": forward["logits"] + again,
     }
-    last = {"gradients": trained, "activations": inside, "logits": again}
+    last = {"gradients": gradients, "activations": inside, "logits": again}
     return max(first, last, key=lambda parts: sum(parts.values()))
 
 
-def _standing(work: Workload, device: Device) -> dict[str, float]:
-    program = _PROGRAM + work.architecture.rows * _TOKENIZER_BYTES if device.is_cpu else _CUDA_CONTEXT
-    parts = {
-        "program": program,
-        "weights": _weights(work) / work.shards,
-        "optimizer": work.optimizer_state / work.shards,
-        "reference": _reference(work) / work.shards if work.holds_reference else 0.0,
-        "vllm": 0.0 if work.vllm_sleeps else _engine(work, device),
-        "loading": _QUANTIZING * work.architecture.linear_weights if device.is_cpu and work.bits is not None else 0.0,
-    }
-    if work.processes > work.shards:  # DistributedDataParallel sends gradients as copies in buckets
-        parts["buckets"] = work.trained_weights * work.trained_bytes
-    if work.shards > 1:  # what is gathered to be computed with: the largest part, and its gradient
-        parts["gathered"] = 2 * _table_bytes(work)
-    return {name: size for name, size in parts.items() if size}
-
-
 def _engine(work: Workload, device: Device) -> float:
-    """What vLLM holds of the card."""
+    """The part of the card that vLLM holds."""
     return (work.vllm_share or 0.0) * device.memory
 
 
 def _weights(work: Workload) -> float:
-    if work.lora is None:
-        return work.trained_weights * work.trained_bytes
-    shape = work.architecture
+    trained = work.trained_weights * work.trained_bytes
+    if work.bits is None:
+        return work.frozen_weights * work.frozen_bytes + trained
+    quantized = work.architecture.linear_weights
     # 4 bits and 8 come with a scale for each block of weights, or row.
-    of_linear = work.frozen_bytes if work.bits is None else work.bits / 8 + (0.016 if work.bits == 4 else 0.004)
-    quantized = shape.linear_weights if work.bits is not None else 0
-    frozen = (work.frozen_weights - quantized) * work.frozen_bytes + quantized * of_linear
-    return frozen + work.trained_weights * work.trained_bytes
+    of_linear = work.bits / 8 + (0.016 if work.bits == 4 else 0.004)
+    return (work.frozen_weights - quantized) * work.frozen_bytes + quantized * of_linear + trained
 
 
 def _reference(work: Workload) -> float:
@@ -158,135 +144,68 @@ def _reference(work: Workload) -> float:
 
 
 def kept_activations(work: Workload) -> float:
-    """What a forward pass keeps for the backward pass, of one batch."""
+    """Bytes that a forward pass of one batch keeps for the backward pass."""
     tokens, shape = work.at_once * work.tokens, work.architecture
-    last = 12 * shape.hidden * tokens
-    if work.checkpointing:
-        return 4 * shape.hidden * tokens * shape.layers + last
-    return shape.layers * kept_of_layer(work, tokens) + last
+    of_layer = 4 * shape.hidden * tokens if work.checkpointing else _kept_of_layer(work, tokens)
+    return shape.layers * of_layer + 12 * shape.hidden * tokens
 
 
-def kept_of_layer(work: Workload, tokens: int) -> float:
-    """Bytes that autograd keeps of one layer that is not checkpointed."""
-    shape, kept = work.architecture, _KEPT[work.lora is not None, work.halved_by]
-    further_norms = max(0, shape.family.norms - 2)
-    found: float = (kept.hidden + further_norms * kept.further_norm) * shape.hidden + kept.query * shape.query_width
-    if shape.family.head_norms:
-        found += kept.head_norm * (shape.query_width + shape.key_width)
-    inner = shape.intermediate * shape.active_experts
-    found += kept.inner * inner * (1 if shape.family.gated else 1.5)
-    return tokens * found + _scores(work, tokens)
-
-
-def _scores(work: Workload, tokens: int) -> float:
-    """Of attention that writes its scores down: once in float32, twice in the type of products."""
-    if work.attention != "eager":
-        return 0.0
-    return tokens * work.architecture.heads * work.tokens * (4 + 2 * (2 if work.half else 4))
+def _kept_of_layer(work: Workload, tokens: int) -> int:
+    shape = work.architecture
+    hidden, query, head_norm, inner, further_norm = _KEPT[work.lora is not None, work.halved_by]
+    found = (hidden + (shape.family.norms - 2) * further_norm) * shape.hidden
+    found += query * shape.query_width + inner * shape.intermediate
+    found += head_norm * (shape.query_width + shape.key_width) * shape.family.head_norms
+    return tokens * found
 
 
 def cast_weights(work: Workload) -> float:
-    """Copies in 16 bits of weights that lie in float32, which autocast makes and the backward pass needs."""
-    wide = work.trained_bytes if work.lora is None else work.frozen_bytes
-    if not work.half or wide < 4 or work.bits is not None:
+    """Bytes of copies in 16 bits of weights that lie in float32: autocast makes them, the backward pass needs them."""
+    bytes_of_weight = work.trained_bytes if work.lora is None else work.frozen_bytes
+    if work.halved_by is None or bytes_of_weight < 4 or work.bits is not None:
         return 0.0
-    of_one = work.architecture.linear_weights / (work.architecture.layers if work.checkpointing else 1)
-    return 2 * of_one
+    return 2 * work.architecture.linear_weights / (work.architecture.layers if work.checkpointing else 1)
 
 
-def _of_one_layer(work: Workload, tokens: int) -> float:
-    """What a layer has at once while nothing is kept of it."""
-    shape, width = work.architecture, 2 if work.half else 4
-    inner = shape.intermediate * shape.active_experts
-    flowing = tokens * (8 * shape.hidden + width * (3 * inner + 4 * shape.query_width)) + _scores(work, tokens)
-    dequantized = 0.0 if work.bits is None else 4 * max(inputs * outputs for inputs, outputs in shape.linears)
+def _one_layer(work: Workload, tokens: int) -> float:
+    """Tensors that one layer has at once while nothing is kept of it."""
+    shape = work.architecture
+    flowing = tokens * (8 * shape.hidden + work.width * (3 * shape.intermediate + 4 * shape.query_width))
+    dequantized = 0 if work.bits is None else 4 * max(inputs * outputs for inputs, outputs in shape.linears)
     return flowing + dequantized
 
 
 def _head_blocks(work: Workload, device: Device) -> float:
     scored, rows = work.at_once * work.completion, work.architecture.rows
+    hidden_states = 4 * scored * work.architecture.hidden
     if device.is_cpu:
-        block = min(_BLOCK_POSITIONS, scored) * min(_BLOCK_ROWS, rows) * _BLOCKS_ALIVE * (2 if work.copies else 1)
-    else:
-        alive = _BLOCKS_ALIVE_BY_TRITON if device.has_bf16 else _BLOCKS_ALIVE
-        block = min(_BLOCK_POSITIONS_ON_A_CARD, scored) * min(_BLOCK_ROWS_ON_A_CARD, rows) * alive
-    cast_table = _table_bytes(work) / 2 if cast_weights(work) and not device.is_cpu else 0.0
-    return 4 * block + cast_table + 4 * scored * work.architecture.hidden
+        blocks = _BLOCKS_ALIVE * (2 if work.copies else 1)
+        return 4 * blocks * min(_BLOCK_POSITIONS, scored) * min(_BLOCK_ROWS, rows) + hidden_states
+    blocks = _BLOCKS_ALIVE_BY_TRITON if device.has_bf16 else _BLOCKS_ALIVE
+    logits = 4 * blocks * min(_BLOCK_POSITIONS_ON_A_CARD, scored) * min(_BLOCK_ROWS_ON_A_CARD, rows)
+    return logits + hidden_states + (_table_bytes(work) / 2 if cast_weights(work) else 0.0)
 
 
-def _generation(work: Workload) -> dict[str, float]:
-    if work.vllm_share is not None:
-        return {}
-    shape, width = work.architecture, 2 if work.half else 4
+def _sampling(work: Workload, completions: int) -> Parts:
+    """Of so many completions that Transformers samples together."""
+    shape, tensors = work.architecture, _SAMPLING_TENSORS_WITH_COPIES if work.copies else _SAMPLING_TENSORS
     # Keys that were normed are float32 under autocast, as the weights of their norms are.
-    key_width = 4 if shape.family.head_norms and work.lora is None else width
-    cache = work.drawn * work.tokens * shape.layers * shape.key_width * (key_width + width)
-    tensors = _SAMPLING_TENSORS_WITH_COPIES if work.copies else _SAMPLING_TENSORS
+    key_bytes = 4 if shape.family.head_norms and work.lora is None else work.width
     return {
-        "kv cache": cache,
-        "logits": 4 * tensors * work.drawn * work.all_rows,
-        "activations": _of_one_layer(work, work.drawn * work.prompt),
-        "cast weights": 2 * work.architecture.linear_weights if cast_weights(work) else 0.0,
+        "kv cache": completions * work.tokens * shape.layers * shape.key_width * (key_bytes + work.width),
+        "logits": 4 * tensors * completions * (shape.rows + work.copies),
+        "activations": _one_layer(work, completions * work.prompt),
+        "cast weights": 2 * shape.linear_weights if cast_weights(work) else 0.0,
     }
-
-
-def _evaluation(work: Workload) -> dict[str, float]:
-    """Of answers to held-out problems, which Transformers samples; without optimizer state before the first step."""
-    sampling = _generation(replace(work, drawn=work.held_out, vllm_share=None))
-    return sampling if work.evaluates_between_steps else {**sampling, "optimizer": 0.0}
 
 
 def _table_bytes(work: Workload) -> float:
     """Of the largest table that trains."""
-    own = work.copies if work.rank is None else 0
-    return 4 * (work.architecture.rows + own) * work.architecture.hidden
+    return 4 * (work.architecture.rows + work.own_rows) * work.architecture.hidden
 
 
 def _stock_tables(work: Workload) -> float:
     """Tables with a row for each id, as a folder has them, where the model holds them otherwise."""
     if not work.copies or (work.rank is None and work.lora is None):
         return 0.0
-    return 4 * work.all_rows * work.architecture.hidden * work.architecture.tables
-
-
-def _fragments(work: Workload, phase: str, device: Device) -> float:
-    """Share of what comes and goes that the allocator holds beside it."""
-    if not device.is_cpu:
-        return _FRAGMENTS_ON_A_CARD
-    return _FRAGMENTS_BESIDE_ADAPTERS if work.lora is not None and phase in (FORWARD, BACKWARD) else _FRAGMENTS
-
-
-def _with_fragments(parts: Parts, share: float) -> dict[str, float]:
-    return {name: size for name, size in {**parts, "allocator": share * _passing(parts)}.items() if size}
-
-
-def _passing(parts: Parts) -> float:
-    """Bytes of what comes and goes."""
-    return sum(parts.get(name, 0.0) for name in ("activations", "kv cache", "logits"))
-
-
-def _small_gradients(work: Workload) -> float:
-    """Of weights whose gradients malloc takes for small: below 32 MiB each it maps none by itself."""
-    if work.lora is not None:
-        return 0.0
-    shape = work.architecture
-    largest = max(inputs * outputs for inputs, outputs in shape.linears) * work.trained_bytes
-    return shape.linear_weights * work.trained_bytes if largest < _MAPPED_FROM else 0.0
-
-
-def _keep_small_blocks(by_phase: dict[str, dict[str, float]], work: Workload) -> None:
-    """What malloc was given back in small blocks it keeps, so that other phases lie on top of what was kept."""
-    activations, gradients = kept_activations(work), _small_gradients(work)
-    for phase in by_phase.keys() - {FORWARD, BACKWARD}:
-        kept = activations + (cast_weights(work) + _UPDATE if phase == OPTIMIZER else gradients)
-        by_phase[phase]["allocator"] = max(by_phase[phase].get("allocator", 0.0), kept - _passing(by_phase[phase]))
-
-
-def _scatter_between_gradients(by_phase: dict[str, dict[str, float]], work: Workload) -> None:
-    """Holes between small gradients, which what comes after does not fit: the next batch, or the next layer that is
-    computed again."""
-    if not _small_gradients(work) or (work.batches == 1 and not work.checkpointing):
-        return
-    all_layers = work.architecture.layers * kept_of_layer(work, work.at_once * work.tokens)
-    for phase in (*((FORWARD,) if work.batches > 1 else ()), BACKWARD, OPTIMIZER):
-        by_phase[phase]["allocator"] += _FRAGMENTS_BETWEEN_GRADIENTS * all_layers
+    return 4 * (work.architecture.rows + work.copies) * work.architecture.hidden * work.architecture.tables

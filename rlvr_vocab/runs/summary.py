@@ -23,9 +23,10 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.plan.architecture import architecture_of
-from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
-from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, measured_figures, read_forecast
-from rlvr_vocab.plan.workload import ProblemsAhead, Sharding
+from rlvr_vocab.plan.devices import Device, card_of_driver, this_processor
+from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, graded_forecast
+from rlvr_vocab.plan.problems import ProblemsAhead
+from rlvr_vocab.plan.workload import Sharding
 from rlvr_vocab.record.files import SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
@@ -67,13 +68,11 @@ def _sharding() -> Sharding:
 
 
 def _device() -> Device:
-    """The card of this process, with its own memory; for one that is not in the table the speed of the nearest."""
+    """The device of this process, a card with its own memory."""
     if PartialState().device.type != "cuda":
-        return device_named(CPU, torch.get_num_threads())
+        return this_processor(torch.get_num_threads())
     properties = torch.cuda.get_device_properties(PartialState().device)
-    memory = float(properties.total_memory)
-    known = card_called(properties.name)
-    return device_with(memory / GIB) if known is None else replace(known, memory=memory)
+    return card_of_driver(properties.name, float(properties.total_memory))
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
@@ -120,26 +119,13 @@ def write_summary(
         findings: those of the doctor, from the summary.
     """
     summary["peak_memory"] = _peaks_of_run(rows)
-    summary["forecast"] = _graded_forecast(run.folder, rows)
+    summary["forecast"] = graded_forecast(run.folder, rows)
     if PartialState().is_main_process:
         summary["findings"] = [asdict(finding) for finding in findings(summary)]
         text = json_text(summary)
         write_run_manifest(run.folder, text)
         atomic_write(run.folder / SUMMARY, text)
     return summary
-
-
-def _graded_forecast(folder: Path, rows: Rows) -> list[dict[str, Any]]:
-    """Each figure of a run's forecast beside what was measured, for `summary.json`; none where no step was logged."""
-    forecast = read_forecast(folder)
-    if forecast is None or not any("step_time" in row for row in rows):
-        return []
-    measured = measured_figures(rows)
-    return [
-        {"name": name, "forecast": round(foreseen, 3), "measured": round(measured[name], 3)}
-        for name, foreseen in forecast.figures.items()
-        if name in measured
-    ]
 
 
 def _peaks_of_run(rows: Rows) -> dict[str, float]:

@@ -8,8 +8,7 @@ from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.plan.devices import GIB, card_called, device_with
 from rlvr_vocab.plan.fit import fit_into
-from rlvr_vocab.plan.forecast import Circumstances, forecast_of
-from rlvr_vocab.plan.workload import workload_of
+from rlvr_vocab.plan.forecast import Circumstances, forecast_of, workload_of
 
 QWEN = ("model=qwen3_0.6b", "dataset=gsm8k")
 
@@ -41,18 +40,18 @@ def test_an_epoch_is_counted_in_steps(capsys):
     assert plan["steps"] == 375
 
 
-def test_prompts_and_problems_are_counted_unless_the_words_tell(capsys):
+def test_prompts_and_problems_are_counted_unless_they_are_given(capsys):
     words = ("model=tiny", "dataset=arithmetic", "dataset.generator.num_problems=60", "gpu=cpu")
     _, plan = planned(capsys, *words)
     assert 10 < plan["prompt"] < 40 and plan["problems"] == 54
-    _, told = planned(capsys, *words, "prompt_tokens=500", "train_problems=7")
-    assert told["prompt"] == 500 and told["problems"] == 7 and told["peak"] > plan["peak"]
+    _, given = planned(capsys, *words, "prompt_tokens=500", "train_problems=7")
+    assert given["prompt"] == 500 and given["problems"] == 7 and given["peak"] > plan["peak"]
 
 
 def test_a_run_that_does_not_fit_ends_with_code_1(capsys):
     assert main(["plan", "model=qwen3_1.7b", "gpu=t4"]) == 1
-    said = capsys.readouterr().out
-    assert "DOES NOT FIT into 14.6" in said and "fit=15GiB finds settings that fit" in said
+    out = capsys.readouterr().out
+    assert "DOES NOT FIT into 14.6" in out and "fit=15GiB finds settings that fit" in out
 
 
 @pytest.mark.parametrize("gib", [6, 16, *(pytest.param(gib, marks=pytest.mark.slow) for gib in (8, 12, 24))])
@@ -87,7 +86,7 @@ def test_what_a_stage_sets_itself_is_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("model=qwen3_1.7b", "fit=1GiB"), "fit=1GiB: not even "),
         (("gpu=h10",), "gpu=h10: no such card; did you mean h100"),
@@ -96,9 +95,9 @@ def test_what_a_stage_sets_itself_is_left_alone():
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
     ],
 )
-def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, said, capsys):
+def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, message, capsys):
     assert main(["plan", *words]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {said}")
+    assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
 def test_several_cards_hold_gradients_twice_unless_they_share_all_that_trains():
@@ -173,6 +172,6 @@ def test_a_card_is_known_by_what_its_driver_calls_it(name, card):
 
 
 def test_a_dropout_has_the_policy_score_its_samples_again():
-    words = ["model=smollm2_135m", "model.lora.enabled=true"]
-    assert workload_of(read_settings("train", words), has_bf16=True).scored_before
-    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), has_bf16=True).scored_before
+    words, where = ["model=smollm2_135m", "model.lora.enabled=true"], Circumstances(device_with(16))
+    assert workload_of(read_settings("train", words), where).scored_before
+    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), where).scored_before
