@@ -17,7 +17,7 @@ from rlvr_vocab.record.manifest import problem_of, run_entries
 from rlvr_vocab.record.results import KINDS, kind_text
 
 # Columns with a value per token, read only where they are asked for.
-OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies")
+OF_EACH_TOKEN = ("sampling_logps",)
 # A step of a large run is tens of megabytes with its ids.
 _STEPS_KEPT = 4
 

@@ -34,7 +34,8 @@ from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.training.metrics.step_clock import peak_memory
-from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
+from rlvr_vocab.training.sharding import is_sharded, on_its_device
+from rlvr_vocab.training.stage import AtTrainBegin
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.tokenizer import prefilled_ids
@@ -72,7 +73,7 @@ class HeldOutEvaluator:
     def measure_before(self, trainer: RegionGRPOTrainer) -> None:
         """HeldOutMetric the initial model, now or, where it is still to be sharded, as soon as it is."""
         if is_sharded(trainer.accelerator.state):
-            trainer.add_callback(RunOnceSharded(lambda: self._measured("before", trainer)))
+            trainer.add_callback(AtTrainBegin(lambda: self._measured("before", trainer)))
         else:
             self._measured("before", trainer)
 

@@ -217,7 +217,7 @@ def _run_warmup(
         shown: dict[str, str] = {}
 
         def show(step: int, total: int, figures: Mapping[str, float]) -> None:
-            forms = {"accuracy": ".2f", "loss": ".3f", "examples/s": ".3g"}
+            forms = {"accuracy": ".2f", "loss": ".3f"}
             shown.update({name: format(value, forms[name]) for name, value in figures.items()})
             display.update(step, shown, total=total)
 

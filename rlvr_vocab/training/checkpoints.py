@@ -122,21 +122,26 @@ def save_whole(
         keep: the number of checkpoints that stay, this one included; None: all. The one of step `best` stays too.
     """
     staged = output_dir / _SAVING / f"checkpoint-{step}"
-    full = _of_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
-    full = full or _of_any_process(_finds_the_disk_full(lambda: write(staged)))
-    full = full or _of_any_process(publishes and _finds_the_disk_full(lambda: _publish(staged, output_dir)))
+    full = _in_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
+    full = full or _in_any_process(_fills_the_disk(lambda: write(staged)))
+    full = full or _in_any_process(publishes and _fills_the_disk(lambda: _publish(staged, output_dir)))
     if publishes:
         clear_leftovers(output_dir)
-        if not full and keep is not None:
-            _remove_old(output_dir, keep, best)
-    return _no_room(output_dir, step) if full else None
+    if full:
+        whole = newest_checkpoint(output_dir, hashed=False)
+        rest = "there is no earlier one" if whole is None else f"{whole.name} is intact"
+        return f"the disk of {output_dir} has no room for checkpoint-{step}; {rest}"
+    if publishes and keep is not None:
+        for number, folder in sorted(steps_in(output_dir).items(), reverse=True)[keep:]:
+            if number != best:
+                _remove(folder)
+    return None
 
 
 def clear_leftovers(output_dir: Path) -> None:
     """Remove the leftovers of a save or a deletion that was killed."""
     for folder in (output_dir / _SAVING, output_dir / _DELETING):
-        if folder.exists():
-            _delete(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # a network file system keeps deleted files that are open
 
 
 def is_full(error: BaseException) -> bool:
@@ -159,7 +164,8 @@ def report_disk_full(folder: Path) -> Iterator[None]:
 
 
 def _publish(staged: Path, output_dir: Path) -> None:
-    _sync_all(staged)
+    for path in [*staged.rglob("*"), staged]:
+        _sync(path)
     write_manifest(staged)
     _sync(staged / MANIFEST)
     _sync(staged)
@@ -177,7 +183,7 @@ def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
     return shutil.disk_usage(output_dir).free < sum(path.stat().st_size for path in files if path.is_file())
 
 
-def _finds_the_disk_full(work: Callable[[], None]) -> bool:
+def _fills_the_disk(work: Callable[[], None]) -> bool:
     try:
         work()
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -187,21 +193,8 @@ def _finds_the_disk_full(work: Callable[[], None]) -> bool:
     return False
 
 
-def _no_room(output_dir: Path, step: int) -> str:
-    whole = newest_checkpoint(output_dir, hashed=False)
-    stands = "there is no earlier one" if whole is None else f"{whole.name} is intact"
-    return f"the disk of {output_dir} has no room for checkpoint-{step}; {stands}"
-
-
-def _of_any_process(found: bool) -> bool:
+def _in_any_process(found: bool) -> bool:
     return any(gather_object([found]))
-
-
-def _remove_old(output_dir: Path, keep: int, best: int | None) -> None:
-    """Delete all but the checkpoints of the highest steps, and the best."""
-    for step, folder in sorted(steps_in(output_dir).items(), reverse=True)[keep:]:
-        if step != best:
-            _remove(folder)
 
 
 def _remove(folder: Path) -> None:
@@ -210,23 +203,9 @@ def _remove(folder: Path) -> None:
         doomed.mkdir(exist_ok=True)
         folder.rename(doomed / folder.name)
         _sync(folder.parent)
+        shutil.rmtree(doomed)
     except OSError as error:
         logger.warning("%s could not be deleted: %s", folder, error.strerror or error)
-    else:
-        _delete(doomed)
-
-
-def _delete(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        logger.warning("%s could not be deleted: %s", folder, error.strerror or error)
-
-
-def _sync_all(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
 
 
 def _sync(path: Path) -> None:

@@ -5,12 +5,10 @@ It draws in rounds before TRL's own generation, which then gets the chosen compl
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,8 @@ from accelerate.utils import gather_object
 from trl.trainer.utils import nanstd
 
 from rlvr_vocab.training.metrics.batch import weighted_total
-from rlvr_vocab.training.metrics.completions import SampledEntropies
 
-# What TRL takes for none.
+# TRL's bound, below which rewards count as equal.
 _NO_SPREAD = 1e-8
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
 
@@ -34,8 +31,20 @@ class Rollout:
     tokens: int
     completion_ids: list[int]
     logps: list[float] | None
-    entropies: tuple[list[float], ...] | None
+    choice_bits: list[float] | None
     extra: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """All completions of one problem that were drawn together."""
+
+    rollouts: Sequence[Rollout]
+    rewards_GR: torch.Tensor
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.rollouts)
 
 
 @dataclass(frozen=True)
@@ -46,19 +55,10 @@ class ChosenBatch:
     rewards_BR: torch.Tensor
     sampled_BR: torch.Tensor
 
-    @property
-    def completion_ids(self) -> list[list[int]]:
-        return [each.completion_ids for each in self.rollouts]
-
-    @property
-    def logps(self) -> list[list[float]] | None:
-        found = [each.logps for each in self.rollouts if each.logps is not None]
-        return found or None
-
-    @property
-    def entropies(self) -> SampledEntropies | None:
-        found = [each.entropies for each in self.rollouts if each.entropies is not None]
-        return SampledEntropies(*map(list, zip(*found, strict=True))) if found else None
+    def column(self, name: str) -> Any:
+        """A field of each rollout; None where they have none."""
+        values = [getattr(each, name) for each in self.rollouts]
+        return None if values[0] is None else values
 
     @property
     def extra(self) -> dict[str, list[Any]]:
@@ -80,35 +80,40 @@ class DynamicSampling:
 
     def fill(self, completions: int) -> ChosenBatch:
         """A batch with so many completions in each process."""
-        trainer, group = self._trainer, self._trainer.num_generations
-        wanted = completions * trainer.accelerator.num_processes // group
-        teaching: list[_Group] = []
-        flat: list[_Group] = []
-        by, rounds = (trainer.reward_weights, trainer.multi_objective_aggregation), 0
-        while len(teaching) < wanted and rounds < self._max_rounds:
-            for each in self._round(self._groups_to_draw(wanted, len(teaching), len(flat))):
-                (teaching if each.has_spread(*by) else flat).append(each)
+        trainer = self._trainer
+        wanted = completions * trainer.accelerator.num_processes // trainer.num_generations
+        varied: list[Group] = []
+        flat: list[Group] = []
+        rounds = 0
+        while len(varied) < wanted and rounds < self._max_rounds:
+            for each in self._draw(self._groups_to_draw(wanted, len(varied), len(flat))):
+                spread = has_spread(each.rewards_GR, trainer.reward_weights, trainer.multi_objective_aggregation)
+                (varied if spread else flat).append(each)
             rounds += 1
-        chosen = (teaching + flat)[:wanted]
-        self._log(rounds, chosen, teaching + flat)
+        drawn = varied + flat
+        chosen = drawn[:wanted]
+        # TRL counts the tokens of the chosen completions once more.
+        trainer.state.num_input_tokens_seen -= sum(each.tokens for each in chosen)
+        if self._max_rounds > 1:
+            self._log(rounds, chosen, drawn)
         first = completions * trainer.accelerator.process_index
         of_all = [rollout for each in chosen for rollout in each.rollouts]
         return ChosenBatch(
             of_all[first : first + completions],
             torch.cat([each.rewards_GR for each in chosen]),
-            torch.cat([each.rewards_GR for each in teaching + flat]),
+            torch.cat([each.rewards_GR for each in drawn]),
         )
 
-    def _groups_to_draw(self, wanted: int, teaching: int, flat: int) -> int:
-        """As many as lack, and more where few have taught so far, up to a whole batch; each process gets as many."""
-        lacking = wanted - teaching
-        expected = lacking if not flat else math.ceil(lacking * (teaching + flat) / max(teaching, 1))
+    def _groups_to_draw(self, wanted: int, varied: int, flat: int) -> int:
+        """As many as lack, and more where few had a spread so far, up to a whole batch; each process gets as many."""
+        lacking = wanted - varied
+        expected = lacking if not flat else math.ceil(lacking * (varied + flat) / max(varied, 1))
         processes = self._trainer.accelerator.num_processes
         together = processes // math.gcd(processes, self._trainer.num_generations)
         return min(wanted, math.ceil(expected / together) * together)
 
-    def _round(self, groups: int) -> list[_Group]:
-        """Groups of the next problems, of all processes."""
+    def _draw(self, groups: int) -> list[Group]:
+        """Scored completions of the next problems, of all processes."""
         trainer, size = self._trainer, self._trainer.num_generations
         places = self.order.draw(groups)
         rows = [trainer.train_dataset[place] for place in places for _ in range(size)]
@@ -118,7 +123,7 @@ class DynamicSampling:
         with trainer.metrics_set_aside():  # TRL logs those that are chosen again
             prompts = [row["prompt"] for row in mine]
             prompt_ids, completion_ids, _, completions, logps, *_ = trainer._generate(prompts)
-            entropies = trainer.sampled_entropies
+            choice_bits = trainer.sampled_choice_bits
             rewards_BR = trainer._calculate_rewards(mine, prompts, completions, completion_ids)
             # A function that was called row by row, and failed on one, has logged fewer.
             extra = {name: each for name, each in trainer.extra_logs.items() if len(each) == len(mine)}
@@ -129,26 +134,22 @@ class DynamicSampling:
                 tokens=len(prompt_ids[place]) + len(completion_ids[place]),
                 completion_ids=list(completion_ids[place]),
                 logps=None if logps is None else logps[place],
-                entropies=None if entropies is None else tuple(each[place] for each in entropies if each is not None),
+                choice_bits=None if choice_bits is None else choice_bits[place],
                 extra={column: values[place] for column, values in extra.items()},
             )
             for place, row in enumerate(mine)
         ]
-        of_all = gather_object(local)
-        starts = range(0, len(of_all), size)
-        found = [_Group(of_all[start : start + size], rewards_BR[start : start + size]) for start in starts]
+        of_all, starts = gather_object(local), range(0, len(rows), size)
+        found = [Group(of_all[start : start + size], rewards_BR[start : start + size]) for start in starts]
         if self._solved_by is not None:
             name, threshold = self._solved_by
+            column = trainer.reward_func_names.index(name)
             for place, each in zip(places, found, strict=True):
-                self.order.observe(place, each.pass_rate(trainer.reward_func_names.index(name), threshold))
+                self.order.observe(place, float((each.rewards_GR[:, column] >= threshold).float().mean()))
         return found
 
-    def _log(self, rounds: int, chosen: Sequence[_Group], drawn: Sequence[_Group]) -> None:
+    def _log(self, rounds: int, chosen: Sequence[Group], drawn: Sequence[Group]) -> None:
         trainer = self._trainer
-        # TRL counts the tokens of the chosen completions once more.
-        trainer.state.num_input_tokens_seen -= sum(each.tokens for each in chosen)
-        if self._max_rounds == 1:
-            return
         rewards = torch.cat([weighted_total(each.rewards_GR, trainer.reward_weights) for each in drawn])
         logged: Mapping[str, float] = {
             "dynamic/rounds": rounds,
@@ -160,35 +161,17 @@ class DynamicSampling:
             trainer.train_metrics[name].append(float(value))
 
 
-@dataclass(frozen=True)
-class _Group:
-    """All completions of one problem that were drawn together."""
-
-    rollouts: Sequence[Rollout]
-    rewards_GR: torch.Tensor
-
-    @property
-    def tokens(self) -> int:
-        return sum(each.tokens for each in self.rollouts)
-
-    def has_spread(self, weights_R: torch.Tensor, aggregation: str) -> bool:
-        """Whether the rewards differ, as TRL counts it: their sum, or any of them where each is normalised first."""
-        if aggregation == "normalize_then_sum":
-            compared = self.rewards_GR[:, weights_R.to(self.rewards_GR.device) != 0]
-        else:
-            compared = weighted_total(self.rewards_GR, weights_R).unsqueeze(1)
-        return bool((nanstd(compared, dim=0) > _NO_SPREAD).any())
-
-    def pass_rate(self, reward: int, threshold: float) -> float:
-        """The share of completions that a reward is no less than a threshold for."""
-        return float((self.rewards_GR[:, reward] >= threshold).float().mean())
-
-
-ORDER_STATE = "problem_order.json"
+def has_spread(rewards_GR: torch.Tensor, weights_R: torch.Tensor, aggregation: str) -> bool:
+    """Whether the rewards of a group differ, as TRL counts it: their sum, or any where each is normalised first."""
+    if aggregation == "normalize_then_sum":
+        compared = rewards_GR[:, weights_R.to(rewards_GR.device) != 0]
+    else:
+        compared = weighted_total(rewards_GR, weights_R).unsqueeze(1)
+    return bool((nanstd(compared, dim=0) > _NO_SPREAD).any())
 
 
 class ProblemOrder:
-    """Draws problems in a seeded order, each once in a pass; all processes draw alike. It is part of a checkpoint.
+    """Draws problems in a seeded order, each once in a pass; all processes draw alike.
 
     Args:
         problems: their number.
@@ -236,21 +219,13 @@ class ProblemOrder:
             found |= {"passed_over": self._passed_over, "problems_solved": solved}
         return found
 
-    def save(self, folder: Path) -> None:
-        state = {
-            "passes": self._passes,
-            "place": self._place,
-            "drawn": self._drawn,
-            "passed_over": self._passed_over,
-            "streaks": list(self._streaks.items()),
-        }
-        (folder / ORDER_STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        counts = {"drawn": self._drawn, "passed_over": self._passed_over}
+        return {"passes": self._passes, "place": self._place, "streaks": dict(self._streaks), **counts}
 
-    def restore(self, folder: Path) -> None:
-        """Go on from a checkpoint; one without this state leaves the beginning."""
-        if not (folder / ORDER_STATE).is_file():
-            return
-        state = json.loads((folder / ORDER_STATE).read_text(encoding="utf-8"))
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
         self._go_to(state["passes"], state["place"])
         self._drawn, self._passed_over = state["drawn"], state["passed_over"]
-        self._streaks = Counter(dict(state["streaks"]))
+        self._streaks = Counter(state["streaks"])

@@ -1,8 +1,8 @@
-"""The checkpoints of a trainer: whole or absent, and resumed to the bit.
+"""The state of a trainer in its checkpoints, from which a training goes on to the bit.
 
-Transformers and TRL write weights, optimizer, schedule and random states. A checkpoint here also holds the completions
-that are still to be trained on, the metrics that are still to be logged, the order of the problems, the adaptive
-weights and the failures of reward functions.
+Transformers and TRL write weights, optimizer, schedule and random states. `pending_<process>.pt` holds the rest: the
+completions that are still to be trained on, the metrics that are still to be logged, the order of the problems, the
+adaptive weights and the failures of reward functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
@@ -26,6 +26,7 @@ from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
+from rlvr_vocab.training.stage import AtTrainBegin
 from rlvr_vocab.vocab.weights import other_weights
 
 logger = logging.getLogger(__name__)
@@ -59,31 +60,25 @@ class TrainerCheckpoints:
     @contextmanager
     def resuming(self, checkpoint: Path | None) -> Iterator[None]:
         """Inside the block a training goes on from a checkpoint, or begins where it is None."""
+        trainer = self._trainer
         if checkpoint is None:
             self._remove_after(0)
             yield
             return
-        require_rollout_state(checkpoint, self._trainer.args.world_size)
-        other = other_weights(checkpoint, self._trainer.initial_model)
+        require_rollout_state(checkpoint, trainer.args.world_size)
+        other = other_weights(checkpoint, trainer.initial_model)
         if other is not None:
             raise UserError(other)
-        require_same_sharding(checkpoint, self._trainer.accelerator.state)
-        state = _state_of(checkpoint)
+        require_same_sharding(checkpoint, trainer.accelerator.state)
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
         self._remove_after(state.global_step)
         self._finished_epochs = int(state.epoch or 0)
-        self._trainer.adaptive_weights.restore(checkpoint)
-        self._trainer.apply_adaptive_weights()
-        self._restore_order(checkpoint)
-        restore = RestoreRolloutState(self._trainer, checkpoint)
-        self._trainer.add_callback(restore)
+        restore = AtTrainBegin(lambda: restore_rollout_state(trainer, checkpoint))
+        trainer.add_callback(restore)
         try:
             yield
         finally:
-            self._trainer.remove_callback(restore)
-
-    def _restore_order(self, checkpoint: Path) -> None:
-        if self._trainer.dynamic_sampling is not None:
-            self._trainer.dynamic_sampling.order.restore(checkpoint)
+            trainer.remove_callback(restore)
 
     def _remove_after(self, step: int) -> None:
         """Remove the leftovers of a killed process, and its files of steps that are now taken again."""
@@ -102,12 +97,11 @@ class TrainerCheckpoints:
         return sampler
 
     @peak_memory.phase("saving")
-    def save(self, write: Callable[[], None], push: Callable[[str], None]) -> None:
+    def save(self, write: Callable[[], None]) -> None:
         """Write a checkpoint of the present step; OutOfRoom where the disk is full and the training is to stop then.
 
         Args:
-            write: writes the files of Transformers and TRL, into `staging`.
-            push: sends a folder to the hub.
+            write: writes the files of Transformers and TRL.
         """
         args, state = self._trainer.args, self._trainer.state
         if self._saved_step == state.global_step:
@@ -122,8 +116,6 @@ class TrainerCheckpoints:
         )
         if full is None:
             self._saved_step = state.global_step
-            if args.push_to_hub:
-                push(str(self.output_dir / f"checkpoint-{state.global_step}"))
         elif self._on_full_disk == "go_on":
             logger.warning("%s; the training goes on without it", full)
         else:
@@ -132,23 +124,20 @@ class TrainerCheckpoints:
     def _write(self, folder: Path, write: Callable[[], None]) -> None:
         trainer = self._trainer
         args, state = trainer.args, trainer.state
-        model_alone, trainer.staging = args.save_only_model, folder.parent
+        model_alone = args.save_only_model
         # A run that stops before its end goes on from here.
         stops_early = trainer.control.should_training_stop and state.global_step < state.max_steps
         args.save_only_model = model_alone and not stops_early
         try:
-            write()
+            with trainer.staged_in(folder.parent):
+                write()
             if not args.save_only_model:
                 save_rollout_state(trainer, folder)
         finally:
-            args.save_only_model, trainer.staging = model_alone, None
-        if args.should_save:
-            trainer.adaptive_weights.save(folder)
-            if trainer.dynamic_sampling is not None:
-                trainer.dynamic_sampling.order.save(folder)
-            if state.best_global_step:  # Transformers has looked for it in `staging`
-                state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
-                state.save_to_json(str(folder / TRAINER_STATE_NAME))
+            args.save_only_model = model_alone
+        if args.should_save and state.best_global_step:  # Transformers has looked for it in the staged folder
+            state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
+            state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
     def save_now(self) -> None:
         """Write a checkpoint of the present step, where there is none yet."""
@@ -170,7 +159,7 @@ class TrainerCheckpoints:
 
         Transformers would train one more step from a checkpoint of the last one.
         """
-        trainer, state = self._trainer, _state_of(checkpoint)
+        trainer, state = self._trainer, TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
         if trainer.args.max_steps > 0:
             last = state.global_step >= trainer.args.max_steps
         else:
@@ -180,8 +169,7 @@ class TrainerCheckpoints:
             best = trainer.args.load_best_model_at_end and state.best_global_step
             self.load_weights(checkpoint.with_name(f"checkpoint-{state.best_global_step}") if best else checkpoint)
             trainer.state = state
-            restore_counts(trainer, checkpoint)
-            self._restore_order(checkpoint)
+            restore_totals(trainer, checkpoint)
             self._began = time.monotonic()
         return over
 
@@ -206,16 +194,15 @@ class TrainerCheckpoints:
             group["lr"], group["initial_lr"] = rate, initial
 
 
-def _state_of(checkpoint: Path) -> TrainerState:
-    return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-
-
 def save_rollout_state(trainer: Any, folder: Path) -> None:
     """Write this process's `pending_<rank>.pt`; every process calls it."""
+    sampling = trainer.dynamic_sampling
     content = {
         **trainer.unfinished_step(),
         "batches": _batches(trainer),
         "rollouts": None if trainer.newest_rollouts is None else asdict(trainer.newest_rollouts),
+        "adaptive_weights": {name: weight.state() for name, weight in trainer.adaptive_weights.items()},
+        "problem_order": None if sampling is None else sampling.order.state(),
         "reward_failures": {function.name: function.failures for function in _counting(trainer) if function.failures},
         "seconds": trainer.checkpoints.trained_seconds,
     }
@@ -240,50 +227,49 @@ def require_rollout_state(checkpoint: Path, processes: int) -> None:
         )
 
 
-def restore_counts(trainer: Any, checkpoint: Path) -> None:
-    """Restore the counts of a training: failures of reward functions, and seconds."""
-    content = _read(trainer, checkpoint)
-    if content is None:
+def restore_rollout_state(trainer: Any, checkpoint: Path) -> None:
+    """Restore the content of `save_rollout_state`, once the trainer has set its own start values."""
+    own = restore_totals(trainer, checkpoint)
+    if own is None:
         return
+    same_batches = own["batches"] == _batches(trainer)
+    if not same_batches and own["buffered_inputs"] is not None:
+        logger.warning("the completions pending in %s are of another batch: drawn anew", checkpoint)
+    trainer.take_up_unfinished_step(own, with_buffer=same_batches)
+    trainer.newest_rollouts = None if own["rollouts"] is None else CompletionRows(**own["rollouts"])
+
+
+def restore_totals(trainer: Any, checkpoint: Path) -> dict[str, Any] | None:
+    """Restore counts, adaptive weights and the order of the problems, which are the same in all processes.
+
+    Returns:
+        All of this process's state; None where the checkpoint has none, of another number of processes or none at all.
+    """
+    own, of_the_first = (_file(checkpoint, process) for process in (trainer.accelerator.process_index, 0))
+    if not of_the_first.exists():  # save_only_model
+        return None
+    device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
+    content: dict[str, Any] = torch.load(
+        own if own.exists() else of_the_first,
+        map_location="cpu" if device.type == "cpu" else device,
+        weights_only=True,
+    )
+    for name, weight in trainer.adaptive_weights.items():
+        if name in content["adaptive_weights"]:  # one that was not adaptive begins anew
+            weight.restore(content["adaptive_weights"][name])
+    trainer.apply_adaptive_weights()
+    if trainer.dynamic_sampling is not None and content["problem_order"] is not None:
+        trainer.dynamic_sampling.order.restore(content["problem_order"])
+    trainer.checkpoints.seconds_before = content["seconds"]
+    if not own.exists():
+        return None
     for function in _counting(trainer):
         function.failures = content["reward_failures"].get(function.name, 0)
-    trainer.checkpoints.seconds_before = content["seconds"]
-
-
-class RestoreRolloutState(TrainerCallback):
-    """Restores what `save_rollout_state` wrote, after the trainer has set its own start values."""
-
-    def __init__(self, trainer: Any, checkpoint: Path) -> None:
-        self._trainer = trainer
-        self._checkpoint = checkpoint
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        trainer = self._trainer
-        content = _read(trainer, self._checkpoint)
-        if content is None:
-            return
-        same_batches = content["batches"] == _batches(trainer)
-        if not same_batches and content["buffered_inputs"] is not None:
-            logger.warning("the completions pending in %s are of another batch: drawn anew", self._checkpoint)
-        trainer.take_up_unfinished_step(content, with_buffer=same_batches)
-        trainer.newest_rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
-        restore_counts(trainer, self._checkpoint)
+    return content
 
 
 def _file(folder: Path, process: int) -> Path:
     return folder / f"pending_{process}.pt"
-
-
-def _read(trainer: Any, checkpoint: Path) -> dict[str, Any] | None:
-    """This process's share; None where another number of processes has written the checkpoint."""
-    file = _file(checkpoint, trainer.accelerator.process_index)
-    if not file.exists():
-        return None
-    device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
-    content: dict[str, Any] = torch.load(
-        file, map_location="cpu" if device.type == "cpu" else device, weights_only=True
-    )
-    return content
 
 
 def _batches(trainer: Any) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer
 from trl.models import prepare_deepspeed, prepare_fsdp
 
 from rlvr_vocab.errors import UserError
@@ -30,16 +30,6 @@ def require_sharding(state: AcceleratorState) -> None:
 def is_sharded(state: AcceleratorState) -> bool:
     """Whether no process holds the whole model."""
     return state.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
-
-
-class RunOnceSharded(TrainerCallback):
-    """Calls a function once the model is sharded, before the first step."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._work()
 
 
 def on_its_device(trainer: Trainer) -> Any:

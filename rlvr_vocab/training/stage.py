@@ -11,13 +11,13 @@ import logging
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
 from rlvr_vocab.errors import stop_signals
@@ -65,19 +65,12 @@ class MetricsFile(TrainerCallback):
         self.path = path
         self._context = context
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Begin with the rows until now: those of later steps will be written again."""
         if state.is_world_process_zero:
             write_rows_until_now(self.path, self._context, state)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
         row = logged_row(self._context, state.global_step, logs)
         if state.is_world_process_zero and row is not None:
             with self.path.open("a", encoding="utf-8") as file:
@@ -125,27 +118,30 @@ class RunStepsCallback(WandbCallback):
         self._context = context
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: Any = None,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, logs: Any = None, **more: Any
     ) -> None:
         """Send a row, unless it was sent before the run was resumed from an earlier step."""
         step = self._context.run_step(state.global_step)
-        known = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
-        a_step = logs is not None and "loss" in logs
-        of_an_evaluation = logs is not None and "eval_problems" in logs  # sent after the row of its step
-        last = known.get("last_step", 0)
-        if (a_step and step <= last) or (of_an_evaluation and step < last):
+        recorded = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
+        of_a_step, of_an_evaluation = (name in (logs or {}) for name in ("loss", "eval_problems"))
+        last = recorded.get("last_step", 0)
+        if (of_a_step and step <= last) or (of_an_evaluation and step < last):  # it comes after the row of its step
             return
         state = copy.copy(state)
         state.global_step = step
-        super().on_log(args, state, control, model, logs, **kwargs)
-        if a_step and known:
-            record_wandb(self._context.run_folder, known["id"], step)
+        super().on_log(args, state, control, model, logs, **more)
+        if of_a_step and recorded:
+            record_wandb(self._context.run_folder, recorded["id"], step)
+
+
+class AtTrainBegin(TrainerCallback):
+    """Calls a function when a training begins, with the model sharded and the trainer's start values set."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._work()
 
 
 class StopEarly(TrainerCallback):
@@ -154,14 +150,7 @@ class StopEarly(TrainerCallback):
     def __init__(self, until: UntilSettings) -> None:
         self._until = until
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
         if logs and ("loss" in logs or "eval_problems" in logs) and self._until.reached(state.log_history):
             control.should_training_stop = True
 
@@ -174,13 +163,13 @@ class StopOnSignalOrTime(TrainerCallback):
         self._max_hours = max_hours
         self._deadline = float("inf") if max_hours is None else time.monotonic() + 3600 * max_hours
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         stop_signals.defer_signals = True
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         stop_signals.defer_signals = False
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """All processes stop after the same step, whichever of them got the signal."""
         time_is_up = f"max_hours={self._max_hours:g}" if time.monotonic() >= self._deadline else None
         reasons = [reason for reason in gather_object([stop_signals.reason or time_is_up]) if reason is not None]

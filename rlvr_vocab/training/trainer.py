@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from peft import LoraConfig
+from torch.utils.weak import WeakIdKeyDictionary
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from trl import GRPOTrainer
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoints import checkpoint_for_all
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
-from rlvr_vocab.training.kl import ReferenceKL, TextKL, scores_of
-from rlvr_vocab.training.metrics.batch import BatchMetrics, SamplingGap
-from rlvr_vocab.training.metrics.completions import (
-    CompletionRows,
-    SampledEntropies,
-    gather_rollouts,
-    write_completions,
-)
+from rlvr_vocab.training.kl import ReferenceKL
+from rlvr_vocab.training.metrics.batch import BatchMetrics, SamplingGap, require_scores
+from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.resume import OnFullDisk, TrainerCheckpoints
-from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
-from rlvr_vocab.training.stage import StageContext, log_run_steps_to_wandb
-from rlvr_vocab.training.trl_seams import TRLSeams, region_head_in_trl
-from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
+from rlvr_vocab.training.stage import AtTrainBegin, StageContext, log_run_steps_to_wandb
+from rlvr_vocab.training.trl_seams import TRLSeams, region_head_in_trl, scores_of
+from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
@@ -43,6 +40,8 @@ from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, load_tokenizer
 from rlvr_vocab.vocab.weights import refuse_not_finite
+
+_REFERENCE = "ref_per_token_logps"
 
 # Held-out metrics of the model that a trainer holds, by name.
 EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
@@ -57,7 +56,8 @@ class RegionGRPOTrainer(TRLSeams):
     Attributes:
         policy: the region policy that samples and scores; vLLM reads its own from the same folder.
         sampler: generates, and records the log-probability of each sampled token.
-        sampled_entropies: of the distributions that the newest tokens were drawn from; None with a vLLM server.
+        sampled_choice_bits: how far the choice among the ids of each sampled text was from chance; None with vLLM.
+        copy_logps: log p(id | text) of a scored batch, by its log-probabilities of ids.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
     """
@@ -111,6 +111,8 @@ class RegionGRPOTrainer(TRLSeams):
         Raises:
             UserError: arguments exclude each other, or would sample off the policy that is trained.
         """
+        if kl_over not in get_args(KLOver):
+            raise UserError(f"kl_over={kl_over}: must be {' or '.join(get_args(KLOver))}")
         args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
@@ -121,11 +123,13 @@ class RegionGRPOTrainer(TRLSeams):
         self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
-        self.adaptive_weights = AdaptiveWeights(adaptive_weights or {})
+        self.adaptive_weights = dict(adaptive_weights or {})
         self.newest_rollouts: CompletionRows | None = None
-        self.sampled_entropies: SampledEntropies | None = None
+        self.sampled_choice_bits: list[list[float]] | None = None
         self.dynamic_sampling: DynamicSampling | None = None
-        self.text_kl = TextKL(self, kl_over)
+        self.copy_logps = WeakIdKeyDictionary()
+        self._kl_over_texts = kl_over == "text" and self.policy.layout.size > 0
+        self._loss_inputs: dict[str, Any] | None = None
         self._clock = StepClock(self)
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)
@@ -161,7 +165,7 @@ class RegionGRPOTrainer(TRLSeams):
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self.send_whole_tables_to_vllm()
-            self.add_callback(VLLMCheck(self))
+            self.add_callback(AtTrainBegin(partial(check_vllm, self)))
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
@@ -187,16 +191,14 @@ class RegionGRPOTrainer(TRLSeams):
             self._chosen = self.dynamic_sampling.fill(len(inputs))
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch = generate_and_score(inputs)
-        self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
-        self.text_kl.keep_reference(batch)
+        self._batch_metrics.log_batch(batch, self._rewards_BR)
+        if self._kl_over_texts and _REFERENCE in batch:
+            batch[_REFERENCE] = batch[_REFERENCE] - self.copy_logps[batch[_REFERENCE]]
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
-            self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_entropies)
-            for name, value in self.adaptive_weights.values().items():  # those that this batch was scored with
-                self.train_metrics[f"rewards/{name}/weight"].append(value)
-            self.adaptive_weights.observe(self._sampled_BR, self.reward_func_names)
-            self.apply_adaptive_weights()
+            self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_choice_bits)
+            self._adapt_weights()
             self._chosen = None
         return batch
 
@@ -214,20 +216,20 @@ class RegionGRPOTrainer(TRLSeams):
     def sample(self, generate: Callable[[], Any]) -> tuple[list[list[int]], list[list[float]] | None]:
         """Completion ids with their log-probabilities; those of the chosen batch where there is one."""
         if self._chosen is not None:
-            self.sampled_entropies = self._chosen.entropies
-            return self._chosen.completion_ids, self._chosen.logps
+            self.sampled_choice_bits = self._chosen.column("choice_bits")
+            return self._chosen.column("completion_ids"), self._chosen.column("logps")
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = generate()
         self._clock.wait_for_others()
         self._clock.count_sampled(completion_ids)
-        self.sampled_entropies = None
+        self.sampled_choice_bits = None
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
-            logps, *entropies = (
+            logps, *bits = (
                 [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
-                for figures in (self.sampler.last_logps, *self.sampler.last_entropies)
+                for figures in (self.sampler.last_logps, *self.sampler.last_entropies[2:])
             )
-            self.sampled_entropies = SampledEntropies(*entropies)
+            self.sampled_choice_bits = bits[0] if bits else None
         return completion_ids, logps
 
     def score(
@@ -246,7 +248,11 @@ class RegionGRPOTrainer(TRLSeams):
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
             for name in ("copy_log_probs", "copy_entropy", "copy_capacity")
         )
-        self.text_kl.scored(logps, copy_logps)
+        if self._loss_inputs is None:
+            self.copy_logps[logps] = copy_logps
+        elif self._kl_over_texts and _REFERENCE in self._loss_inputs:
+            # log p_ref(text) + log p(id | text): TRL's difference to log p(id) is then that of the texts.
+            self._loss_inputs[_REFERENCE] = self._loss_inputs[_REFERENCE] + copy_logps
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
@@ -267,18 +273,24 @@ class RegionGRPOTrainer(TRLSeams):
         require_scores(self._sampled_BR, self.reward_func_names, step, self.extra_logs)
         return self._rewards_BR
 
+    def _adapt_weights(self) -> None:
+        """Log the weights that this batch was scored with, and move them by its rewards."""
+        for name, weight in self.adaptive_weights.items():
+            self.train_metrics[f"rewards/{name}/weight"].append(weight.value)
+            rewards = self._sampled_BR[:, self.reward_func_names.index(name)].tolist()
+            weight.observe([None if math.isnan(reward) else reward for reward in rewards])
+        self.apply_adaptive_weights()
+
     def apply_adaptive_weights(self) -> None:
         """Weigh the rewards of the next batch by the adaptive weights as they are now."""
-        for name, value in self.adaptive_weights.values().items():
-            self.reward_weights[self.reward_func_names.index(name)] = value
+        for name, weight in self.adaptive_weights.items():
+            self.reward_weights[self.reward_func_names.index(name)] = weight.value
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
-        with (
-            self._clock.phase("time/forward"),
-            self._sampling_gap.measured(model, inputs),
-            self.text_kl.in_the_loss(inputs) as given,
-        ):
-            loss: torch.Tensor = super().compute_loss(model, given, *args, **kwargs)
+        with self._clock.phase("time/forward"), self._sampling_gap.measured(model, inputs):
+            self._loss_inputs = dict(inputs)  # `score` changes the reference, and the buffered inputs stay
+            loss: torch.Tensor = super().compute_loss(model, self._loss_inputs, *args, **kwargs)
+            self._loss_inputs = None
         self._clock.count_trained(inputs["completion_mask"])
         self._clock.enter("time/backward")
         return loss

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import trl.trainer.grpo_trainer as trl_grpo
 from peft import PeftModel
+from torch import nn
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
@@ -23,7 +24,7 @@ from trl import GRPOTrainer
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
 from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
-from rlvr_vocab.vocab.head import attach_region_head
+from rlvr_vocab.vocab.head import RegionScores, attach_region_head
 from rlvr_vocab.vocab.logprobs import choose_block_form
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
@@ -53,14 +54,39 @@ def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[No
         trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path = original, create
 
 
-class StagedCheckpoints(Trainer):
-    """Writes a checkpoint into `staging`, the folder that gets its final name once it is whole."""
+@contextmanager
+def scores_of(model: nn.Module) -> Iterator[list[RegionScores]]:
+    """Everything that the region head computes inside the block; TRL keeps log-probabilities and one entropy."""
+    found: list[RegionScores] = []
 
-    staging: Path | None = None
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, RegionScores):
+            found.append(output)
+
+    handle = model.register_forward_hook(keep)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+class StagedCheckpoints(Trainer):
+    """Writes a checkpoint into a folder that gets its final name once it is whole."""
+
+    _staging: Path | None = None
+
+    @contextmanager
+    def staged_in(self, folder: Path) -> Iterator[None]:
+        """Inside the block checkpoints are written below a folder."""
+        self._staging = folder
+        try:
+            yield
+        finally:
+            self._staging = None
 
     def _get_output_dir(self, trial: Any) -> str:
         """`Trainer._get_output_dir`: `args.output_dir` is public, but names the model card as well."""
-        return str(self.staging or super()._get_output_dir(trial))
+        return str(self._staging or super()._get_output_dir(trial))
 
 
 class TRLSeams(StagedCheckpoints, GRPOTrainer):
@@ -99,10 +125,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """`GRPOTrainer._save_checkpoint`: the callback `on_save` comes after it, when a kill has left half a folder."""
-        self.checkpoints.save(partial(super()._save_checkpoint, model, trial), push=super()._push_from_checkpoint)
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """`Trainer._push_from_checkpoint`: called while the folder is incomplete; `_save_checkpoint` does it after."""
+        self.checkpoints.save(partial(super()._save_checkpoint, model, trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """`Trainer._save`: `save_model` does not let a caller change the gathered weights."""

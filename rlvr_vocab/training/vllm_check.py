@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list
-from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.arguments import GRPOConfig, prompt_tokens
@@ -19,9 +18,9 @@ from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 
-PROCESSOR = "NamedRegionLogitsProcessor"
 # The largest `logit_bias` of vLLM's API: above any logit, and not enough for a forbidden token.
 _PUSH = 100.0
+_NEARLY_CERTAIN = -1.0  # nats: the log-probability of a token with that push, after it
 _TOKENS = 16
 # Nats on average: bfloat16 differs by 0.02 to 0.05 (docs/vllm.md), answers without the policy by ln 2.
 _MOST_DIFFERENCE = 0.25
@@ -45,55 +44,37 @@ def set_vllm_context(
     args.vllm_max_model_length = max(longest + args.max_completion_length, of_checks)
 
 
-class VLLMCheck(TrainerCallback):
-    """Runs the checks when training begins; UserError where one fails."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        trainer = self._trainer
-        check_engine(trainer)
-        check_forbids(trainer)
-        if trainer.stage_context.run_step(state.global_step) == 0:  # vLLM holds the initial weights
-            check_logps(trainer)
+def check_vllm(trainer: Any) -> None:
+    """Check the sampler of a trainer; UserError where it is not that of the trainer's policy."""
+    _check_forbids(trainer)
+    if trainer.stage_context.run_step(trainer.state.global_step) == 0:  # vLLM holds the initial weights
+        _check_logps(trainer)
 
 
-def check_engine(trainer: Any) -> None:
-    """The engine's configuration names the policy, and log-probabilities are those after processing."""
-    where, config = _engine(trainer)
-    model = config["model_config"]
-    if model["logprobs_mode"] != "processed_logprobs":
-        raise UserError(
-            f"{where} reports {model['logprobs_mode']}, before temperature and region policy: "
-            "start it with --logprobs-mode processed_logprobs"
-        )
-    if PROCESSOR not in str(model["logits_processors"]):
-        raise UserError(
-            f"{where} samples past the region policy: it serves {model['model']} without a reasoning vocabulary, or "
-            "rlvr-vocab is not installed in its environment (or VLLM_PLUGINS keeps rlvr_vocab_engine out); install it "
-            f"there and serve {trainer.initial_model}"
-        )
-
-
-def check_forbids(trainer: Any) -> None:
+def _check_forbids(trainer: Any) -> None:
     """With a bias towards a reasoning token, vLLM must sample it while thinking and must not while answering."""
     layout = trainer.policy.layout
     pushed = int(open_copies(layout)[0][0])
     with _asking(trainer, 1, {"logit_bias": {pushed: _PUSH}}):
-        answering, thinking = _completions(trainer, _prompts(layout)[:2])[0]
+        (answering, thinking), logps = _completions(trainer, _prompts(layout)[:2])
     if answering == [pushed]:
         raise UserError(
-            f"{_engine(trainer)[0]} sampled reasoning token {pushed} while answering: its policy is not ours"
+            f"vLLM samples past the region policy, reasoning token {pushed} while answering: install rlvr-vocab in its "
+            f"environment (VLLM_PLUGINS may keep rlvr_vocab_engine out) and serve {trainer.initial_model}"
         )
     if thinking != [pushed]:
         raise UserError(
-            f"{_engine(trainer)[0]} did not sample reasoning token {pushed} while thinking: it serves another "
-            f"vocabulary; serve {trainer.initial_model}"
+            f"vLLM did not sample reasoning token {pushed} while thinking: it serves another vocabulary; serve "
+            f"{trainer.initial_model}"
+        )
+    if logps[1][0] < _NEARLY_CERTAIN:
+        raise UserError(
+            "vLLM reports log-probabilities before temperature and region policy: start it with --logprobs-mode "
+            "processed_logprobs"
         )
 
 
-def check_logps(trainer: Any) -> None:
+def _check_logps(trainer: Any) -> None:
     """Log-probabilities of a few samples against the trainer's own scoring of them, in each region."""
     prompts = _prompts(trainer.policy.layout)
     with _asking(trainer, _TOKENS, {}):
@@ -104,22 +85,10 @@ def check_logps(trainer: Any) -> None:
         )
         if off.mean() > _MOST_DIFFERENCE:
             raise UserError(
-                f"{_engine(trainer)[0]} reports log-probabilities that differ by {off.mean():.2f} on average from "
-                f"those of {trainer.initial_model} ({name}): it serves other weights, or another "
-                "reasoning_vocab.json; serve that folder"
+                f"vLLM reports log-probabilities that differ by {off.mean():.2f} on average from those of "
+                f"{trainer.initial_model} ({name}): it serves other weights, or another reasoning_vocab.json; serve "
+                "that folder"
             )
-
-
-def _engine(trainer: Any) -> tuple[str, dict[str, Any]]:
-    """The place of vLLM for messages, and the part of its configuration that matters."""
-    generation = trainer.vllm_generation
-    if generation.mode == "server":
-        client = generation.vllm_client if trainer.accelerator.is_main_process else None
-        found = [None if client is None else (f"the vLLM server at {client.base_url}", client.get_server_info())]
-        return broadcast_object_list(found, from_process=0)[0]
-    model = generation.llm.llm_engine.vllm_config.model_config
-    settings = {name: getattr(model, name) for name in ("model", "logprobs_mode", "logits_processors")}
-    return "vLLM", {"model_config": settings}
 
 
 def _prompts(layout: VocabLayout) -> list[list[int]]:

@@ -99,7 +99,7 @@ def run(tmp_path: Path) -> Path:
         VocabLayout(100, (1, 2, 3), 7, 8, (5,), ()).save(model)
     (folder / "config.yaml").write_text(config_yaml(read_settings("train", words).resolved))
     (folder / "completions").mkdir()
-    of_each_token = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies")
+    of_each_token = ("sampling_logps",)
     for step in (2, 20_000, 100_000):
         columns = {"step": step, "prompt": "<user>6*7?", "completion": [f"a{step}", f"b{step}"], "advantage": 0.5}
         columns |= {"completion_ids": [[7, 8], [9]], "prompt_ids": [[1], [1]], "solution": "42", "reward": 1.0}

@@ -5,6 +5,7 @@ import json
 
 import pandas as pd
 import pytest
+import torch
 from safetensors.torch import load_file
 
 STEPS = 3
@@ -23,7 +24,7 @@ def test_steps_count_through_the_stages_and_each_row_has_the_rewards_of_its_stag
     assert [row["stage_step"] for row in rows] == [*range(1, STEPS + 1)] * 2
     for metric, stage in (("rewards/think_format/mean", "form"), ("rewards/accuracy/mean", "answers")):
         assert {row["stage"] for row in rows if metric in row} == {stage}
-    state = json.loads((run / f"stages/2_answers/checkpoint-{STEPS}/reward_state.json").read_text())
+    state = torch.load(run / f"stages/2_answers/checkpoint-{STEPS}/pending_0.pt")["adaptive_weights"]
     weights = [row["rewards/accuracy/weight"] for row in rows[STEPS:]] + [state["accuracy"]["value"]]
     changes = [now / before for before, now in itertools.pairwise(weights)]
     rates = [row["rewards/accuracy/mean"] for row in rows[STEPS:]]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.dynamic_sampling import ProblemOrder, _Group
+from rlvr_vocab.training.dynamic_sampling import ProblemOrder, has_spread
 from rlvr_vocab.training.settings import CurriculumSettings
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
@@ -109,8 +109,8 @@ def test_a_round_in_which_nothing_can_be_scored_is_no_batch_without_rewards(expa
 def test_a_reward_that_does_not_count_gives_a_group_no_spread():
     rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     for aggregation in ("sum_then_normalize", "normalize_then_sum"):
-        assert not _Group([], rewards).has_spread(torch.tensor([1.0, 0.0]), aggregation)
-        assert _Group([], rewards).has_spread(torch.tensor([1.0, 0.5]), aggregation)
+        assert not has_spread(rewards, torch.tensor([1.0, 0.0]), aggregation)
+        assert has_spread(rewards, torch.tensor([1.0, 0.5]), aggregation)
 
 
 def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_trainer, tmp_path):
@@ -125,14 +125,13 @@ def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_tr
     assert all(map(torch.equal, whole.model.parameters(), resumed.model.parameters()))
 
 
-def test_each_problem_is_drawn_once_in_a_pass_and_a_restored_order_goes_on(tmp_path):
+def test_each_problem_is_drawn_once_in_a_pass_and_a_restored_order_goes_on():
     order = ProblemOrder(10, 3)
-    drawn = order.draw(7)
-    order.save(tmp_path)
+    drawn, state = order.draw(7), order.state()
     rest = order.draw(13)
     assert sorted(drawn + rest[:3]) == sorted(rest[3:]) == list(range(10)) and drawn + rest[:3] != rest[3:]
     again = ProblemOrder(10, 3)
-    again.restore(tmp_path)
+    again.restore(state)
     assert again.draw(13) == rest
     assert ProblemOrder(10, 4).draw(10) != drawn + rest[:3]
 
@@ -146,12 +145,11 @@ def drawn_with(order, count, rate):
     return found
 
 
-def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else_nor_after_a_resume(tmp_path):
+def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else_nor_after_a_resume():
     rate = lambda place: float(place < 4)  # noqa: E731
     order, again, all_solved = ProblemOrder(12, 0, 2), ProblemOrder(12, 0, 2), ProblemOrder(12, 0, 1)
     found = drawn_with(order, 25, rate)
-    order.save(tmp_path)
-    again.restore(tmp_path)
+    again.restore(order.state())
     rest = drawn_with(order, 35, rate)
     assert rest == drawn_with(again, 35, rate) and order.summary() == again.summary()
     assert all((found + rest).count(place) == 2 for place in range(4))

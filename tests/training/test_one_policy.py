@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -35,7 +33,8 @@ class Watched(RegionGRPOTrainer):
             logps, *_ = self._get_per_token_logps_and_entropies(
                 self.model, ids, mask, batch["completion_ids"].size(1), len(ids)
             )
-        self.seen.append({**batch, "ids": ids, "trainer_logps": logps})
+        entropies = self.sampler.last_entropies
+        self.seen.append({**batch, "ids": ids, "trainer_logps": logps, "entropies": entropies})
         return batch
 
 
@@ -84,20 +83,19 @@ def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking
     trainer = make_trainer(expand_shape("phi", size=None), tmp_path, trainer=Watched, **size)
     trainer.train()
     for step, (row, batch) in enumerate(zip(trainer.state.log_history, trainer.seen, strict=False), start=1):
-        table = pd.read_parquet(tmp_path / "completions" / f"step_{step:05d}.parquet")
-        text, copies = (np.concatenate(table[f"sampling_{name}entropies"]) for name in ("", "copy_"))
+        mask = batch["completion_mask"].bool()
+        text, copies = (each[:, : mask.size(1)][mask] for each in batch["entropies"][:2])
         regions = scored_regions(batch["ids"], trainer.policy.layout)[:, batch["prompt_ids"].size(1) :]
-        thinking = regions[batch["completion_mask"].bool()].numpy() == 1
+        thinking = regions[mask] == 1
         assert 20 < thinking.sum() < len(thinking) - 20 and abs(copies[~thinking]).max() < 1e-5
         expected = {"text": text, "thinking": text[thinking], "answering": text[~thinking], "copies": copies[thinking]}
         for name, values in expected.items():
-            assert row[f"sampling/entropy/{name}"] == pytest.approx(values.mean(), rel=1e-4)
-            assert row[f"entropy/{name}"] == pytest.approx(values.mean(), rel=1e-3)  # one update on each batch
+            assert row[f"entropy/{name}"] == pytest.approx(values.mean().item(), rel=1e-3)  # one update on each batch
         assert 0.5 < row["entropy/copies"] < math.log(2) + 1e-6
         bound = row["hidden/capacity"] - row["entropy/copies"] / math.log(2)
         assert row["hidden/bound"] == pytest.approx(bound, abs=1e-5) and row["hidden/bound"] >= -1e-6
-        thoughts = ((regions == 1) & batch["completion_mask"].bool()).any(1).sum().item()
-        per_thought = row["hidden/bound"] * thinking.sum() / thoughts
+        thoughts = ((regions == 1) & mask).any(1).sum().item()
+        per_thought = row["hidden/bound"] * thinking.sum().item() / thoughts
         assert row["hidden/bound_per_thought"] == pytest.approx(per_thought, rel=1e-3, abs=1e-4)
         if step == 1:  # before the first update
             assert row["hidden/bound"] == pytest.approx(0, abs=1e-4)
@@ -141,7 +139,6 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
     assert ["kl" in row for row in rows[None]] == [True, False, False]
     first, *others = (row["kl"] for row in rows[1])
     assert abs(first) < 1e-6 < 1e-5 < min(others)
-    assert abs(rows[1][0]["kl/ids"]) < 1e-6 and all("kl/ids" in row for row in rows[1])
     ignored = ("kl", "step_time", "time/", "memory/")
     plain, logged = (
         [{name: value for name, value in row.items() if not name.startswith(ignored)} for row in rows[steps]]
@@ -150,16 +147,14 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
     assert plain == logged
 
 
-def test_what_beta_acts_on_is_chosen_and_both_are_logged(expand_shape, make_trainer, tmp_path):
+def test_beta_acts_on_the_kl_that_is_chosen(expand_shape, make_trainer, tmp_path):
     folder, rows = expand_shape("llama", size=None), {}
     for over in ("text", "ids"):
         trainer = make_trainer(folder, tmp_path, kl_over=over, beta=1.0, max_steps=2, learning_rate=1e-2)
         trainer.train()
         rows[over] = trainer.state.log_history[:2]
     (first, of_text), (_, of_ids) = rows["text"], rows["ids"]
-    assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
-    assert of_text["kl"] == pytest.approx(of_ids["kl"], rel=1e-4)  # after one update, in which neither pulled
-    assert of_text["kl/ids"] == pytest.approx(of_ids["kl/ids"], rel=1e-4) and of_text["kl"] > 1e-3
+    assert abs(first["kl"]) < 1e-6 < 1e-3 < min(of_text["kl"], of_ids["kl"])
     assert of_text["grad_norm"] != pytest.approx(of_ids["grad_norm"], rel=1e-2)
     with pytest.raises(UserError, match=r"^kl_over=texts: must be text or ids$"):
         make_trainer(folder, tmp_path, kl_over="texts")

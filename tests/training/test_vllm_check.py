@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
+from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import region_of_next
 
@@ -14,17 +14,9 @@ from rlvr_vocab.vocab.regions import region_of_next
 class Engine:
     """Samples under the region policy as vLLM is asked to, or with the fault that is named."""
 
-    mode = "colocate"
-
     def __init__(self, trainer, fault=None):
         self.trainer, self.fault = trainer, fault
         self.max_completion_length, self.generation_kwargs = 16, {}
-        model_config = SimpleNamespace(
-            model="expanded",
-            logprobs_mode="raw_logprobs" if fault == "raw" else "processed_logprobs",
-            logits_processors=None if fault == "unnamed" else ["a.b:NamedRegionLogitsProcessor"],
-        )
-        self.llm = SimpleNamespace(llm_engine=SimpleNamespace(vllm_config=SimpleNamespace(model_config=model_config)))
 
     def generate(self, prompts, images, num_generations):
         answers = [self._complete(torch.tensor([ids])) for ids in prompts]
@@ -34,7 +26,8 @@ class Engine:
     def _complete(self, ids):
         policy, start, logps = self.trainer.policy, ids.size(1), []
         for _ in range(self.max_completion_length):
-            logits = self.trainer.model(input_ids=ids).logits[0, -1] / self.trainer.temperature
+            raw = self.trainer.model(input_ids=ids).logits[0, -1]
+            logits = raw / self.trainer.temperature
             bias = policy.bias[region_of_next(ids, policy.layout)[0]]
             if self.fault == "answers in tongues":
                 bias = bias.masked_fill(bias.isinf(), 0.0)
@@ -44,7 +37,8 @@ class Engine:
                 logits[token] += push
             logp = (logits + bias).log_softmax(0)
             token = torch.multinomial(logp.exp(), 1)
-            logps.append(float(logp[token]) - (1.0 if self.fault == "other weights" else 0.0))
+            reported = raw.log_softmax(0) if self.fault == "raw" else logp
+            logps.append(float(reported[token]) - (1.0 if self.fault == "other weights" else 0.0))
             ids = torch.cat([ids, token.unsqueeze(0)], dim=1)
         return ids[0, start:].tolist(), logps
 
@@ -54,7 +48,7 @@ def asked(make_trainer, expand_shape, tmp_path):
     def ask(fault=None, **expansion):
         trainer = make_trainer(expand_shape("llama", size=None, **expansion), tmp_path, temperature=0.8)
         trainer.vllm_generation = Engine(trainer, fault)
-        VLLMCheck(trainer).on_train_begin(trainer.args, trainer.state, trainer.control)
+        check_vllm(trainer)
         return trainer.vllm_generation
 
     return ask
@@ -68,9 +62,8 @@ def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("unnamed", "serves expanded without a reasoning vocabulary, or rlvr-vocab is not installed"),
-        ("raw", "reports raw_logprobs.*--logprobs-mode processed_logprobs"),
-        ("answers in tongues", "sampled reasoning token .* while answering"),
+        ("raw", "before temperature and region policy: start it with --logprobs-mode"),
+        ("answers in tongues", "reasoning token .* while answering: install rlvr-vocab"),
         ("no reasoning", "did not sample reasoning token .* while thinking"),
         ("other weights", r"differ by 1\.00 on average .*\(answering\)"),
     ],

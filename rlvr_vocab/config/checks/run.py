@@ -34,12 +34,11 @@ from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_
 
 # What `until` of a stage may look at; docs/files.md says what each is.
 LOGGED_METRICS = (
-    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl", "kl/ids"),
+    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl"),
     *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
     *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
     *("answering/mean_length", "num_tokens", "step_time"),
     *("entropy/text", "entropy/thinking", "entropy/answering", "entropy/copies"),
-    *("sampling/entropy/text", "sampling/entropy/thinking", "sampling/entropy/answering", "sampling/entropy/copies"),
     *("hidden/capacity", "hidden/bound", "hidden/bound_per_thought"),
     *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
     *("reward/sampled", "dynamic/rounds"),

@@ -12,11 +12,16 @@ import torch
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import nanstd
 
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.reward import turn_text
-from rlvr_vocab.training.metrics.completions import SampledEntropies
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.models.lora import has_dropout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
+
+# Shapes: B completions, of all processes where rewards are meant, group after group; R reward functions;
+# G completions of a group; T positions of prompt and completion, P of the prompt, C of the completion.
 
 
 class BatchMetrics:
@@ -26,10 +31,8 @@ class BatchMetrics:
         self._trainer = trainer
         self._means = {True: StepMeans(), False: StepMeans()}  # by whether the model trains
 
-    def log_batch(
-        self, batch: dict[str, Any], rewards_BR: torch.Tensor, entropies: SampledEntropies | None = None
-    ) -> None:
-        """Log a batch of completions: its groups where it is trained on, its regions, the entropies it was drawn at."""
+    def log_batch(self, batch: dict[str, Any], rewards_BR: torch.Tensor) -> None:
+        """Log the regions of a batch of completions and, where it is trained on, its groups."""
         trainer = self._trainer
         if trainer.model.training:
             self._log_groups(rewards_BR)
@@ -37,14 +40,6 @@ class BatchMetrics:
         counts = trainer.accelerator.reduce(counts, reduction="sum")
         for name, value in region_metrics(counts, copies=trainer.policy.layout.size > 0).items():
             trainer.present_metrics[name].append(value)
-        if entropies is not None:
-            ids, mask = (
-                torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
-            )
-            length = batch["completion_ids"].size(1)
-            text_BC, copies_BC = (_padded(rows, length, ids.device) for rows in entropies[:2])
-            regions_BC = scored_regions(ids, trainer.policy.layout)[:, -length:]
-            self._log_by_region("sampling/", text_BC, copies_BC, regions_BC, mask[:, -length:])
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
         trainer, metrics = self._trainer, self._trainer.train_metrics
@@ -73,53 +68,35 @@ class BatchMetrics:
         Args:
             text_BC: in nats, at the last C positions of the ids; `capacity_BC`: the largest value of `copies_BC`.
         """
-        kept = text_BC.size(1)
-        regions_BC = scored_regions(ids_BT, self._trainer.policy.layout)[:, -kept:]
-        self._log_by_region("", text_BC, copies_BC, regions_BC, mask_BT[:, -kept:])
-        if self._trainer.policy.layout.size:
-            self._log_hidden_channel(copies_BC, capacity_BC, (regions_BC == THINKING) & mask_BT[:, -kept:].bool())
-
-    def _log_hidden_channel(
-        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
-    ) -> None:
-        capacity, entropy = (each[thinking_BC].double().sum() / math.log(2) for each in (capacity_BC, copies_BC))
-        tokens, completions = (each.sum().double() for each in (thinking_BC, thinking_BC.any(1)))
-        capacity, bound, tokens, completions = self._trainer.accelerator.reduce(
-            torch.stack([capacity, capacity - entropy, tokens, completions]), reduction="sum"
-        )
-        self._log_means(
-            {
-                "hidden/capacity": torch.stack([capacity, tokens]),
-                "hidden/bound": torch.stack([bound, tokens]),
-                "hidden/bound_per_thought": torch.stack([bound, completions]),
-            }
-        )
-
-    def _log_by_region(
-        self,
-        prefix: str,
-        text_BC: torch.Tensor,
-        copies_BC: torch.Tensor,
-        regions_BC: torch.Tensor,
-        mask_BC: torch.Tensor,
-    ) -> None:
+        trainer, length = self._trainer, text_BC.size(1)
+        mask_BC, regions_BC = mask_BT[:, -length:], scored_regions(ids_BT, trainer.policy.layout)[:, -length:]
         of_both = [region_entropies(each, regions_BC, mask_BC) for each in (text_BC, copies_BC)]
-        of_text, of_copies = self._trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
+        of_text, of_copies = trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
         sums = {
             "entropy/text": of_text.sum(0),
             "entropy/thinking": of_text[THINKING],
             "entropy/answering": of_text[ANSWERING],
         }
-        if self._trainer.policy.layout.size:
-            sums["entropy/copies"] = of_copies[THINKING]
-        self._log_means(sums, prefix)
-
-    def _log_means(self, sums: Mapping[str, torch.Tensor], prefix: str = "") -> None:
-        """Log sums over numbers of tokens, `(2,)` each, by name."""
-        trainer = self._trainer
-        means, metrics = self._means[trainer.model.training], trainer.present_metrics
+        if trainer.policy.layout.size:
+            thinking_BC = (regions_BC == THINKING) & mask_BC.bool()
+            sums |= {"entropy/copies": of_copies[THINKING], **self._hidden_channel(copies_BC, capacity_BC, thinking_BC)}
         for name, each in sums.items():
-            means.log(f"{prefix}{name}", each, trainer.state.global_step, metrics)
+            self._means[trainer.model.training].log(name, each, trainer.state.global_step, trainer.present_metrics)
+
+    def _hidden_channel(
+        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
+    ) -> Mapping[str, torch.Tensor]:
+        """The sum of each meter in bits, and its number of thinking tokens or of completions that think."""
+        capacity, entropy = (each[thinking_BC].double().sum() / math.log(2) for each in (capacity_BC, copies_BC))
+        tokens, completions = (each.sum().double() for each in (thinking_BC, thinking_BC.any(1)))
+        capacity, bound, tokens, completions = self._trainer.accelerator.reduce(
+            torch.stack([capacity, capacity - entropy, tokens, completions]), reduction="sum"
+        )
+        return {
+            "hidden/capacity": torch.stack([capacity, tokens]),
+            "hidden/bound": torch.stack([bound, tokens]),
+            "hidden/bound_per_thought": torch.stack([bound, completions]),
+        }
 
     def drop_all_scored(self) -> None:
         """Remove the `unscored` of each function that scored every row since the last log."""
@@ -128,14 +105,37 @@ class BatchMetrics:
             del metrics[name]
 
 
-def _padded(rows: Sequence[Sequence[float]], length: int, device: torch.device) -> torch.Tensor:
-    padded = torch.zeros(len(rows), length, device=device)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = torch.tensor(row, device=device)
-    return padded
+class StepMeans:
+    """Adds up the batches of a step, so that a logged value is the mean over its tokens, however it is divided."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[int, torch.Tensor]] = {}
+
+    def log(self, name: str, sums: torch.Tensor, step: int, metrics: dict[str, list[float]]) -> None:
+        """Count a batch in the logged value of its step; `sums` is `(2,)`: sum of the values, number of tokens."""
+        counted_step, counted = self._sums.get(name, (step, torch.zeros_like(sums)))
+        goes_on = counted_step == step and bool(metrics.get(name)) and bool(counted[1])
+        self._sums[name] = step, sums + counted if goes_on else sums
+        total, tokens = self._sums[name][1].tolist()
+        if tokens:
+            metrics[name][-1 if goes_on else len(metrics[name]) :] = [total / tokens]
 
 
-# Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
+def require_scores(
+    rewards_BR: torch.Tensor, names: Sequence[str], step: int, logged: Mapping[str, Sequence[Any]]
+) -> None:
+    """UserError where no completion of a batch has a finite reward, with the reasons that functions logged."""
+    if not torch.isfinite(rewards_BR).any():
+        reasons = [
+            next(filter(None, logged.get(f"{REASON}{name}", ())), "gave only None, NaN or infinite ones")
+            for name in names
+        ]
+        listed = "; ".join(f"{name} {reason}" for name, reason in zip(names, reasons, strict=True))
+        raise UserError(f"step {step + 1}: none of {pluralize(len(rewards_BR), 'completion')} has a reward: {listed}")
+    infinite = torch.isinf(rewards_BR).nonzero()
+    if len(infinite):
+        row, column = infinite[0].tolist()
+        raise UserError(f"step {step + 1}: {names[column]} is infinite for row {row + 1} of {len(rewards_BR)}")
 
 
 def weighted_total(rewards_BR: torch.Tensor, weights_R: torch.Tensor) -> torch.Tensor:
@@ -171,25 +171,6 @@ def shared(texts: Sequence[str], prompts: Sequence[Hashable]) -> float:
     for text, prompt in zip(texts, prompts, strict=True):
         prompts_of[text].add(prompt)
     return sum(len(prompts_of[text]) > 1 for text in texts) / len(texts)
-
-
-class StepMeans:
-    """Adds up the batches of a step, so that a logged value is the mean over its tokens, however it is divided."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, torch.Tensor]] = {}
-
-    def log(self, name: str, sums: torch.Tensor, step: int, metrics: dict[str, list[float]]) -> None:
-        """Count a batch in the logged value of its step; `sums` is `(2,)`: sum of the values, number of tokens."""
-        counted_step, counted = self._sums.get(name, (step, torch.zeros_like(sums)))
-        goes_on = counted_step == step and bool(metrics.get(name)) and bool(counted[1])
-        self._sums[name] = step, sums + counted if goes_on else sums
-        total, tokens = self._sums[name][1].tolist()
-        if tokens:
-            metrics[name][-1 if goes_on else len(metrics[name]) :] = [total / tokens]
-
-
-# Shapes: B completions, P prompt positions, C completion positions.
 
 
 def region_counts(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from accelerate.utils import gather_object
@@ -17,26 +17,14 @@ from rlvr_vocab.record.results import KINDS
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.reward import turn_text
 
-_OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies", "sampling_choice_bits")
-
-
-class SampledEntropies(NamedTuple):
-    """Entropies in nats of the distributions that each token was drawn from: over texts, and over copies of the text.
-
-    `choice_bits`: the distance from chance of the choice among the ids of the token's text, in bits.
-    """
-
-    text: list[list[float]]
-    copies: list[list[float]]
-    choice_bits: list[list[float]] | None = None
-
 
 @dataclass(frozen=True)
 class CompletionRows:
     """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none.
 
     Attributes:
-        sampling_logps: of each sampled token; this and the `SampledEntropies` are None where the sampler has none.
+        sampling_logps: of each sampled token; None where the sampler has none.
+        sampling_choice_bits: of each token, how far the choice among the ids of its text was from chance, in bits.
         reasons: the reason of each score, by function, for those that give one.
         kinds: the columns `KINDS` of each problem.
     """
@@ -49,8 +37,6 @@ class CompletionRows:
     rewards: Mapping[str, Sequence[float]]
     weights: Mapping[str, float]
     sampling_logps: Sequence[list[float]] | None = None
-    sampling_entropies: Sequence[list[float]] | None = None
-    sampling_copy_entropies: Sequence[list[float]] | None = None
     sampling_choice_bits: Sequence[list[float]] | None = None
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -66,28 +52,27 @@ class CompletionRows:
 
 
 def gather_rollouts(
-    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], entropies: SampledEntropies | None
+    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], choice_bits: list[list[float]] | None
 ) -> CompletionRows:
-    """The completions of a scored generation in all processes; `inputs`, `batch`, `entropies` are this process's."""
+    """The completions of a scored generation in all processes; `inputs`, `batch`, `choice_bits` are this process's."""
     masks = batch["completion_mask"].bool()
-    prompts = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
-    local_rows = {
-        "prompt_ids": [row[mask].tolist() for row, mask in prompts],
-        "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks, strict=True)],
+
+    def kept(name: str, masks_BT: Any) -> list[list[Any]]:
+        return [row[mask].tolist() for row, mask in zip(batch[name], masks_BT, strict=True)]
+
+    local_rows: dict[str, list[Any]] = {
+        "prompt_ids": kept("prompt_ids", batch["prompt_mask"].bool()),
+        "completion_ids": kept("completion_ids", masks),
         "solution": [cell_text(row.get("solution")) or "" for row in inputs],
     }
     if "sampling_per_token_logps" in batch:
-        logps = batch["sampling_per_token_logps"]
-        local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
-    if entropies is not None:
+        local_rows["sampling_logps"] = kept("sampling_per_token_logps", masks)
+    if choice_bits is not None:
         lengths = masks.sum(1).tolist()
-        names = _OF_EACH_TOKEN[1:] if trainer.policy.layout.size else _OF_EACH_TOKEN[1:2]
-        for name, rows in zip(names, entropies, strict=False):
-            if rows is not None:
-                local_rows[name] = [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        local_rows["sampling_choice_bits"] = [row[:size] for row, size in zip(choice_bits, lengths, strict=True)]
     columns = {name: gather_object(values) for name, values in local_rows.items()}
     kinds = {name: [cell_text(row[name]) or "" for row in inputs] for name in KINDS if name in inputs[0]}
-    logs, names, num_rows = trainer._logs, trainer.reward_func_names, len(columns["solution"])
+    logs, names, num_rows = trainer.logged_completions, trainer.reward_func_names, len(columns["solution"])
     reasons = {name: logs["extra"].get(f"{REASON}{name}", ()) for name in names}
     return CompletionRows(
         **columns,
@@ -100,17 +85,9 @@ def gather_rollouts(
     )
 
 
-def remove_step_files_after(step: int, run_folder: Path) -> None:
-    """Remove completions and held-out results of later steps, which the run takes again."""
-    completions = (run_folder / "completions").glob("*_*.parquet")  # ours, and those of training.log_completions
-    for path in [*completions, *(run_folder / "evaluation").glob("step_*.jsonl")]:
-        name, _, number = path.stem.partition("_")
-        if name in ("step", "completions") and number.isdigit() and int(number) > step:
-            path.unlink()
-
-
 def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, with its template."""
+    of_each_token = {name: getattr(rows, name) for name in ("sampling_logps", "sampling_choice_bits")}
     columns = {
         "step": step,
         "prompt": tokenizer.batch_decode(list(rows.prompt_ids)),
@@ -123,10 +100,8 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         "reward": rows.total_rewards(),
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
         **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
+        **{name: list(values) for name, values in of_each_token.items() if values is not None},
     }
-    for name in _OF_EACH_TOKEN:
-        if (figures := getattr(rows, name)) is not None:
-            columns[name] = list(figures)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step_{step:05d}.parquet"
     partial = path.with_name(f".{path.name}.partial")  # readers of a running run find whole files
@@ -136,3 +111,12 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def remove_step_files_after(step: int, run_folder: Path) -> None:
+    """Remove completions and held-out results of later steps, which the run takes again."""
+    completions = (run_folder / "completions").glob("*_*.parquet")  # ours, and those of training.log_completions
+    for path in [*completions, *(run_folder / "evaluation").glob("step_*.jsonl")]:
+        name, _, number = path.stem.partition("_")
+        if name in ("step", "completions") and number.isdigit() and int(number) > step:
+            path.unlink()

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
@@ -23,23 +23,13 @@ _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _BETWEEN = "other"
 
 
-class PeakMemory:
-    """Measures the peak of each phase: torch's allocations on a CUDA device, else resident pages (Linux alone).
+class _Phases:
+    """Is in one phase at a time."""
 
-    Resident pages are those of this process, mapped files included, without workers. `highest` has GiB by phase.
-    """
+    _phase: str | None = None
 
-    def __init__(self) -> None:
-        self.highest: dict[str, float] = {}
-        self._phase = _BETWEEN
-
-    def enter(self, phase: str | None) -> float | None:
-        """Begin a phase; return the peak of the one that ends, in GiB, or None where it cannot be measured."""
-        peak = _peak_since_the_last_call()
-        if peak is not None:
-            self.highest[self._phase] = max(peak, self.highest.get(self._phase, 0.0))
-        self._phase = phase or _BETWEEN
-        return peak
+    def enter(self, phase: str | None) -> Any:
+        raise NotImplementedError
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -50,6 +40,25 @@ class PeakMemory:
             yield
         finally:
             self.enter(before)
+
+
+class PeakMemory(_Phases):
+    """Measures the peak of each phase: torch's allocations on a CUDA device, else resident pages (Linux alone).
+
+    Resident pages are those of this process, mapped files included, without workers. `highest` has GiB by phase.
+    """
+
+    def __init__(self) -> None:
+        self.highest: dict[str, float] = {}
+
+    def enter(self, phase: str | None) -> float | None:
+        """Begin a phase; return the peak of the one that ends, in GiB, or None where it cannot be measured."""
+        peak = _peak_since_the_last_call()
+        if peak is not None:
+            ended = self._phase or _BETWEEN
+            self.highest[ended] = max(peak, self.highest.get(ended, 0.0))
+        self._phase = phase
+        return peak
 
 
 def _peak_since_the_last_call() -> float | None:
@@ -69,7 +78,7 @@ def _peak_since_the_last_call() -> float | None:
 peak_memory = PeakMemory()
 
 
-class StepClock(TrainerCallback):
+class StepClock(_Phases, TrainerCallback):
     """Logs `step_time`, the phases that add up to it, their peaks of memory, and tokens per second.
 
     A step goes from its first batch to its update, without logging, evaluation and saving. A phase ends when the
@@ -80,10 +89,8 @@ class StepClock(TrainerCallback):
         self._trainer = trainer
         self._seconds: dict[str, float] = defaultdict(float)
         self._peaks: dict[str, float] = defaultdict(float)
-        self._phase: str | None = None
         self._since = 0.0
-        self._sampled = self._trained = 0
-        self._rows = 0
+        self._sampled = self._trained = self._rows = 0
 
     def enter(self, phase: str | None) -> None:
         """Begin a phase; None after the end of a step."""
@@ -95,16 +102,6 @@ class StepClock(TrainerCallback):
             self._seconds[self._phase] += now - self._since
             self._peaks[self._phase] = max(self._peaks[self._phase], peak or 0.0)
         self._phase, self._since = phase, now
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """A phase around the block, and then the one before."""
-        before = self._phase
-        self.enter(name)
-        try:
-            yield
-        finally:
-            self.enter(before)
 
     def wait_for_others(self) -> None:
         """Wait here for the slowest process; otherwise its time would count to the next phase."""
@@ -118,14 +115,14 @@ class StepClock(TrainerCallback):
     def count_trained(self, completion_mask: torch.Tensor) -> None:
         self._trained += int(completion_mask.sum())
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.enter("time/other")
         self._seconds.clear()
         self._peaks.clear()
         self._sampled = self._trained = 0
         self._rows = len(self._trainer.train_metrics.get("step_time", ()))
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         accelerator, metrics, seconds = self._trainer.accelerator, self._trainer.train_metrics, self._seconds
         self.enter("time/waiting" if accelerator.num_processes > 1 else "time/other")
         tokens = torch.tensor([self._sampled, self._trained], device=accelerator.device)

@@ -12,7 +12,7 @@ from accelerate.utils import reduce
 from peft.tuners.lora import LoraLayer
 from torch import nn
 from torch.distributed.tensor import DTensor
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlvr_vocab.vocab.adapter import TrainedRows
 
@@ -105,16 +105,14 @@ class UpdatedShare(TrainerCallback):
         self._parameters: list[nn.Parameter] = []
         self._before: list[torch.Tensor] = []
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, model: Any, **_: Any) -> None:
         self._parameters = sampled_parameters(parameter_groups(model))
 
     # `on_pre_optimizer_step` is too late: DeepSpeed has updated by then.
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._before = every_nth_value(self._parameters, _SAMPLE_SIZE)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         after = every_nth_value(self._parameters, _SAMPLE_SIZE)
         changed = [(now != then).sum() for now, then in zip(after, self._before, strict=True)]
         counts = torch.tensor([sum(map(int, torch.stack(changed).tolist())), sum(map(len, after))], dtype=torch.float64)

@@ -72,7 +72,7 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
         train_differences(held)
     elif held is None and first is not None:
         add_trained_rows(model, first)
-    ExactMerge(model)
+    merge_exactly(model)
     compute_one_policy(model)
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -81,37 +81,33 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
         dropout.p = lora.lora_dropout
 
 
-class ExactMerge:
-    """Merges a model's adapter for vLLM at every step, and restores the frozen weights to the bit.
+def merge_exactly(model: PeftModel) -> None:
+    """Let a model merge its adapter, as for vLLM at every step, and restore the frozen weights to the bit.
 
     PEFT subtracts the update again, which rounds: in bfloat16 frozen weights and reference would drift.
     """
+    tuner: Any = model.base_model
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    kept: list[torch.Tensor] = []
 
-    def __init__(self, model: PeftModel) -> None:
-        self._tuner: Any = model.base_model
-        self._layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer)]
-        self._kept: list[torch.Tensor] = []
-        setattr(model, "merge_adapter", self.merge)  # noqa: B010  # found on the tuner by PEFT, not declared
-        setattr(model, "unmerge_adapter", self.unmerge)  # noqa: B010
+    def merge(*args: Any, **kwargs: Any) -> None:
+        if not kept:
+            weights = (layer.get_base_layer().weight for layer in layers)
+            # In main memory; a quantized weight itself, which merging replaces.
+            kept.extend(each.data.to("cpu", copy=True) if each.is_floating_point() else each for each in weights)
+        tuner.merge_adapter(*args, **kwargs)
 
-    def merge(self, *args: Any, **kwargs: Any) -> None:
-        if not self._kept:
-            self._kept = [_kept(layer.get_base_layer().weight) for layer in self._layers]
-        self._tuner.merge_adapter(*args, **kwargs)
-
-    def unmerge(self) -> None:
-        self._tuner.unmerge_adapter()
-        for layer, kept in zip(self._layers, self._kept, strict=True):
+    def unmerge() -> None:
+        tuner.unmerge_adapter()
+        for layer, weight in zip(layers, kept, strict=True):
             base = layer.get_base_layer()
-            if isinstance(kept, nn.Parameter):
-                base.weight = kept
+            if isinstance(weight, nn.Parameter):
+                base.weight = weight
             else:
-                base.weight.data.copy_(kept)
+                base.weight.data.copy_(weight)
 
-
-def _kept(weight: nn.Parameter) -> torch.Tensor:
-    """A copy in main memory; a quantized weight itself, which merging replaces."""
-    return weight.data.to("cpu", copy=True) if weight.is_floating_point() else weight
+    setattr(model, "merge_adapter", merge)  # noqa: B010  # found on the tuner by PEFT, not declared
+    setattr(model, "unmerge_adapter", unmerge)  # noqa: B010
 
 
 @contextmanager

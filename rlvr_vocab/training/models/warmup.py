@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from transformers import (
     TrainerCallback,
     TrainerControl,
     TrainerState,
-    TrainingArguments,
 )
 from trl import SFTConfig, SFTTrainer
 
@@ -65,7 +63,7 @@ def warm_up(
     Args:
         checkpoints: the folder of the newest checkpoint; one that exists is resumed.
         measure_accuracy: the share of right answers to other problems, None without a readable gold answer.
-        on_progress: called with (step, steps at most, figures): `loss` and `examples/s`, or `accuracy`.
+        on_progress: called with (step, steps at most, figures): `loss` or `accuracy`.
         bf16: train and measure in bfloat16 autocast.
     """
     config = SFTConfig(
@@ -86,14 +84,13 @@ def warm_up(
         disable_tqdm=True,
     )
     config._n_gpu = min(config.n_gpu, 1)  # of several GPUs that one process sees; TRL refuses to use them all
-    rows = [
-        {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
-        for problem in problems
-    ]
+    completions = [[{"role": "assistant", "content": problem.turn}] for problem in problems]
     trainer = _WarmupTrainer(
         model=model,
         args=config,
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=Dataset.from_dict(
+            {"prompt": [problem.prompt for problem in problems], "completion": completions}
+        ),
         processing_class=tokenizer,
     )
 
@@ -116,11 +113,8 @@ class _WarmupTrainer(StagedCheckpoints, SFTTrainer):
         """`SFTTrainer._save_checkpoint` without its model card."""
 
         def write(folder: Path) -> None:
-            self.staging = folder.parent
-            try:
+            with self.staged_in(folder.parent):
                 Trainer._save_checkpoint(self, model, trial)
-            finally:
-                self.staging = None
 
         full = save_whole(Path(self.args.output_dir), self.state.global_step, write, publishes=True, keep=1)
         if full is not None:
@@ -130,48 +124,25 @@ class _WarmupTrainer(StagedCheckpoints, SFTTrainer):
 class _WarmupWatch(TrainerCallback):
     """Measures accuracy every `check_every` steps, and stops the warm-up once it suffices."""
 
-    def __init__(
-        self, settings: WarmupSettings, measure: Callable[[], float | None], on_progress: ProgressReport
-    ) -> None:
+    def __init__(self, settings: WarmupSettings, measure: AccuracyCheck, on_progress: ProgressReport) -> None:
         self._settings, self._measure, self._on_progress = settings, measure, on_progress
-        self._began = self._seconds = 0.0
-        self._examples = 0
         self.accuracy: float | None = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         measured = [row["accuracy"] for row in state.log_history if "accuracy" in row]  # before a checkpoint
         self.accuracy = measured[-1] if measured else None
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._began = time.perf_counter()
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: object,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
         if logs and "loss" in logs:
-            self._report(state, {"loss": float(logs["loss"]), "examples/s": self._examples / self._seconds})
+            self._on_progress(state.global_step, self._settings.max_steps, {"loss": float(logs["loss"])})
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._seconds += time.perf_counter() - self._began
-        self._examples += self._settings.batch_size
-        if self._settings.until_accuracy is not None and state.global_step % self._settings.check_every == 0:
-            self._check(self._settings.until_accuracy, state, control)
-        if control.should_training_stop or state.global_step == state.max_steps:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        target, step = self._settings.until_accuracy, state.global_step
+        if target is not None and step % self._settings.check_every == 0:
+            self.accuracy = self._measure()
+            state.log_history.append({"step": step, "accuracy": self.accuracy})
+            if self.accuracy is not None:
+                self._on_progress(step, self._settings.max_steps, {"accuracy": self.accuracy})
+                control.should_training_stop |= self.accuracy >= target
+        if control.should_training_stop or step == state.max_steps:
             control.should_save = False  # the model itself is saved now, and no step is to follow from here
-
-    def _check(self, target: float, state: TrainerState, control: TrainerControl) -> None:
-        self.accuracy = self._measure()
-        state.log_history.append({"step": state.global_step, "accuracy": self.accuracy})
-        self._report(state, {} if self.accuracy is None else {"accuracy": self.accuracy})
-        if self.accuracy is not None and self.accuracy >= target:
-            control.should_training_stop = True
-
-    def _report(self, state: TrainerState, figures: Mapping[str, float]) -> None:
-        self._on_progress(state.global_step, self._settings.max_steps, figures)
