@@ -3,7 +3,8 @@
     python -I -S -c '…; main()' JOB
 
 JOB is JSON: the file numbers of the program's text and of calls and answers (none for a script, which reads its
-standard input), its limits, and whether it is confined. A call is a line of JSON, as is its answer.
+standard input), its limits, and whether it is confined. A call is a line of JSON, as is its answer: nothing but plain
+values crosses from a program to its tests.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import os
 import resource
 import sys
 import threading
+from collections import Counter, OrderedDict, deque, namedtuple
 
 from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
-from rlvr_vocab.sandbox.values import decoded, encoded
 
 TYPE_CHECKING = False  # without an import: it would take longer than the rest
 if TYPE_CHECKING:
@@ -29,6 +30,77 @@ _MOST_THREADS = 64
 _MOST_PRINTED = 2**20
 # LeetCode has these imported, and the signatures that it gives use them.
 _SOLUTION_IMPORTS = "import bisect, collections, functools, heapq, itertools, math\nfrom typing import *\n"
+
+_MAPPINGS: dict[str, type[Any]] = {"Counter": Counter, "OrderedDict": OrderedDict, "dict": dict}
+_SEQUENCES: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (list, tuple, set, frozenset, deque, bytes, bytearray)
+}
+# Values that are made again from a few plain ones.
+_MADE = {
+    "builtins": ("complex", "range"),
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "decimal": ("Decimal",),
+    "fractions": ("Fraction",),
+    "numpy": ("array",),
+}
+
+
+class NotPlain(TypeError):
+    """A value is none of those that cross."""
+
+
+def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
+    """A value as JSON, a subclass as its plainest base; `of_object` encodes others, which else raise NotPlain."""
+    if value is None or type(value) is bool:
+        return value
+    for plain in (int, float, str):
+        if isinstance(value, plain):
+            return plain(value)
+    for name, kind in _MAPPINGS.items():
+        if isinstance(value, kind):
+            return {name: [[encoded(key, of_object), encoded(item, of_object)] for key, item in value.items()]}
+    for name, kind in _SEQUENCES.items():
+        if isinstance(value, kind):
+            items = [encoded(item, of_object) for item in value]
+            fields = getattr(value, "_fields", None) if kind is tuple else None
+            return {"fields": [list(fields), items]} if fields else {name: items}
+    module, name, arguments = type(value).__module__, type(value).__name__, None
+    if isinstance(value, complex):
+        module, name, arguments = "builtins", "complex", (value.real, value.imag)
+    elif module == "numpy" and getattr(value, "ndim", None) == 0:
+        item = value.item()
+        if type(item).__module__ != "numpy":  # a longdouble's is itself
+            return encoded(item, of_object)
+    elif (module, name) == ("numpy", "ndarray") and value.dtype.names is None:
+        name, arguments = "array", (value.tolist(), value.dtype.str)
+    elif name in _MADE.get(module, ()):
+        arguments = value.__reduce__()[1]
+    if arguments is not None:
+        return {"made": [module, name, encoded(list(arguments), of_object)]}
+    if of_object is None:
+        raise NotPlain(f"{type(value).__name__} is no plain value")
+    return {"object": of_object(value)}
+
+
+def decoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
+    """The inverse of `encoded`, which raises NotPlain for other JSON; `of_object` decodes objects."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case {"fields": [list() as fields, list() as items]}:
+            return namedtuple("Row", fields)(*(decoded(item, of_object) for item in items))
+        case {"made": [str() as module, str() as name, arguments]} if name in _MADE.get(module, ()):
+            __import__(module)
+            return getattr(sys.modules[module], name)(*decoded(arguments, of_object))
+        case {"object": name} if of_object is not None:
+            return of_object(name)
+        case {**content} if len(content) == 1:
+            [(name, items)] = content.items()
+            if name in _MAPPINGS:
+                return _MAPPINGS[name]({decoded(key, of_object): decoded(item, of_object) for key, item in items})
+            if name in _SEQUENCES:
+                return _SEQUENCES[name](decoded(item, of_object) for item in items)
+    raise NotPlain("JSON that is no value")
 
 
 def main() -> None:
@@ -45,14 +117,14 @@ def main() -> None:
     # A module that can be found by its name: dataclasses, pickle and typing look there.
     module = sys.modules["program" if calls else "__main__"] = type(sys)("program" if calls else "__main__")
     module.__file__ = "program.py"
+    if calls and "class Solution" in source:
+        exec(_SOLUTION_IMPORTS, module.__dict__)
 
     def load() -> None:
-        if calls and "class Solution" in source:
-            exec(_SOLUTION_IMPORTS, module.__dict__)
         exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)
 
     if calls:
-        _Served(module.__dict__).answer_all(load, *calls)
+        _answer_calls(load, module.__dict__, *calls)
     else:
         load()
 
@@ -81,67 +153,57 @@ def _emulate_contest_machine() -> None:
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
 
 
-def _refusal_of(run: Callable[[], Any]) -> dict[str, Any] | None:
-    """The exception of a call, as an answer: the names of its classes and its text; None where it returned."""
-    try:
-        run()
-    except BaseException as error:  # noqa: BLE001 - whatever a program raises is its answer
-        return {"raised": [[kind.__name__ for kind in type(error).__mro__], str(error)[:300]]}
-    return None
+def _answer_calls(load: Callable[[], None], namespace: dict[str, Any], calls: IO[bytes], answers: IO[bytes]) -> None:
+    """Load the program and answer calls to its definitions, and to the objects that it returned."""
+    objects: list[Any] = []
+    numbers: dict[int, int] = {}
+    printed = io.BytesIO()
+    sys.stdout = io.TextIOWrapper(printed, "utf-8", write_through=True)
 
-
-class _Served:
-    """The definitions of a program, and the objects that it returned."""
-
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        self._namespace = namespace
-        self._objects: list[Any] = []
-        self._numbers: dict[int, int] = {}
-        self._printed = io.BytesIO()
-
-    def answer_all(self, load: Callable[[], Any], calls: IO[bytes], answers: IO[bytes]) -> None:
-        sys.stdout = io.TextIOWrapper(self._printed, "utf-8", write_through=True)
-        refusal = _refusal_of(load)
-        for line in calls:
-            self._printed.seek(0)
-            self._printed.truncate()
-            answer = {"refused": refusal["raised"]} if refusal else self._answer(json.loads(line))
-            answer["printed"] = self._printed.getvalue()[:_MOST_PRINTED].decode(errors="replace")
-            answers.write(json.dumps(answer).encode("ascii") + b"\n")
-
-    def _answer(self, call: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = {}
-        refusal = _refusal_of(lambda: answer.update(self._called(call)))
-        return answer if refusal is None else refusal
-
-    def _called(self, call: dict[str, Any]) -> dict[str, Any]:
-        target = self._object(call["target"])
-        if "attribute" in call:
-            return {"value": self._encoded(getattr(target, call["attribute"]))}
-        arguments = decoded(call["arguments"], self._object)
-        named = decoded(call["named"], self._object)
-        value = target(*arguments, **named)
-        # The caller sees changes in place.
-        return {"value": self._encoded(value), "arguments": self._encoded(arguments)}
-
-    def _object(self, name: str | int) -> Any:
+    def named(name: str | int) -> Any:
         """A kept object, a name of the program, a method of its class Solution, or a function of Python's own."""
         if isinstance(name, int):
-            return self._objects[name]
+            return objects[name]
         module, _, function = name.partition(".")
         if function:
             return getattr(operator if module == "operator" else builtins, function)
-        if name not in self._namespace and hasattr(self._namespace.get("Solution"), name):
-            return getattr(self._namespace["Solution"](), name)
-        if name not in self._namespace:
-            raise NameError(f"the program defines no {name}")
-        return self._namespace[name]
+        if name in namespace:
+            return namespace[name]
+        if hasattr(namespace.get("Solution"), name):
+            return getattr(namespace["Solution"](), name)
+        raise NameError(f"the program defines no {name}")
 
-    def _encoded(self, value: Any) -> Any:
-        return encoded(value, self._kept)
-
-    def _kept(self, value: Any) -> int:
-        number = self._numbers.setdefault(id(value), len(self._objects))
-        if number == len(self._objects):
-            self._objects.append(value)
+    def number_of(value: Any) -> int:
+        number = numbers.setdefault(id(value), len(objects))
+        if number == len(objects):
+            objects.append(value)
         return number
+
+    def answer(call: dict[str, Any]) -> dict[str, Any]:
+        try:
+            target = named(call["target"])
+            if "attribute" in call:
+                return {"value": encoded(getattr(target, call["attribute"]), number_of)}
+            arguments = decoded(call["arguments"], named)
+            value = target(*arguments, **decoded(call["named"], named))
+            # The caller sees changes in place.
+            return {"value": encoded(value, number_of), "arguments": encoded(arguments, number_of)}
+        except BaseException as error:  # noqa: BLE001 - whatever a program raises is its answer
+            return {"raised": _described(error)}
+
+    refused = None
+    try:
+        load()
+    except BaseException as error:  # noqa: BLE001 - as above
+        refused = {"refused": _described(error)}
+    for line in calls:
+        printed.seek(0)
+        printed.truncate()
+        content: dict[str, Any] = refused or answer(json.loads(line))
+        content["printed"] = printed.getvalue()[:_MOST_PRINTED].decode(errors="replace")
+        answers.write(json.dumps(content).encode("ascii") + b"\n")
+
+
+def _described(error: BaseException) -> list[Any]:
+    """The names of the classes of an exception, and its text."""
+    return [[kind.__name__ for kind in type(error).__mro__], str(error)[:300]]

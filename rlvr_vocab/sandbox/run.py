@@ -130,58 +130,54 @@ def _run_script(source: str, given: str, expected: str, limits: Limits, confined
     with ExitStack() as stack:
         text, entered, printed, errors = (_file(stack, content) for content in (source, given, "", ""))
         job = {"source": text.fileno(), "calls": []}
-        process = _start("program", job, [text.fileno()], limits, confined, (entered, printed, errors))
-        late = not _ended(process, limits.seconds)
+        process = _start("program", job, limits, confined, stdin=entered, stdout=printed, stderr=errors)
+        is_late = not _ends(process, limits.seconds)
         output, error = _text(printed, "surrogateescape"), _last_line(errors)
-    if late:
+    if is_late:
         return Result(0, 1, _late(limits), timed_out=True)
     if process.returncode != 0:
         return Result(0, 1, error or f"ended with {process.returncode}")
-    right = _lines(output) == _lines(expected)
-    return Result(int(right), 1, "" if right else f"printed {output[:80]!r}")
+    is_right = _lines(output) == _lines(expected)
+    return Result(int(is_right), 1, "" if is_right else f"printed {output[:80]!r}")
 
 
 def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: bool) -> Result:
     pieces = [*tests.code, *tests.cases]
-    asked = {"tests": pieces, "setup": tests.setup, "entry_point": tests.entry_point}
+    asked = json.dumps({"tests": pieces, "setup": tests.setup, "entry_point": tests.entry_point})
     with ExitStack() as stack:
-        text, entered, verdicts, ignored, errors = (_file(stack, c) for c in (source, json.dumps(asked), "", "", ""))
+        text, entered, verdicts, ignored, errors = (_file(stack, content) for content in (source, asked, "", "", ""))
         (calls_in, calls_out), (answers_in, answers_out) = os.pipe(), os.pipe()
         try:
-            numbers = {"calls": calls_out, "answers": answers_in, "verdicts": verdicts.fileno()}
-            files = (entered, subprocess.DEVNULL, errors)
-            tester = _start("tester", numbers, [*numbers.values()], limits, confined, files)
-            job = {"source": text.fileno(), "calls": [calls_in, answers_out]}
-            unread = (subprocess.DEVNULL, subprocess.DEVNULL, ignored)
-            program = _start("program", job, [text.fileno(), calls_in, answers_out], limits, confined, unread)
+            job = {"calls": [calls_out, answers_in], "verdicts": verdicts.fileno()}
+            tester = _start("tester", job, limits, confined, stdin=entered, stderr=errors)
+            job = {"calls": [calls_in, answers_out], "source": text.fileno()}
+            program = _start("program", job, limits, confined, stderr=ignored)
         finally:
             for number in (calls_in, calls_out, answers_in, answers_out):
                 os.close(number)
-        late = not _ended(tester, limits.seconds)
-        _ended(program, 0.0)
+        is_late = not _ends(tester, limits.seconds)
+        _ends(program, 0.0)
         lines = [json.loads(line) for line in _text(verdicts).splitlines(keepends=True) if line.endswith("\n")]
         error = _last_line(errors)
-    if lines and isinstance(lines[-1], str):
-        return Result(0, 0, lines[-1])
+    if lines and len(lines[-1]) == 1:
+        return Result(0, 0, *lines[-1])
     standings = dict.fromkeys(range(len(pieces)), (0, 1, "")) | {number: rest for number, *rest in lines}
-    failures = [failure for _, _, failure in standings.values() if failure]
     passed, total = (sum(standing[place] for standing in standings.values()) for place in (0, 1))
-    if late or tester.returncode != 0:
-        failures.append(_late(limits) if late else error or f"the tests ended with {tester.returncode}")
+    failures = [failure for _, _, failure in standings.values() if failure]
+    if is_late or tester.returncode != 0:
+        failures.append(_late(limits) if is_late else error or f"the tests ended with {tester.returncode}")
         total = max(total, passed + 1)
-    return Result(passed, total, next(iter(failures), ""), late)
+    return Result(passed, total, next(iter(failures), ""), is_late)
 
 
-def _start(
-    module: str, job: dict[str, Any], numbers: list[int], limits: Limits, confined: bool, streams: tuple[Any, Any, Any]
-) -> subprocess.Popen[bytes]:
-    job = {**job, "limits": asdict(limits), "confined": confined}
+def _start(module: str, job: dict[str, Any], limits: Limits, confined: bool, **streams: Any) -> subprocess.Popen[bytes]:
+    """A process for a job, whose files it inherits."""
+    numbers = [*job["calls"], *(job[key] for key in ("source", "verdicts") if key in job)]
     start = _START.format(module=module, package=_PACKAGE, packages=sysconfig.get_paths()["purelib"])
+    job = {**job, "limits": asdict(limits), "confined": confined}
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", start, json.dumps(job)],
-        stdin=streams[0],
-        stdout=streams[1],
-        stderr=streams[2],
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams},
         env=_ENVIRONMENT,
         cwd="/",
         pass_fds=numbers,
@@ -189,8 +185,8 @@ def _start(
     )
 
 
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a process ends by itself within so many seconds; it has ended afterwards, with all that it started."""
+def _ends(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends by itself within so many seconds; it is killed with all that it started."""
     try:
         process.wait(seconds)
         return True

@@ -4,7 +4,7 @@
 
 Expected values and verdicts stay out of the program's reach: it gets arguments and returns plain values. Verdicts go to
 a file of their own: `[test, passed, total, failure]` as a line of JSON for each test at first and at each change; or
-a string, the reason why the tests cannot judge any program.
+`[reason]`, why the tests cannot judge any program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 
 from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
-from rlvr_vocab.sandbox.values import decoded, encoded
+from rlvr_vocab.sandbox.program import decoded, encoded
 
 TYPE_CHECKING = False  # without an import: it would take longer than the rest
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Program:
     """The program, as its tests see it.
 
     Attributes:
-        asked: the number of calls so far.
+        num_asked: the number of calls so far.
         ended: why it answers no more; empty as long as it does.
         raises: classes for its exceptions, by name, beside Python's own.
     """
@@ -57,41 +57,37 @@ class Program:
     def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
         self._calls, self._answers = calls, answers
         self._remotes: dict[str | int, Remote] = {}
-        self.asked, self.ended = 0, ""
+        self.num_asked, self.ended = 0, ""
         self.raises: dict[str, type[Exception]] = {}
 
     def remote(self, name: str | int) -> Remote:
         """The object of a name or number in the program; the same one each time."""
         return self._remotes.setdefault(name, Remote(self, name))
 
-    def ask(self, **call: Any) -> dict[str, Any]:
-        """The answer to a call; raises what the program raised, or ProgramEnded."""
-        self.asked += 1
-        try:
+    def ask(self, **call: Any) -> tuple[Any, Any]:
+        """The value of a call and its arguments as they are now; raises what the program raised, or ProgramEnded."""
+        self.num_asked += 1
+        answer: Any = None
+        with suppress(OSError, ValueError, RecursionError, MemoryError):
             self._calls.write(json.dumps(call).encode("ascii") + b"\n")
             line = self._answers.readline(LONGEST_ANSWER)
             answer = json.loads(line) if line.endswith(b"\n") else None
-        except (OSError, ValueError, RecursionError, MemoryError):
-            answer = None
-        if not isinstance(answer, dict):
-            self.end("the program has ended")
-        sys.stdout.write(str(answer.get("printed", "")))
+        if isinstance(answer, dict):
+            sys.stdout.write(str(answer.get("printed", "")))
         match answer:
             case {"refused": [[str() as kind, *_], str() as text]}:
                 self.end(f"{kind}: {text}")
             case {"raised": [[str() as kind, *kinds], str() as text]}:
                 raise self._exception([kind, *kinds], text)
-        return answer
+            case {"value": value}:
+                with suppress(Exception):  # whatever a program wrote in the place of a value
+                    return decoded(value, self.remote), decoded(answer.get("arguments"), self.remote)
+                self.end("the program gave no value")
+        self.end("the program has ended")
 
     def end(self, reason: str) -> NoReturn:
         self.ended = self.ended or reason
         raise ProgramEnded(self.ended)
-
-    def value_of(self, answer: dict[str, Any]) -> Any:
-        try:
-            return decoded(answer["value"], self.remote)
-        except Exception:  # noqa: BLE001 - whatever a program wrote in the place of a value
-            self.end("the program gave no value")
 
     def _exception(self, kinds: list[str], text: str) -> BaseException:
         """The exception that the program raised, of all its classes that are known here."""
@@ -111,15 +107,14 @@ class Remote:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         sent = {"arguments": encoded(list(arguments), _name_of), "named": encoded(named, _name_of)}
-        answer = self._program.ask(target=self._name, **sent)
-        if "arguments" in answer:
-            _change(arguments, self._program.value_of({"value": answer["arguments"]}))
-        return self._program.value_of(answer)
+        value, changed = self._program.ask(target=self._name, **sent)
+        _change(arguments, changed)
+        return value
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__enter__", "__exit__"):
             raise AttributeError(name)
-        return self._program.value_of(self._program.ask(target=self._name, attribute=name))
+        return self._program.ask(target=self._name, attribute=name)[0]
 
     def __iter__(self) -> Iterator[Any]:
         iterator, following = self._program.remote("builtins.iter")(self), self._program.remote("builtins.next")
@@ -174,6 +169,88 @@ def _change(arguments: tuple[Any, ...], after: Any) -> None:
             ours[...] = theirs
 
 
+class Test:
+    """A test that is Python, and how it stands, which is reported whenever it changes.
+
+    An assertion of its text holds if it was reached and held each time. A test that ends by itself counts the ones it
+    reached. Until then all of them count, and as held only those that are not reached again.
+    """
+
+    def __init__(
+        self, text: str, entry_point: str | None, program: Program, report: Callable[[int, int, str], None]
+    ) -> None:
+        tree = ast.parse(text)
+        asserted = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+        can_hold = [node for node in asserted if not isinstance(node.test, ast.Constant) or node.test.value]
+        repeating = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While) or _is_helper(node)]
+        self._repeated = {_place(n) for around in repeating for n in ast.walk(around) if isinstance(n, ast.Assert)}
+        # `raise`, `assert False`, `pytest.raises`, `np.testing.assert_equal`: a right program raises nothing.
+        self._only_raises = not can_hold and any(word in ast.unparse(tree) for word in ("raise", "assert", "fail"))
+        self._count = len(can_hold) or int(self._only_raises)
+        self._names, self._caught = _free_names(tree)
+        self._code = compile(ast.fix_missing_locations(_Guarded().visit(tree)), "tests.py", "exec", dont_inherit=True)
+        self._entry_point, self._program, self._report = entry_point, program, report
+        self._reached: dict[str, str] = {}  # assertions and their failures, empty where one held each time
+        self._report_unfinished()
+
+    def run(self, scope: dict[str, Any]) -> None:
+        """Run it in a scope that gets the names of the program.
+
+        Raises:
+            CannotAsk: it fails whatever the program does.
+        """
+        program = self._program
+        self._asked_before = program.num_asked
+        program.raises = {name: type(name, (Exception,), {}) for name in self._names & self._caught}
+        names = {name: program.remote(name) for name in self._names - _MODULES.keys()} | program.raises
+        if tested := self._entry_point:
+            names |= dict.fromkeys((tested, "candidate"), program.remote(tested))
+        try:
+            modules = {name: __import__(_MODULES[name]) for name in self._names & _MODULES.keys()}
+            scope = {**names, **modules, **scope, "_assertion": self._assertion}
+            exec(self._code, scope)
+            if tested and "check" in scope and not isinstance(scope["check"], Remote):
+                scope["check"](scope[tested])
+        except CannotAsk:
+            raise
+        except BaseException as error:
+            if program.num_asked == self._asked_before:
+                raise CannotAsk(f"a test fails before it asks the program: {_described(error)}") from error
+            return self._report_unfinished(program.ended or _described(error))
+        failures = [*self._reached.values()]
+        if program.ended:
+            self._report_unfinished(program.ended)
+        elif program.num_asked == self._asked_before:
+            self._report(0, 0, "")
+        elif failures:
+            self._report(failures.count(""), len(failures), next(filter(None, failures), ""))
+        elif self._only_raises:
+            self._report(1, 1, "")
+        else:  # a program that gives an empty list to `for x in f(): assert …` would get no score
+            self._report_unfinished("no assertion was reached")
+
+    def _report_unfinished(self, failure: str = "") -> None:
+        held = sum(not failed and place not in self._repeated for place, failed in self._reached.items())
+        total = max(self._count, held + 1) if self._count else 0
+        self._report(held, total, next(filter(None, self._reached.values()), failure))
+
+    @contextmanager
+    def _assertion(self, place: str, source: str) -> Iterator[None]:
+        """Around an assertion: whatever it raises is its failure, and the next one has its turn."""
+        failed = ""
+        try:
+            yield
+        except Exception as error:
+            if self._program.num_asked == self._asked_before:
+                raise
+            is_assertion = isinstance(error, AssertionError)
+            failed = (str(error)[:200] or f"not so: {source}") if is_assertion else _described(error)
+        failed = failed or self._program.ended  # `except: assert True` would take that for an error of its
+        if place not in self._reached or (failed and not self._reached[place]):
+            self._reached[place] = failed
+            self._report_unfinished()
+
+
 class _Guarded(ast.NodeTransformer):
     """Puts every assertion into a `with`."""
 
@@ -187,97 +264,11 @@ def _place(node: ast.Assert) -> str:
     return f"{node.lineno}:{node.col_offset}"
 
 
-class Test:
-    """A test that is Python, and how it stands, which is written whenever it changes.
-
-    An assertion of its text holds if it was reached and held each time. A test that ends by itself counts the ones it
-    reached. Until then all of them count, and as held only those that are not reached again.
-    """
-
-    def __init__(self, number: int, text: str, entry_point: str | None, program: Program, write: Any) -> None:
-        tree = ast.parse(text)
-        asserted = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-        can_hold = [node for node in asserted if not isinstance(node.test, ast.Constant) or node.test.value]
-        repeating = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While) or _is_helper(node)]
-        self._repeated = {_place(n) for around in repeating for n in ast.walk(around) if isinstance(n, ast.Assert)}
-        # `raise`, `assert False`, `pytest.raises`, `np.testing.assert_equal`: a right program raises nothing.
-        self._only_raises = not can_hold and any(word in ast.unparse(tree) for word in ("raise", "assert", "fail"))
-        self._count = len(can_hold) or int(self._only_raises)
-        self._names, self._caught = _free_names(tree)
-        self._code = compile(ast.fix_missing_locations(_Guarded().visit(tree)), "tests.py", "exec", dont_inherit=True)
-        self._number, self._entry_point, self._program, self._write = number, entry_point, program, write
-        self._failures: dict[str, str | None] = {}  # of the assertions that were reached; None where one held
-        self.put()
-
-    def run(self, scope: dict[str, Any]) -> None:
-        """Run it in a scope that gets the names of the program.
-
-        Raises:
-            CannotAsk: it fails whatever the program does.
-        """
-        self._asked, tested = self._program.asked, self._entry_point
-        self._program.raises = {name: type(name, (Exception,), {}) for name in self._names & self._caught}
-        named = {name: self._program.remote(name) for name in self._names - _MODULES.keys()} | self._program.raises
-        if tested:
-            named |= dict.fromkeys((tested, "candidate"), self._program.remote(tested))
-        try:
-            modules = {name: __import__(_MODULES[name]) for name in self._names & _MODULES.keys()}
-            scope = {**named, **modules, **scope, "_assertion": self.assertion}
-            exec(self._code, scope)
-            if tested and "check" in scope and not isinstance(scope["check"], Remote):
-                scope["check"](scope[tested])
-        except CannotAsk:
-            raise
-        except BaseException as error:
-            if self._program.asked == self._asked:
-                raise CannotAsk(f"a test fails before it asks the program: {_described(error)}") from error
-            self.put(self._program.ended or _described(error))
-        else:
-            self._complete()
-
-    def put(self, failure: str = "") -> None:
-        """Write how it stands, on its way or stopped by a failure."""
-        held = sum(failed is None and place not in self._repeated for place, failed in self._failures.items())
-        self._put(held, max(self._count, held + 1) if self._count else 0, failure)
-
-    def _complete(self) -> None:
-        if self._program.ended:
-            self.put(self._program.ended)
-        elif self._program.asked == self._asked:
-            self._put(0, 0, "")
-        elif self._failures:
-            self._put(list(self._failures.values()).count(None), len(self._failures), "")
-        elif self._only_raises:
-            self._put(1, 1, "")
-        else:  # a program that gives an empty list to `for x in f(): assert …` would get no score
-            self._put(0, self._count, "no assertion was reached")
-
-    def _put(self, passed: int, total: int, failure: str) -> None:
-        self._write([self._number, passed, total, next(filter(None, self._failures.values()), failure)])
-
-    @contextmanager
-    def assertion(self, place: str, source: str) -> Iterator[None]:
-        """Around an assertion: whatever it raises is its failure, and the next one has its turn."""
-        failed = None
-        try:
-            yield
-        except Exception as error:
-            if self._program.asked == self._asked:
-                raise
-            failed = (
-                _described(error) if not isinstance(error, AssertionError) else str(error)[:200] or f"not so: {source}"
-            )
-        failed = failed or self._program.ended or None  # `except: assert True` would take that for an error of its
-        if place not in self._failures or (failed and self._failures[place] is None):
-            self._failures[place] = failed
-            self.put()
-
-
 def _is_helper(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef) and (node.name, [a.arg for a in node.args.args]) != (
-        "check",
-        ["candidate"],
-    )
+    """Whether it defines a function that is not HumanEval's `check(candidate)`."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    return (node.name, [argument.arg for argument in node.args.args]) != ("check", ["candidate"])
 
 
 def _described(error: BaseException) -> str:
@@ -342,24 +333,27 @@ def same(given: Any, expected: Any) -> bool:
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    calls, answers = os.fdopen(job["calls"], "wb", buffering=0), os.fdopen(job["answers"], "rb")
+    calls, answers = job["calls"]
+    program = Program(os.fdopen(calls, "wb", buffering=0), os.fdopen(answers, "rb"))
     verdicts = os.fdopen(job["verdicts"], "wb", buffering=0)
-    asked, program = json.load(sys.stdin), Program(calls, answers)
+    asked = json.load(sys.stdin)
     sys.set_int_max_str_digits(0)
     limit(**job["limits"])
     if job["confined"]:
         confine(readable_paths())
     sys.argv = ["tests.py"]
 
-    def write(line: Any) -> None:
+    def write(*line: Any) -> None:
         verdicts.write(json.dumps(line).encode("ascii") + b"\n")
 
     tests = []
     try:
         for number, test in enumerate(asked["tests"]):
-            text = f"{asked['setup']}\n{test}" if isinstance(test, str) else "assert _gives_what_is_expected(candidate)"
-            scope = {} if isinstance(test, str) else {"_gives_what_is_expected": functools.partial(_check_case, test)}
-            tests.append((Test(number, text, asked["entry_point"], program, write), scope))
+            text, scope = f"{asked['setup']}\n{test}", {}
+            if isinstance(test, dict):
+                text = "assert _gives_what_is_expected(candidate)"
+                scope = {"_gives_what_is_expected": functools.partial(_check_case, test)}
+            tests.append((Test(text, asked["entry_point"], program, functools.partial(write, number)), scope))
         for each, scope in tests:
             each.run(scope)
     except CannotAsk as error:

@@ -30,7 +30,7 @@ from rlvr_vocab.rewards.reward import (
     traits_of,
     turn_text,
 )
-from rlvr_vocab.sandbox.values import encoded
+from rlvr_vocab.sandbox.program import encoded
 
 NEEDED = {
     "cosine_length": {"max_completion_length": 16, "grader": "numeric"},

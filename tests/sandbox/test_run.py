@@ -6,7 +6,7 @@ import pytest
 
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
-from rlvr_vocab.sandbox.values import NotPlain, decoded, encoded
+from rlvr_vocab.sandbox.program import NotPlain, decoded, encoded
 
 ADD = "def add(a, b):\n    return a + b\n"
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.sandbox.confinement import CannotConfine, confine, limit, readable_paths
-from rlvr_vocab.sandbox.values import decoded, encoded
+from rlvr_vocab.sandbox.program import decoded, encoded
 from rlvr_vocab.verify.worker_pool import LONGEST_DETAIL, Outcome, WorkerPool
 
 # Problems made at once, and the seconds that they may take.
