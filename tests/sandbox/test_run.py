@@ -5,8 +5,8 @@ import time
 import pytest
 
 from rlvr_vocab.sandbox.confinement import CannotConfine
-from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
 from rlvr_vocab.sandbox.program import NotPlain, decoded, encoded
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
 
 ADD = "def add(a, b):\n    return a + b\n"
 
