@@ -94,8 +94,8 @@ def decoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
             return getattr(sys.modules[module], name)(*decoded(arguments, of_object))
         case {"object": name} if of_object is not None:
             return of_object(name)
-        case {**content} if len(content) == 1:
-            [(name, items)] = content.items()
+        case dict() if len(value) == 1:
+            [(name, items)] = value.items()
             if name in _MAPPINGS:
                 return _MAPPINGS[name]({decoded(key, of_object): decoded(item, of_object) for key, item in items})
             if name in _SEQUENCES:
