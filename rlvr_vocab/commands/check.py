@@ -24,7 +24,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.terminal import Alarm, make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize, rows_in_words, short_text, visible_text
 from rlvr_vocab.verify import check_golds
-from rlvr_vocab.verify.golds import COMPARED_AS_TEXT
+from rlvr_vocab.verify.verifier import COMPARED_AS_TEXT
 
 _SHOWN = 3
 _FEW_PROBLEMS, _MANY_DROPPED, _MANY_REPEATED = 100, 0.05, 0.01

@@ -32,7 +32,7 @@ from rlvr_vocab.runs.rewards import dry_run_functions, dry_run_rewards, grader_o
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
-from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
+from rlvr_vocab.verify.verifier import COMPARED_AS_TEXT, check_golds
 
 _ROWS_CHECKED, _SHOWN = 1_000, 3
 

@@ -6,7 +6,6 @@ gold answer ──────golds───────────────
 """
 
 from rlvr_vocab.verify.boxed_answer import final_answer
-from rlvr_vocab.verify.golds import GoldReport, check_golds
-from rlvr_vocab.verify.verifier import Verdict, verify
+from rlvr_vocab.verify.verifier import GoldReport, Verdict, check_golds, verify
 
 __all__ = ["GoldReport", "Verdict", "check_golds", "final_answer", "verify"]

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from rlvr_vocab.verify.reading.cleaning import same_words
-from rlvr_vocab.verify.reading.numbers import read_number
+from rlvr_vocab.verify.reading.quantities import DEGREE, PERCENT, Unit, read_number, same_value
 from rlvr_vocab.verify.reading.reader import INFINITY, MINUS_INFINITY
 from rlvr_vocab.verify.reading.readings import (
     INFINITE,
@@ -30,7 +30,6 @@ from rlvr_vocab.verify.reading.readings import (
     Union,
     as_latex,
 )
-from rlvr_vocab.verify.reading.units import DEGREE, PERCENT, Unit, same_value
 
 
 class Algebra(Protocol):

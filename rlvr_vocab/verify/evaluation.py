@@ -12,8 +12,8 @@ from typing import Any
 
 import mpmath
 
-from rlvr_vocab.verify.reading.numbers import power_of
 from rlvr_vocab.verify.reading.parser import WITH_INVERSE, Call, Exact, Formula, Symbol
+from rlvr_vocab.verify.reading.quantities import power_of
 from rlvr_vocab.verify.reading.scanning import MAX_BITS, TooLarge, Unreadable
 
 Point = Mapping[str, Fraction]

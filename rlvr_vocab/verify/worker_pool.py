@@ -66,7 +66,6 @@ class Outcome:
     value: Any
     failure: Failure | None
     detail: str
-    milliseconds: float
 
 
 class WorkerPool:
@@ -148,21 +147,18 @@ class _Worker:
 
     def ask(self, item: Any, deadline: float) -> Outcome:
         """The outcome of an item; the process ends with any failure but "error"."""
-        started = time.monotonic()
-        value: Any = None
-        failure: Failure | None
         try:
             if not self._is_ready:
                 self._receive(START_LIMIT)
-                self._is_ready, started = True, time.monotonic()
-            value, detail = self._exchange(item, deadline)
-            failure = "error" if detail else None
+                self._is_ready = True
+            value, error = self._exchange(item, deadline)
+            return Outcome(value, "error" if error else None, error)
         except _Lost as lost:
             self.end()
             failure, detail = lost.args
             if not self._is_ready:
                 raise RuntimeError(f"the worker processes for {self._task} cannot start: {detail}") from None
-        return Outcome(value, failure, detail, 1000 * (time.monotonic() - started))
+            return Outcome(None, failure, detail)
 
     def _exchange(self, item: Any, deadline: float) -> tuple[Any, str]:
         """The value and the error of an item."""

@@ -47,7 +47,7 @@ def test_the_scorer_gets_each_answer_once_and_nothing_that_is_none(countdown, mo
 
     def score(pairs, deadline, allow_unsafe):
         asked.extend(pairs)
-        return [Outcome(0.25, None, "", 1.0) for _ in pairs]
+        return [Outcome(0.25, None, "") for _ in pairs]
 
     monkeypatch.setattr("rlvr_vocab.rewards.library.reasoning_gym.score_answers", score)
     turns = [*boxed("1", "2", "1", " ", "1+" * 20_000 + "1"), "<think>\\boxed{1}", "1+1"]
@@ -98,4 +98,4 @@ class InThisProcess:
     """Stands for the pool, so that what is replaced here is replaced for its work."""
 
     def run(self, items, deadline):
-        return [Outcome(workers.work(item), None, "", 0.0) for item in items]
+        return [Outcome(workers.work(item), None, "") for item in items]

@@ -7,11 +7,10 @@ import pytest
 from rlvr_vocab.verify import verify
 from rlvr_vocab.verify.reading import read
 from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
-from rlvr_vocab.verify.reading.numbers import power_of, read_number
 from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse, variables
+from rlvr_vocab.verify.reading.quantities import Unit, power_of, read_number, split_unit
 from rlvr_vocab.verify.reading.readings import Text, expressions
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
-from rlvr_vocab.verify.reading.units import Unit, split_unit
 
 # --- spelling ---
 

@@ -25,7 +25,7 @@ class CountingPool:
 
     def run(self, items: Sequence[Any], deadline: float, on_progress: object = None) -> list[Outcome]:
         self.asked += items
-        return [Outcome(vars(Verdict(True, "equal")), None, "", 1.0) for _ in items]
+        return [Outcome(vars(Verdict(True, "equal")), None, "") for _ in items]
 
 
 @pytest.fixture
@@ -68,9 +68,7 @@ def test_memory_of_pairs_is_bounded(pool: CountingPool, monkeypatch: pytest.Monk
     ],
 )
 def test_verdicts_say_what_was_read_and_why(gold: str, answer: str | None, verdict: Verdict) -> None:
-    (found,) = verify([gold], [answer])
-    assert found.milliseconds >= 0
-    assert found == Verdict(**{**vars(verdict), "milliseconds": found.milliseconds})
+    assert verify([gold], [answer]) == [verdict]
 
 
 def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts() -> None:

@@ -53,7 +53,6 @@ def test_outcomes_stand_in_the_order_of_the_items_and_progress_follows_each(make
     naps, progress = [0.2, 0.1, 0.0, 0.05, 0.0], []
     outcomes = make_pool(workers=3).run([["nap", each] for each in naps], 2.0, lambda *done: progress.append(done))
     assert [outcome.value for outcome in outcomes] == naps
-    assert all(1000 * each <= outcome.milliseconds for each, outcome in zip(naps, outcomes, strict=True))
     assert progress == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
@@ -64,7 +63,6 @@ def test_a_hanging_item_is_ended_at_its_deadline_while_others_go_on(make_pool: M
     hanging, *others = pool.run([["hang"], *echoes(50)], 0.5)
     assert 0.5 <= time.monotonic() - started < 1.5
     assert (hanging.failure, hanging.detail) == ("timeout", "no answer within 0.5 s")
-    assert 500 <= hanging.milliseconds < 1500
     assert [other.value for other in others] == list(range(50))
 
 

@@ -15,13 +15,12 @@ from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
-from rlvr_vocab.verify.golds import read_gold
 from rlvr_vocab.verify.reading import read
 from rlvr_vocab.verify.reading.cleaning import ascii_latex
+from rlvr_vocab.verify.reading.quantities import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
 from rlvr_vocab.verify.reading.readings import Equality, Number, Reading
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
-from rlvr_vocab.verify.reading.units import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
-from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, verify
+from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, read_gold, verify
 
 T = TypeVar("T")
 Source = Literal["box", "answer_tag", "hash", "phrase"]  # a place where an answer may stand
@@ -55,11 +54,7 @@ def accuracy(
             verdict.score,
             str(verdict),
             timed_out=verdict.reason == TIMEOUT,
-            details={
-                "gold": verdict.gold,
-                "answer": verdict.answer,
-                "milliseconds": round(verdict.milliseconds, 3),
-            },
+            details={"gold": verdict.gold, "answer": verdict.answer},
         )
         for verdict in verify([gold_text(gold) for gold in solution], answers, deadline)
     ]

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean, is_formula, plain_words
-from rlvr_vocab.verify.reading.numbers import read_number
+from rlvr_vocab.verify.reading.quantities import DEGREE, DENIALS, read_number, split_unit
 from rlvr_vocab.verify.reading.readings import (
     Approximation,
     BasedNumeral,
@@ -38,7 +38,6 @@ from rlvr_vocab.verify.reading.scanning import (
     separators,
     split_at,
 )
-from rlvr_vocab.verify.reading.units import DEGREE, DENIALS, split_unit
 
 ReadPart = Callable[[str], Reading]
 

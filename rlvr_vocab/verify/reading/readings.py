@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from rlvr_vocab.verify.reading.quantities import Unit
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
-from rlvr_vocab.verify.reading.units import Unit
 
 INFINITE = re.compile(r"\\(?:infty|emptyset)(?![A-Za-z])")
 # Python writes integers of up to 4,300 digits in decimal.
