@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -14,18 +13,19 @@ from rich.text import Text
 
 from rlvr_vocab.analysis.compare.comparison import effect_text, verdict_sentence
 from rlvr_vocab.analysis.compare.page import compare_page
-from rlvr_vocab.analysis.compare.result import (
+from rlvr_vocab.analysis.compare.runs import (
     ComparedArm,
     ComparedRun,
     ComparisonResult,
     compare_all,
+    comparison_warnings,
+    figure_text,
     secondary_figures,
     seed_deviation,
 )
-from rlvr_vocab.analysis.compare.warnings import comparison_warnings
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_table import CompareSettings
-from rlvr_vocab.config.help import command_to_repeat
+from rlvr_vocab.config.help import command_line, command_to_repeat
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
@@ -42,7 +42,6 @@ from rlvr_vocab.record.files import (
 )
 from rlvr_vocab.record.manifest import damage_of_run, problem_in_run
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
-from rlvr_vocab.record.probe import read_probe
 from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.record import configuration_keys
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
@@ -79,29 +78,20 @@ def run(settings: CompareSettings) -> int:
     compared = ComparisonResult(
         key=key,
         measured=f"results named {settings.evaluation}" if settings.evaluation else "measured by each run at its end",
-        metric=comparisons[0].metric,
         arms=tuple(arms),
         comparisons=comparisons,
         differences=others,
         warnings=comparison_warnings(arms, others, comparisons),
-        figures=tuple(secondary_figures(arms)),
+        figures=secondary_figures(arms),
     )
     training = [command_to_repeat(folder, folder.name) for folder in settings.runs]
     atomic_write_json(settings.out / "comparison.json", compared.as_json(), "out")
-    page = render(compare_page(compared, _command(settings), training))
+    page = render(compare_page(compared, command_line("compare", settings), training))
     atomic_write_text(settings.out / "comparison.html", page, "out")
     console = make_console()
     _print(console, compared)
     console.print(f"comparison.html and comparison.json are in {settings.out}", markup=False)
     return 0
-
-
-def _command(settings: CompareSettings) -> str:
-    """The command line that repeats the comparison."""
-    given = {name: getattr(settings, name) for name in ("key", "baseline", "evaluation", "pair_seeds")}
-    given |= {name: getattr(settings, name) for name in ("confidence", "power", "out")}
-    args = [f"{name}={as_typed(value)}" for name, value in given.items() if value is not None]
-    return shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(map(str, settings.runs))}]", *args])
 
 
 # --- reading the runs ---
@@ -113,7 +103,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}")
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
-    summary, sampling, probe = read_record(folder, SUMMARY), _sampling_settings(results), read_probe(folder)
+    summary, sampling = read_record(folder, SUMMARY), _sampling_settings(results)
     own_seeds = [f"{name} {training[name]}" for name in ("seed", "data_seed") if training.get(name)]
     return ComparedRun(
         folder=str(folder),
@@ -128,7 +118,6 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
         grader=(sampling or summary or {}).get("grader"),
         damage=tuple(chain(*damage_of_run(folder))),
-        probe_verdict=None if probe is None else probe["verdict"],
     )
 
 
@@ -138,19 +127,15 @@ def results_file(folder: Path, evaluation: str | None) -> Path:
     if evaluation is not None:
         places.insert(0, folder / _OF_EVALUATE / evaluation / EVALUATION_RESULTS)
     found = next((path for path in places if path.is_file()), None)
-    if found is not None:
-        return found
-    names = [path.parent.name for path in sorted((folder / _OF_EVALUATE).glob(f"*/{EVALUATION_RESULTS}"))]
-    names += [path.stem for path in sorted((folder / _OF_A_RUN).glob("*.jsonl"))]
-    asked, there = (
-        f"evaluation={evaluation}" if evaluation else "runs",
-        f"; there is: {', '.join(names)}" if names else "",
-    )
-    raise UserError(
-        f"{asked}: {folder} has no such results of held-out problems (no {' and no '.join(map(str, places))}); "
-        f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} makes some, to be named by evaluation=<name>; "
-        f"rlvr-vocab train config={folder}/config.yaml ends an unfinished run{there}"
-    )
+    if found is None:
+        names = [path.parent.name for path in sorted((folder / _OF_EVALUATE).glob(f"*/{EVALUATION_RESULTS}"))]
+        names += [path.stem for path in sorted((folder / _OF_A_RUN).glob("*.jsonl"))]
+        raise UserError(
+            f"{f'evaluation={evaluation}' if evaluation else 'runs'}: {folder} has no such results of held-out "
+            f"problems{'; there is: ' * bool(names)}{', '.join(names)}; end an unfinished run, or make some with "
+            f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name them with evaluation=<name>"
+        )
+    return found
 
 
 def _sampling_settings(results: Path) -> dict[str, Any] | None:
@@ -260,15 +245,9 @@ def _print(console: Console, compared: ComparisonResult) -> None:
         effect = effect_text(found) if found.variance.seeds else ""
         scores = _mean_and_spread(found.other_scores, metric)
         rows.append((found.other, *scores, metric.difference(found.difference), found.interval, effect))
-    columns = ("arm", metric.name, "std over seeds", "difference", "interval", "smallest effect")
-    console.print(_table(columns, rows))
-    figures: dict[str, list[str]] = {}
-    for each in compared.figures:
-        spread = "" if each.spread is None else f" ± {each.spread_text}"
-        figures.setdefault(each.name, [each.name]).append(f"{each.text}{spread}")
-    console.print()
-    console.print(_table(("beside it (no claims)", *(arm.name for arm in compared.arms)), figures.values()))
-    console.print()
+    _print_table(console, ("arm", metric.name, "std over seeds", "difference", "interval", "smallest effect"), rows)
+    figures = [(name, *(figure_text(name, values) for values in arms)) for name, arms in compared.figures.items()]
+    _print_table(console, ("beside it (no claims)", *(arm.name for arm in compared.arms)), figures)
 
 
 def _mean_and_spread(scores: tuple[float, ...], metric: HeldOutMetric) -> tuple[str, str]:
@@ -277,10 +256,10 @@ def _mean_and_spread(scores: tuple[float, ...], metric: HeldOutMetric) -> tuple[
     return metric.value(sum(scores) / len(scores)), spread
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(Text(column), overflow="fold")  # a value of a configuration may look like markup
     for row in rows:
         table.add_row(*map(Text, row))
-    return table
+    console.print(table, end="\n\n")

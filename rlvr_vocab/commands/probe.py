@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -17,9 +16,9 @@ from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_f
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_table import ProbeSettings
+from rlvr_vocab.config.help import command_line
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
@@ -59,7 +58,7 @@ def run(settings: ProbeSettings) -> int:
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, HeldOutMetric.of(graders[0]), settings.telling_effect)
     atomic_write_json(settings.folder / PROBE, asdict(found), "out")
-    atomic_write(settings.folder / PROBE_PAGE, render(probe_page(found, _command(settings))))
+    atomic_write(settings.folder / PROBE_PAGE, render(probe_page(found, command_line("probe", settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.folder}", markup=False)
     return 0
@@ -181,14 +180,3 @@ def _print(console: Console, found: ProbeFindings) -> None:
     console.print(found.sentence, markup=False)
     if found.used is not None:
         console.print(f"Bits about the answer in the choices: {found.used.text()}.", markup=False)
-
-
-def _command(settings: ProbeSettings) -> str:
-    """What makes the probe again."""
-    runs = ",".join(map(str, settings.run))
-    words = [f"run=[{runs}]" if len(settings.run) > 1 else f"run={runs}"]
-    words += [f"arms=[{','.join(settings.arms)}]"] if settings.arms is not None else []
-    words += [
-        f"{name}={as_typed(getattr(settings, name))}" for name in (*_TYPED, "permutations", "telling_effect", "out")
-    ]
-    return shlex.join(["rlvr-vocab", "probe", *words])

@@ -126,3 +126,9 @@ def command_to_repeat(folder: Path, exp_name: str) -> str:
         f"output_dir={folder.with_name(f'{folder.name}_again')}",
     ]
     return shlex.join(["rlvr-vocab", "train", *words])
+
+
+def command_line(command: str, settings: Any) -> str:
+    """The command line that gives a command these settings."""
+    args = [f"{name}={as_typed(value)}" for name, value in vars(settings).items() if value is not None]
+    return shlex.join(["rlvr-vocab", command, *args])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsy
     [result] = found["comparisons"]
     assert result["verdict"] == "higher" and result["paired"]
     assert result["problems"] == (600 if own else 200)
-    assert result["difference"] == pytest.approx(result["other_mean"] - result["baseline_mean"])
+    assert result["difference"] == pytest.approx(mean(result["other_scores"]) - mean(result["baseline_scores"]))
     assert found["warnings"] == []
 
 
@@ -38,9 +39,7 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None
     runs = [*three(made, "b"), *three(made, "r", n=100, training__learning_rate=1e-4)]
     assert compare(runs)[0] == 2
     _, found = compare(runs, "key=model.reasoning_vocab_size")
-    assert found["configuration_differences"] == [
-        {"key": "training.learning_rate", "values": ["1e-05"] * 3 + ["0.0001"] * 3}
-    ]
+    assert found["differences"] == {"training.learning_rate": ["1e-05"] * 3 + ["0.0001"] * 3}
     assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
 
 
@@ -48,7 +47,7 @@ def test_what_copies_are_like_makes_no_difference_in_a_run_that_has_none(made: M
     ranks = {"b": 16, "r": None}
     runs = [run for name in "br" for run in three(made, name, n=100 * (name == "r"), model__reasoning_rank=ranks[name])]
     code, found = compare(runs)
-    assert code == 0 and found["configuration_differences"] == []
+    assert code == 0 and found["differences"] == {}
 
 
 def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,19 +107,12 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
     assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
 
 
-def test_the_page_escapes_what_it_shows_with_the_verdict_of_a_probe(made: Maker) -> None:
+def test_the_page_escapes_what_it_shows(made: Maker) -> None:
     script = {"dataset__system_prompt": "<script>alert(1)</script>"}
-    runs = [*three(made, "b"), *three(made, "r", n=100, **script)]
-    probe = Path(runs[-1]) / "probe"
-    probe.mkdir()
-    (probe / "probe.json").write_text(json.dumps({"verdict": "no sign of meaning", "sentence": "No."}))
-    _, found = compare(runs, "key=model.reasoning_vocab_size")
+    compare([*three(made, "b"), *three(made, "r", n=100, **script)], "key=model.reasoning_vocab_size")
     page = Path("compared/comparison.html").read_text()
     assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert page.count("<svg") == 2  # the difference, the reward
-    assert "no sign of meaning" in page and "not probed" in page
-    probed = [run["probe"] for arm in found["arms"] for run in arm["runs"]]
-    assert probed == [*[None] * (len(runs) - 1), "no sign of meaning"]
 
 
 def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     [compared] = json.loads((tmp_path / "out" / "comparison.json").read_text())["comparisons"]
     differences = scores["2e-2"] - scores["1e-2"]
     assert compared["difference"] == pytest.approx(differences.mean())
-    assert compared["baseline_mean"] == pytest.approx(scores["1e-2"].mean())
+    assert sum(compared["baseline_scores"]) / len(compared["baseline_scores"]) == pytest.approx(scores["1e-2"].mean())
     least = stats.sem(differences.mean(axis=0)) * stats.t.ppf(0.975, 19)  # of the problems alone
     assert compared["high"] - compared["difference"] >= 0.99 * least
     other = train("other", "[own.py:correctness_reward]", "seed=1", "training.learning_rate=2e-2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from rlvr_vocab.text import listed, pluralize
 _ON_ONE_SET = 0.5
 _RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
 Verdict = Literal["higher", "lower", "not distinguishable", "one run each"]
+Scores = Mapping[Hashable, float]
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,8 @@ class Comparison:
 
     Attributes:
         verdict: of the other arm; `one run each` where an arm has one run, so that only two models are compared.
-        paired: whether runs of one seed were taken as pairs; left_out_runs: those without a partner.
+        baseline_scores, other_scores: the mean score of each run; left_out_runs: those without a partner.
         problems: how many different ones; left_out: how many were not answered by all.
-        baseline_scores, other_scores: the mean score of each run.
         low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
         smallest_effect: the true difference that would have been claimed with a chance of `power`.
     """
@@ -93,27 +93,6 @@ class Comparison:
         return self.metric.interval(self.low, self.high)
 
 
-def compare_arms(
-    baseline: ArmResults,
-    other: ArmResults,
-    confidence: float = 0.95,
-    power: float = 0.8,
-    paired: bool | None = None,
-    metric: HeldOutMetric = ACCURACY,
-) -> Comparison:
-    """The difference between two arms on the same problems; arguments as in `compare_with_baseline`.
-
-    Example:
-        >>> run = lambda seed, right: RunResults(seed, range(80), [float(problem < right) for problem in range(80)])
-        >>> plain = ArmResults("plain", [run(seed, 40 + seed) for seed in range(3)])
-        >>> better = ArmResults("better", [run(seed, 60 + seed) for seed in range(3)])
-        >>> found = compare_arms(plain, better)
-        >>> found.verdict, round(found.difference, 3)
-        ('higher', 0.25)
-    """
-    return compare_with_baseline(baseline, [other], confidence, power, paired, metric)[0]
-
-
 def compare_with_baseline(
     baseline: ArmResults,
     others: Sequence[ArmResults],
@@ -124,28 +103,32 @@ def compare_with_baseline(
 ) -> tuple[Comparison, ...]:
     """Each of several arms against the baseline; with several, the verdicts rest on p-values after Holm (1979).
 
-    Args:
-        paired: see `match_scores`.
-
     Raises:
         UserError: the arms cannot be compared.
     """
-    found = [_compared(baseline, other, confidence, power, paired, metric, len(others)) for other in others]
-    adjusted = holm([each.p for each in found])
-    return tuple(
-        replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in zip(found, adjusted, strict=True)
-    )
+    found = [compare_arms(baseline, other, confidence, power, paired, metric, len(others)) for other in others]
+    adjusted = zip(found, holm([each.p for each in found]), strict=True)
+    return tuple(replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in adjusted)
 
 
-def _compared(
+def compare_arms(
     baseline: ArmResults,
     other: ArmResults,
-    confidence: float,
-    power: float,
-    paired: bool | None,
-    metric: HeldOutMetric,
-    comparisons: int,
+    confidence: float = 0.95,
+    power: float = 0.8,
+    paired: bool | None = None,
+    metric: HeldOutMetric = ACCURACY,
+    comparisons: int = 1,
 ) -> Comparison:
+    """The difference between two arms on the same problems; `paired` as in `match_scores`.
+
+    >>> run = lambda seed, right: RunResults(seed, range(80), [float(problem < right) for problem in range(80)])
+    >>> plain = ArmResults("plain", [run(seed, 40 + seed) for seed in range(3)])
+    >>> better = ArmResults("better", [run(seed, 60 + seed) for seed in range(3)])
+    >>> found = compare_arms(plain, better)
+    >>> found.verdict, round(found.difference, 3)
+    ('higher', 0.25)
+    """
     scores = match_scores(baseline, other, paired)
     both = np.concatenate([scores.baseline.ravel(), scores.other.ravel()])
     largest = 1.0 if metric.is_share else float(np.nanmax(both) - np.nanmin(both))
@@ -156,7 +139,7 @@ def _compared(
     difference = float(of_other.mean() - of_baseline.mean())
     half, bound = half_width(variance, 1 - confidence), 1.0 if metric.is_share else math.inf
     p = p_value(variance, difference)
-    return Comparison(
+    found = Comparison(
         baseline=baseline.name,
         other=other.name,
         verdict="not distinguishable",
@@ -178,6 +161,7 @@ def _compared(
         variance=variance,
         metric=metric,
     )
+    return replace(found, verdict=_verdict(found, p))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -203,17 +187,12 @@ def _verdict(found: Comparison, p: float) -> Verdict:
 
 # --- matching by problem and seed ---
 
-Scores = Mapping[Hashable, float]
 
+class MatchedScores(NamedTuple):
+    """Mean scores of two arms on the same problems, shape (runs of the arm, problems).
 
-@dataclass(frozen=True)
-class MatchedScores:
-    """The scores of two arms on the same problems.
-
-    Attributes:
-        baseline, other: mean score, shape (runs of the arm, problems). Rows of pairs are in the order of the seeds,
-            with NaN where that pair has not answered that problem.
-        left_out: problems that some run answered, but not its pair, or, unpaired, not all runs.
+    Rows of pairs are in the order of the seeds, with NaN where that pair has not answered that problem. `left_out`
+    counts problems that some run answered, but not its pair, or, unpaired, not all runs.
     """
 
     baseline: np.ndarray
@@ -228,9 +207,6 @@ def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = 
     Args:
         paired: whether runs with one seed belong together. None: where both arms have the same seeds, or where the
             problems are others for each seed, so that only runs with one seed have answered the same.
-
-    Raises:
-        UserError: an arm has no run or two with one seed, or the arms have no seed or no problem in common.
     """
     one, two = _by_seed(baseline), _by_seed(other)
     runs = [*one.values(), *two.values()]
@@ -262,22 +238,18 @@ def _pairs(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) -> Ma
 
 
 def _by_seed(arm: ArmResults) -> dict[Hashable, Scores]:
-    seeds = [run.seed for run in arm.runs]
-    for seed in seeds:
-        if seeds.count(seed) > 1:
-            raise UserError(f"{arm.name} has two runs with seed {seed}: they are one and the same experiment")
-    runs = {run.seed: _problem_means(run) for run in arm.runs}
-    if not runs or not all(runs.values()):
+    """For each seed the mean score of each problem over its samples."""
+    found: dict[Hashable, Scores] = {}
+    for run in arm.runs:
+        if run.seed in found:
+            raise UserError(f"{arm.name} has two runs with seed {run.seed}: they are one and the same experiment")
+        numbers: dict[Hashable, int] = {}
+        at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
+        means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()
+        found[run.seed] = dict(zip(numbers, map(float, means), strict=True))
+    if not found or not all(found.values()):
         raise UserError(f"{arm.name} has no results to compare")
-    return runs
-
-
-def _problem_means(run: RunResults) -> Scores:
-    """The mean score of each problem over its samples."""
-    numbers: dict[Hashable, int] = {}
-    at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
-    means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()
-    return dict(zip(numbers, map(float, means), strict=True))
+    return found
 
 
 def _in_all(runs: Sequence[Scores]) -> list[Hashable]:

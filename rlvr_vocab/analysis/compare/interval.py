@@ -59,8 +59,7 @@ class DifferenceVariance:
         return sum(each.variance for each in self.seeds)
 
     @property
-    def only_problems(self) -> float:
-        """The part of `problems` that `seeds` do not contain."""
+    def only_problems(self) -> float:  # the part that `seeds` do not contain
         return max(self.problems - sum(each.of_problems for each in self.seeds), 0.0)
 
     @property
@@ -89,13 +88,11 @@ def difference_variance(
         return DifferenceVariance(problems, df)
     if paired:
         return DifferenceVariance(problems, df, (_of_seeds(differences),))
-    arms = _of_seeds(baseline), _of_seeds(other)
-    return DifferenceVariance(problems, df, arms if len(baseline) != len(other) else (_pooled(arms),))
-
-
-def _pooled(parts: Sequence[SeedVariance]) -> SeedVariance:
-    variance, of_problems = sum(each.variance for each in parts), sum(each.of_problems for each in parts)
-    return SeedVariance(variance, of_problems, degrees_of_freedom(parts))
+    arms = one, two = _of_seeds(baseline), _of_seeds(other)
+    if len(baseline) == len(other):
+        together = one.variance + two.variance, one.of_problems + two.of_problems
+        return DifferenceVariance(problems, df, (SeedVariance(*together, degrees_of_freedom(arms)),))
+    return DifferenceVariance(problems, df, arms)
 
 
 def degrees_of_freedom(parts: Sequence[SeedVariance]) -> float:

@@ -1,22 +1,20 @@
-"""The page of a comparison: verdict and warnings, chart of the differences, runs, curves of the arms, what differs."""
+"""The page of a comparison: verdict and warnings, chart of the differences, runs, curves, other figures."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import mean
 
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
-from rlvr_vocab.analysis.compare.comparison import Comparison, effect_text, is_rough, p_text, verdict_sentence
-from rlvr_vocab.analysis.compare.result import ComparedArm, ComparisonResult, seed_deviation
+from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult, figure_text
 from rlvr_vocab.analysis.report.page import (
     Page,
     Section,
     chart_grid,
     facts,
-    heading,
     paragraph,
     preformatted,
     table,
@@ -31,12 +29,8 @@ _CURVES = (
     ("Groups without spread", "share of completions", "frac_reward_zero_std", True),
     ("Length of completions", "tokens", "completions/mean_length", False),
     ("Cut off at the length limit", "share of completions", "completions/clipped_ratio", True),
-    ("Thinking closed", "share of completions", "thinking/closed", True),
-    ("Entropy while answering", "nats", "entropy/answering", False),
     ("Entropy while thinking", "nats", "entropy/thinking", False),
     ("Reasoning tokens", "share while thinking", "thinking/reasoning_share", True),
-    ("KL to the initial model", "nats per token", "kl", False),
-    ("Time per step", "seconds", "step_time", False),
 )
 
 
@@ -62,11 +56,6 @@ def compare_page(compared: ComparisonResult, command: str, training: Sequence[st
 
 
 def _verdict(compared: ComparisonResult) -> Markup:
-    parts = [chart_grid([_difference_chart(compared.comparisons)])]
-    for found in compared.comparisons:
-        parts += [heading(f"{found.other} against {found.baseline}"), facts(_facts(found))]
-    if not compared.warnings:
-        parts.append(paragraph("As far as the runs tell, the arms differ in the key under test alone."))
     first = compared.comparisons[0]
     note = "The interval allows for other held-out problems of the same kind"
     if first.verdict == "one run each":
@@ -76,22 +65,9 @@ def _verdict(compared: ComparisonResult) -> Markup:
         note += f" and for other seeds of training; {pairs}."
     if is_rough(first):
         note += " With so few runs the smallest effect is a rough estimate: other seeds may give half of it, or twice."
-    return Markup().join([*parts, paragraph(note, "note")])
-
-
-def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
-    metric = found.metric
-    yield "verdict", found.verdict
-    yield "difference", metric.difference(found.difference)
-    yield f"{100 * found.confidence:g} % interval", f"{found.interval}{' points' * metric.is_share}"
-    yield "p", p_text(found.p)
-    if found.comparisons > 1:
-        yield "p after Holm's correction", p_text(found.adjusted_p)
-    if found.variance.seeds:
-        yield "smallest effect that could have been shown", effect_text(found)
-    yield "standard error", metric.difference(math.sqrt(found.variance.total), sign=False)
-    yield "problems", f"{found.problems:,}"
-    yield "runs", f"{found.counts[0]} and {found.counts[1]}"
+    if not compared.warnings:
+        note += " As far as the runs tell, the arms differ in the key under test alone."
+    return chart_grid([_difference_chart(compared.comparisons)]) + paragraph(note, "note")
 
 
 def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
@@ -111,24 +87,13 @@ def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
 
 
 def _runs(compared: ComparisonResult) -> Markup:
-    means, rows, metric = [], [], compared.metric
-    probed = any(run.probe_verdict for arm in compared.arms for run in arm.runs)
-    for arm in compared.arms:
-        scores = [sum(run.results.scores) / len(run.results.scores) for run in arm.runs]
-        deviation = seed_deviation(scores)
-        spread = "one run" if deviation is None else metric.difference(deviation, sign=False)
-        means.append((arm.name, metric.value(sum(scores) / len(scores), " "), spread, len(scores)))
-        for run, score in zip(arm.runs, scores, strict=True):
-            probe = (run.probe_verdict or "not probed",) if probed else ()
-            rows.append((arm.name, run.seed, run.folder, metric.value(score, " "), f"{len(run.answers):,}", *probe))
-    columns = ["arm", "seed", "run", metric.name, "answers", *["what the copies mean"] * probed]
-    return Markup().join(
-        [
-            paragraph(f"{metric.name.capitalize()}{metric.by}: {compared.measured}."),
-            table(("arm", f"mean {metric.name}", "standard deviation over seeds", "runs"), means, {1, 2, 3}),
-            table(columns, rows, {3, 4}),
-        ]
-    )
+    rows = [
+        (arm.name, run.seed, run.folder, compared.metric.value(mean(run.results.scores), " "), f"{len(run.answers):,}")
+        for arm in compared.arms
+        for run in arm.runs
+    ]
+    measured = paragraph(f"{compared.metric.name.capitalize()}{compared.metric.by}: {compared.measured}.")
+    return measured + table(("arm", "seed", "run", compared.metric.name, "answers"), rows, {3, 4})
 
 
 def _curves(arms: Sequence[ComparedArm]) -> Markup:
@@ -156,9 +121,10 @@ def _line(arm: ComparedArm, metric: str) -> Line:
 
 
 def _figures(compared: ComparisonResult) -> Markup:
-    rows = [(each.name, each.arm, each.text, each.spread_text, each.runs) for each in compared.figures]
-    columns = ("figure", "arm", "mean", "standard deviation over seeds", "runs")
-    return paragraph("No difference is claimed of these.", "note") + table(columns, rows, {2, 3, 4})
+    note = "Mean and standard deviation over seeds. No difference is claimed of these."
+    rows = [(name, *(figure_text(name, values) for values in arms)) for name, arms in compared.figures.items()]
+    arms = [arm.name for arm in compared.arms]
+    return paragraph(note, "note") + table(("figure", *arms), rows, range(1, len(arms) + 1))
 
 
 def _configuration(compared: ComparisonResult) -> Markup:

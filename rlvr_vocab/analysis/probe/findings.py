@@ -117,29 +117,44 @@ class ProbeFindings:
 
 
 def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_effect: float) -> ProbeFindings:
-    """The verdict and everything beside it.
+    """The verdict and everything beside it; a probe that would have missed `telling_effect` rules nothing out."""
 
-    Args:
-        telling_effect: a probe that would have missed so large an effect tells nothing.
-    """
-    primary = _contrast(runs, "permuted", "redrawn", _value, metric)
+    def results(arm: str, value_of: ValueOf, name: str = "") -> ArmResults:
+        found = []
+        for run in runs:
+            valued = [(each.problem, value_of(each)) for each in run.answers.get(arm, ())]
+            known = [(run.problems[problem], value) for problem, value in valued if value is not None]
+            found.append(RunResults(run.folder, [problem for problem, _ in known], [value for _, value in known]))
+        return ArmResults(name or arm, found)
+
+    def contrast(
+        baseline: str, other: str, value_of: ValueOf = _value, by: HeldOutMetric = metric
+    ) -> Comparison | None:
+        return _compared(results(baseline, value_of), results(other, value_of), by)
+
+    primary = contrast("permuted", "redrawn")
     if primary is None:
         raise UserError("the grader of the run has one score for all answers, or none: no arms can be compared")
-    without_donors = _results(runs, "transplanted", lambda each: each.permuted_donor_logp)
-    with_donors = _results(runs, "transplanted", lambda each: each.donor_logp)
+    without_donors = results("transplanted", lambda each: each.permuted_donor_logp, name="permuted")
+    with_donors = results("transplanted", lambda each: each.donor_logp)
     asked: dict[str, Comparison | None] = {
-        "harm": _contrast(runs, "redrawn", "own", _value, metric),
-        "transplanted": _contrast(runs, "transplanted", "redrawn", _value, metric),
-        "permuted_gold": _contrast(runs, "permuted", "redrawn", _gold, _GOLD_LOGP),
-        "transplanted_gold": _contrast(runs, "transplanted", "redrawn", _gold, _GOLD_LOGP),
-        "donor": _compared(replace(without_donors, name="permuted"), with_donors, _DONOR_LOGP),
+        "harm": contrast("redrawn", "own"),
+        "transplanted": contrast("transplanted", "redrawn"),
+        "permuted_gold": contrast("permuted", "redrawn", _gold, _GOLD_LOGP),
+        "transplanted_gold": contrast("transplanted", "redrawn", _gold, _GOLD_LOGP),
+        "donor": _compared(without_donors, with_donors, _DONOR_LOGP),
     }
     contrasts = {name: found for name, found in asked.items() if found is not None}
     adjusted = holm([found.p for found in contrasts.values()])
     contrasts = {
         name: replace(found, adjusted_p=p) for (name, found), p in zip(contrasts.items(), adjusted, strict=True)
     }
-    arms = [figures for arm in ARMS if (figures := _figures(runs, arm, metric)) is not None]
+    arms = []
+    for arm in ARMS:
+        answers = [each for run in runs for each in run.answers.get(arm, ())]
+        if any(each.value is not None for each in answers):
+            against = None if arm == "redrawn" else contrast("redrawn", arm)
+            arms.append(_figures(arm, answers, against))
     exchanged = next(each.exchanged for each in arms if each.arm == "permuted")
     obstacle = _obstacle(primary, contrasts.get("harm"), exchanged, telling_effect)
     verdict = _verdict(primary, obstacle, telling_effect)
@@ -204,12 +219,6 @@ def _gold(answer: ProbeAnswer) -> float | None:
     return answer.gold_logp
 
 
-def _contrast(
-    runs: Sequence[ProbedRun], baseline: str, other: str, value_of: ValueOf, metric: HeldOutMetric
-) -> Comparison | None:
-    return _compared(_results(runs, baseline, value_of), _results(runs, other, value_of), metric)
-
-
 def _compared(baseline: ArmResults, other: ArmResults, metric: HeldOutMetric) -> Comparison | None:
     """The other arm against the baseline, paired by problem and by run; None where values are missing or all one."""
     scores = [run.scores for each in (baseline, other) for run in each.runs]
@@ -218,21 +227,8 @@ def _compared(baseline: ArmResults, other: ArmResults, metric: HeldOutMetric) ->
     return compare_arms(baseline, other, paired=True, metric=metric)
 
 
-def _results(runs: Sequence[ProbedRun], arm: str, value_of: ValueOf) -> ArmResults:
-    found = []
-    for run in runs:
-        known = [(each.problem, value) for each in run.answers.get(arm, ()) if (value := value_of(each)) is not None]
-        problems = [run.problems[number] for number, _ in known]
-        found.append(RunResults(run.folder, problems, [value for _, value in known]))
-    return ArmResults(arm, found)
-
-
-def _figures(runs: Sequence[ProbedRun], arm: str, metric: HeldOutMetric) -> ArmFigures | None:
-    """None for an arm without answers."""
-    answers = [each for run in runs for each in run.answers.get(arm, ())]
+def _figures(arm: str, answers: Sequence[ProbeAnswer], against_redrawn: Comparison | None) -> ArmFigures:
     values = [value for each in answers if (value := each.value) is not None]
-    if not values:
-        return None
     gold = [each.gold_logp for each in answers if each.gold_logp is not None]
     return ArmFigures(
         arm,
@@ -240,7 +236,7 @@ def _figures(runs: Sequence[ProbedRun], arm: str, metric: HeldOutMetric) -> ArmF
         float(np.mean(gold)) if gold else None,
         float(np.mean([each.copies_logp for each in answers])),
         float(np.mean([each.exchanged for each in answers])),
-        None if arm == "redrawn" else _contrast(runs, "redrawn", arm, _value, metric),
+        against_redrawn,
     )
 
 
@@ -249,29 +245,23 @@ def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
     by_problem: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     permutations = 0
     for run in runs:
-        own, redrawn = _gold_bits(run.answers["own"]), _gold_bits(run.answers["redrawn"])
-        for each in run.permuted:
-            of_own, *_ = own[each.problem, each.sample]  # all draws of a thought have the same own ids
-            drawn = [of_own, *redrawn[each.problem, each.sample]]
-            of_permuted, bias = _mean_in_bits(np.array(each.gold_logps))
-            figures = of_own - of_permuted, float(np.mean(drawn)) - of_permuted, bias
-            by_problem[run.problems[each.problem]].append(figures)
-            permutations = len(each.gold_logps)
+        golds: dict[tuple[str, int, int], list[float]] = defaultdict(list)  # log2 p(gold)
+        for arm in ("own", "redrawn"):
+            for each in run.answers[arm]:
+                if each.gold_logp is not None:
+                    golds[arm, each.problem, each.sample].append(each.gold_logp / math.log(2))
+        for thought in run.permuted:
+            own, *_ = golds["own", thought.problem, thought.sample]  # all draws of a thought have the same own ids
+            drawn = float(np.mean([own, *golds["redrawn", thought.problem, thought.sample]]))
+            permuted, bias = _mean_in_bits(np.array(thought.gold_logps))
+            by_problem[run.problems[thought.problem]].append((own - permuted, drawn - permuted, bias))
+            permutations = len(thought.gold_logps)
     if len(by_problem) < 2:
         return None
     by_own, by_redrawn, biases = np.array([np.mean(each, axis=0) for each in by_problem.values()]).T
     own_interval, redrawn_interval = mean_interval(by_own), mean_interval(by_redrawn)
     assert own_interval is not None and redrawn_interval is not None
     return UsedBits(own_interval, redrawn_interval, float(biases.mean()), permutations)
-
-
-def _gold_bits(answers: Sequence[ProbeAnswer]) -> dict[tuple[int, int], list[float]]:
-    """log2 p(gold) by problem and sample."""
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for each in answers:
-        if each.gold_logp is not None:
-            found[each.problem, each.sample].append(each.gold_logp / math.log(2))
-    return found
 
 
 def _mean_in_bits(logps: np.ndarray) -> tuple[float, float]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
 from rlvr_vocab.analysis.compare.comparison import p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ProbeFindings
-from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
+from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, paragraph, preformatted, table
 from rlvr_vocab.record.probe import ARMS
 
 
@@ -25,41 +23,31 @@ def probe_page(found: ProbeFindings, command: str) -> Page:
 
 
 def _verdict(found: ProbeFindings) -> Markup:
-    doses = _curve(found, "dose", "of the choices exchanged", start="own")
-    cuts = _curve(found, "cut", "of the thought kept", end="own")
-    charts = [each for each in (_arm_chart(found), doses, cuts) if each is not None]
+    doses = _curve(found, "dose", "of the choices exchanged", {0: "own"})
+    cuts = _curve(found, "cut", "of the thought kept", {100: "own"})
     note = (
         "A reasoning token reads as its source. Exchanged for it, the ids of a thought change and its text does not; "
         "the answer is sampled again afterwards. Redrawn against permuted choices decides, and was fixed beforehand."
     )
-    return paragraph(note, "note") + facts(_facts(found)) + chart_grid(charts)
-
-
-def _facts(found: ProbeFindings) -> Iterator[tuple[str, str]]:
-    primary, metric = found.primary, found.metric
-    yield "verdict", found.verdict
-    yield "redrawn less permuted", metric.difference(primary.difference)
-    yield f"{100 * primary.confidence:g} % interval", f"{primary.interval}{' points' * metric.is_share}"
-    yield "p", p_text(primary.p)
-    yield "effect that would have been seen", metric.difference(primary.smallest_effect, sign=False)
-    yield "too few to tell above", metric.difference(found.telling_effect, sign=False)
-    ended = f"{found.thoughts:,} on {primary.problems:,} problems, {found.without_thought:,} without an end"
-    yield "thoughts", ended
-    yield "runs", f"{len(found.runs):,}"
-    if found.used is not None:
-        yield "bits about the answer in the choices", found.used.text()
+    pairs = {
+        "thoughts": f"{found.thoughts:,}, and {found.without_thought:,} without an end",
+        "runs": f"{len(found.runs):,}",
+        "bits about the answer in the choices": "unknown" if found.used is None else found.used.text(),
+    }
+    return paragraph(note, "note") + facts(pairs.items()) + chart_grid([_arm_chart(found), *doses, *cuts])
 
 
 def _arms(found: ProbeFindings) -> Markup:
-    rows = []
-    for each in found.arms:
-        logp = f"{each.copies_logp:.2f}".replace("-", "−")
-        name = each.arm.replace("_", " ")
-        rows.append((name, found.metric.value(each.value, " "), *each.texts, logp, f"{each.exchanged:.0%}"))
+    rows = [
+        (
+            *(each.arm.replace("_", " "), found.metric.value(each.value, " "), *each.texts),
+            *(f"{each.copies_logp:.2f}".replace("-", "−"), f"{each.exchanged:.0%}", ARMS[each.arm]),
+        )
+        for each in found.arms
+    ]
     columns = ["copies in the thought", found.metric.name, "less redrawn", "95 % interval"]
-    columns += ["log p of the gold answer", "log p of the choices", "exchanged"]
-    meant = [(each.arm.replace("_", " "), ARMS[each.arm]) for each in found.arms]
-    return table(columns, rows, range(1, 7)) + folded("What each arm is", table(("arm", "its choices"), meant))
+    columns += ["log p of the gold answer", "log p of the choices", "exchanged", "its choices"]
+    return table(columns, rows, range(1, 7))
 
 
 def _contrasts(found: ProbeFindings) -> Markup:
@@ -85,23 +73,21 @@ def _arm_chart(found: ProbeFindings) -> Chart:
     return Chart("Answers after the same text with other ids", svg)
 
 
-def _curve(found: ProbeFindings, kind: str, x_label: str, start: str = "", end: str = "") -> Chart | None:
-    """The metric over the share of an intervention, with another arm at its start or its end.
+def _curve(found: ProbeFindings, kind: str, x_label: str, ends: dict[int, str]) -> list[Chart]:
+    """The metric over the share of an intervention, with bars for the differences from the redrawn arm.
 
-    The bars are the intervals of the differences from the redrawn arm.
+    `ends` names the arms of further shares.
     """
     by_arm = {each.arm: each for each in found.arms}
-    points = {int(arm.partition("_")[2]): each for arm, each in by_arm.items() if arm.startswith(f"{kind}_")}
-    points |= {0: by_arm[start]} if start in by_arm else {}
-    points |= {100: by_arm[end]} if end in by_arm else {}
-    if len(points) < 3:
-        return None
-    shares = sorted(points)
-    arms, redrawn = [points[share] for share in shares], by_arm["redrawn"].value
+    names = ends | {int(arm.partition("_")[2]): arm for arm in by_arm if arm.startswith(f"{kind}_")}
+    shares = sorted(share for share, arm in names.items() if arm in by_arm)
+    if len(shares) < 3:
+        return []
+    arms, redrawn = [by_arm[names[share]] for share in shares], by_arm["redrawn"].value
     low, high = (
         [redrawn + (0.0 if each.against_redrawn is None else getattr(each.against_redrawn, side)) for each in arms]
         for side in ("low", "high")
     )
     name, title = found.metric.name, {"dose": "Dose and response", "cut": "Thoughts cut short"}[kind]
     line = Line(name, shares, [each.value for each in arms], low, high)
-    return Chart(title, line_chart([line], y_label=name, x_label=f"% {x_label}", percent=found.metric.is_share))
+    return [Chart(title, line_chart([line], y_label=name, x_label=f"% {x_label}", percent=found.metric.is_share))]

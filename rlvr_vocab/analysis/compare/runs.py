@@ -1,0 +1,306 @@
+"""The runs of a comparison by arm: their answers, other figures of theirs, and warnings where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from rlvr_vocab.analysis.compare.comparison import (
+    ArmResults,
+    Comparison,
+    RunResults,
+    compare_with_baseline,
+    verdict_sentence,
+)
+from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import is_finished
+from rlvr_vocab.record.metrics import Row
+from rlvr_vocab.record.results import GraderRecord, HeldOutMetric, ProblemResult, grader_text, same_grader
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import listed, pluralize, short_text, visible_text
+
+# Below it, lengths of completions alone make the difference between runs of one configuration.
+_SAME_BUDGET = 0.05
+_ENOUGH_SEEDS = 3
+# Settings of `rlvr-vocab evaluate` that belong to the checkpoint or the problems; the grader must be the same.
+_NO_SAMPLING = ("grader", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One run of an arm.
+
+    Attributes:
+        answers: to its held-out problems, graded by `grader`.
+        rows, evaluations: of its metrics.jsonl.
+        summary, environment, problems: the JSON files of these names; None without the file.
+        sampling_settings: of the answers, as `rlvr-vocab evaluate` recorded them; None for the run's own answers.
+        selects_best: whether it kept its best checkpoint instead of the last.
+        damage: a sentence on each file of it that is lost or changed.
+    """
+
+    folder: str
+    seed: Hashable
+    answers: Sequence[ProblemResult]
+    rows: Sequence[Row]
+    evaluations: Sequence[Row]
+    summary: Row | None
+    environment: Row | None
+    problems: Row | None
+    sampling_settings: Row | None
+    selects_best: bool
+    grader: GraderRecord | None
+    damage: Sequence[str]
+
+    @property
+    def results(self) -> RunResults:
+        """The value of each answer; those without a score are left out."""
+        known = [(problem_of(answer), answer.value) for answer in self.answers if answer.value is not None]
+        return RunResults(self.seed, [problem for problem, _ in known], [value for _, value in known])
+
+    @property
+    def steps(self) -> int | None:
+        """Optimisation steps that it took."""
+        logged = self.rows[-1]["step"] if self.rows else None
+        return (self.summary or {}).get("steps", logged)
+
+    def last(self, metric: str) -> float | None:
+        """The last logged value."""
+        return next((row[metric] for row in reversed(self.rows) if row.get(metric) is not None), None)
+
+
+@dataclass(frozen=True)
+class ComparedArm:
+    """The runs of one arm; `value` is that of the key under test."""
+
+    name: str
+    value: str
+    runs: tuple[ComparedRun, ...]
+
+
+@dataclass(frozen=True)
+class ComparisonResult:
+    """The arms, the baseline first, and how they differ.
+
+    Attributes:
+        key: the configuration key under test.
+        measured: describes the results that were compared.
+        differences: the other keys in which the runs differ, with the value of each run in the order of the arms.
+        figures: by name the value of each run of each arm.
+    """
+
+    key: str
+    measured: str
+    arms: tuple[ComparedArm, ...]
+    comparisons: tuple[Comparison, ...]
+    differences: Mapping[str, tuple[str, ...]]
+    warnings: tuple[str, ...]
+    figures: Mapping[str, Sequence[Sequence[float]]]
+
+    @property
+    def metric(self) -> HeldOutMetric:
+        return self.comparisons[0].metric
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of comparison.json."""
+        arms = [{"name": arm.name, "value": arm.value, "runs": [run.folder for run in arm.runs]} for arm in self.arms]
+        comparisons = [asdict(found) | {"sentence": verdict_sentence(found)} for found in self.comparisons]
+        given = {name: getattr(self, name) for name in ("key", "measured", "differences", "warnings", "figures")}
+        return {**given, "arms": arms, "comparisons": comparisons}
+
+
+def problem_of(answer: ProblemResult) -> tuple[str, str | None]:
+    """Identity of the problem of an answer: its text and gold answer, not its place in a file."""
+    return answer.prompt, cell_text(answer.solution)
+
+
+def compare_all(
+    arms: Sequence[ComparedArm], confidence: float, power: float, paired: bool | None
+) -> tuple[Comparison, ...]:
+    """Compare each arm with the first.
+
+    Raises:
+        UserError: the arms have nothing in common that could be compared, or were graded differently.
+    """
+    first, *others = (run for arm in arms for run in arm.runs)
+    for run in others:
+        if not same_grader(first.grader, run.grader):
+            raise UserError(
+                f"runs: the answers of {first.folder} were graded by {grader_text(first.grader)}, those of {run.folder}"
+                f" by {grader_text(run.grader)}, so that their figures cannot be compared; grade both alike with "
+                "rlvr-vocab evaluate checkpoint=… grader=…, and give evaluation=<name>"
+            )
+    baseline, *rest = (ArmResults(arm.name, [run.results for run in arm.runs]) for arm in arms)
+    return compare_with_baseline(baseline, rest, confidence, power, paired, HeldOutMetric.of(first.grader))
+
+
+def seed_deviation(scores: Sequence[float]) -> float | None:
+    """Standard deviation over the runs of an arm; None for a single one."""
+    return float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+
+
+# --- figures beside the verdict: shown, not tested ---
+
+
+def _answered(field: str) -> Callable[[ComparedRun], float]:
+    return lambda run: mean(float(getattr(answer, field)) for answer in run.answers)
+
+
+def _summary(field: str) -> Callable[[ComparedRun], float | None]:
+    return lambda run: (run.summary or {}).get(field)
+
+
+def _reasoning_share(run: ComparedRun) -> float | None:
+    tokens = sum(answer.thinking_tokens for answer in run.answers)
+    return sum(answer.reasoning_tokens for answer in run.answers) / tokens if tokens else None
+
+
+# The figure of a run by its name, and the tokens of which some answer must have any.
+_FIGURES: dict[str, tuple[Callable[[ComparedRun], float | None], str]] = {
+    "tokens of thinking per answer": (_answered("thinking_tokens"), "thinking_tokens"),
+    "thinking closed": (_answered("closed"), "thinking_tokens"),
+    "reasoning tokens in thinking": (_reasoning_share, "reasoning_tokens"),
+    "accuracy before training": (_summary("accuracy_before"), "tokens"),
+    "tokens per answer": (_answered("tokens"), "tokens"),
+    "ended by themselves": (_answered("finished"), "tokens"),
+    "steps": (lambda run: run.steps, "tokens"),
+    "tokens trained on": (lambda run: run.last("num_tokens"), "tokens"),
+    "reward at the last step": (lambda run: run.last("reward"), "tokens"),
+    "seconds of the run": (_summary("seconds"), "tokens"),
+}
+_SHARES = ("thinking closed", "reasoning tokens in thinking", "accuracy before training", "ended by themselves")
+
+
+def secondary_figures(arms: Sequence[ComparedArm]) -> dict[str, list[list[float]]]:
+    """By name the value of each run of each arm; of figures that some run of every arm has."""
+    found = {}
+    answers = [answer for arm in arms for run in arm.runs for answer in run.answers]
+    for name, (of_run, tokens) in _FIGURES.items():
+        values = [[value for run in arm.runs if (value := of_run(run)) is not None] for arm in arms]
+        if all(values) and any(getattr(answer, tokens) for answer in answers):
+            found[name] = values
+    return found
+
+
+def figure_text(name: str, values: Sequence[float]) -> str:
+    """`71.2 % ± 2.0 %`: the mean over the runs of an arm, and the standard deviation over them."""
+    spread = seed_deviation(values)
+    shown = [mean(values), *([] if spread is None else [spread])]
+    if name in _SHARES:
+        return " ± ".join(f"{100 * value:.1f} %" for value in shown)
+    return " ± ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):.3g}" for value in shown)
+
+
+# --- warnings ---
+
+
+def comparison_warnings(
+    arms: Sequence[ComparedArm], differences: Mapping[str, tuple[str, ...]], comparisons: Sequence[Comparison]
+) -> tuple[str, ...]:
+    """A sentence on each thing in which the arms differ besides the key under test."""
+    runs = [run for arm in arms for run in arm.runs]
+    found = chain(
+        (f"{run.folder} is damaged: {line}." for run in runs for line in run.damage),
+        (
+            f"The configurations also differ in {key} ({' and '.join(dict.fromkeys(map(short_text, values)))})."
+            for key, values in differences.items()
+        ),
+        _unfinished(runs),
+        _seeds(arms),
+        _unequal(arms, "tokens trained on", lambda run: run.last("num_tokens"), _SAME_BUDGET),
+        _unequal(arms, "steps", lambda run: run.steps, 0.0),
+        _sampling_settings(runs),
+        chain.from_iterable(_problems(arms[0], arm) for arm in arms[1:]),
+        _left_out(runs, comparisons),
+        _environments(runs),
+    )
+    return tuple(dict.fromkeys(visible_text(without_secrets(line)) for line in found))
+
+
+def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    for run in runs:
+        if not is_finished(run.summary):
+            yield f"{run.folder} is not finished{'' if run.summary else ': it has no summary.json'}."
+        if run.selects_best:
+            yield f"{run.folder} kept its best checkpoint, not the last: the arm measured more often is flattered."
+
+
+def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
+    seeds = {arm.name: {run.seed for run in arm.runs} for arm in arms}
+    for name, own in seeds.items():
+        missing = set().union(*seeds.values()) - own
+        if missing:
+            yield f"{name} has no run with seed {listed(sorted(missing, key=str))}, which another arm has."
+    fewest = min(map(len, seeds.values()))
+    if 1 < fewest < _ENOUGH_SEEDS:
+        yield f"An arm has {pluralize(fewest, 'run')} only: with three, much smaller differences can be shown."
+
+
+def _unequal(
+    arms: Sequence[ComparedArm], name: str, figure: Callable[[ComparedRun], float | None], same: float
+) -> Iterator[str]:
+    known = {arm.name: [value for run in arm.runs if (value := figure(run)) is not None] for arm in arms}
+    means = {arm: mean(values) for arm, values in known.items() if values}
+    if len(means) > 1 and max(means.values()) > (1 + same) * min(means.values()):
+        shown = ", ".join(f"{arm}: {value:,.0f}" for arm, value in means.items())
+        yield f"The arms differ in {name} ({shown} on average): one had more to learn from."
+
+
+def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    own = [run.folder for run in runs if run.sampling_settings is None]
+    if 0 < len(own) < len(runs):
+        yield f"The results of {listed(own)} were measured by the run itself, the others by rlvr-vocab evaluate."
+    known = [run.sampling_settings for run in runs if run.sampling_settings is not None]
+    for name in dict.fromkeys(name for each in known for name in each if name not in _NO_SAMPLING):
+        values = dict.fromkeys(str(each.get(name)) for each in known)
+        if len(values) > 1:
+            yield f"The answers were sampled with different {name} ({' and '.join(values)})."
+
+
+def _problems(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
+    """Other held-out or training problems of two runs with one seed; `problems.json` has fingerprints of the latter."""
+    by_seed = {run.seed: run for run in arm.runs}
+    for one, two in ((run, by_seed[run.seed]) for run in baseline.runs if run.seed in by_seed):
+        runs = f"{one.folder} and {two.folder} (seed {one.seed})"
+        held_out = [{problem_of(answer) for answer in run.answers} for run in (one, two)]
+        if differing := len(held_out[0] ^ held_out[1]):
+            only = pluralize(differing, "is", "are")
+            yield f"{runs} were not measured on the same problems: {only} only in one of them, and left out."
+        trained = [[each["sha256"] for each in run.problems["training"]] for run in (one, two) if run.problems]
+        if len(trained) == 2 and trained[0] != trained[1]:
+            yield f"{runs} were trained on other problems, or in another order."
+
+
+def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> Iterator[str]:
+    ungraded = sum(answer.score is None for run in runs for answer in run.answers)
+    if ungraded:
+        yield f"{pluralize(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
+    for found in comparisons:
+        if found.paired and found.left_out_runs:
+            all_runs = pluralize(sum(found.counts) + found.left_out_runs, "run")
+            arms = f"{found.other} against {found.baseline}"
+            yield f"{found.left_out_runs} of {all_runs} without a partner in {arms}: not counted."
+        elif not found.paired and found.left_out:
+            yield f"{pluralize(found.left_out, 'problem')} not answered by all runs: not counted."
+
+
+def _environments(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    known = [run.environment for run in runs if run.environment is not None]
+    commits = dict.fromkeys(str(each["commit"])[:10] for each in known if each.get("commit"))
+    if len(commits) > 1:
+        yield f"The runs come from different versions of the code (commits {listed(commits)})."
+    for name in sorted({name for each in known for name in each.get("versions", {})}):
+        versions = dict.fromkeys(str(each.get("versions", {}).get(name)) for each in known)
+        if len(versions) > 1:
+            yield f"The runs used different versions of {name} ({listed(versions)})."
+    machines = dict.fromkeys(
+        listed(each["gpus"]) if each.get("gpus") else f"no GPU, {each.get('processor_cores')} cores" for each in known
+    )
+    if len(machines) > 1:
+        yield f"The runs ran on different hardware ({'; '.join(machines)}): seconds cannot be compared."
