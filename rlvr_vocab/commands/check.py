@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import ceil
 
 from rich.console import Console
@@ -16,9 +16,10 @@ from rlvr_vocab.config.command_table import CheckSettings, other_sets
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.answers import cell_text, decimal_comma, gold_text, unread_marker, with_decimal_points
 from rlvr_vocab.data.duplicates import find_overlap, repeated_problems
+from rlvr_vocab.data.generators import GymProblems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems, read_usable_rows
-from rlvr_vocab.data.reasoning_gym.tasks import GymProblems
 from rlvr_vocab.data.rows import Problem
+from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.data.warnings import missing_columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.terminal import Alarm, make_console, print_section, progress_bar, quiet_libraries
@@ -41,7 +42,7 @@ def run(settings: CheckSettings) -> int:
     console, dataset = make_console(), settings.dataset
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
     problems = lay_out(divided, prompt_style(dataset))
-    advice = [*_show_rows(divided, problems, console), *_show_repeats(divided, console)]
+    advice = [*_show_rows(divided, prompt_style(dataset), console), *_show_repeats(divided, console)]
     if settings.model is None:
         hint = "no model named, so no tokens counted: add model=qwen3_0.6b or model.name=…"
         print_section(console, "Prompts", [hint])
@@ -61,10 +62,10 @@ def run(settings: CheckSettings) -> int:
     return 0
 
 
-def _show_rows(divided: DividedProblems, problems: ProblemSets, console: Console) -> list[str]:
-    source, report, columns = divided.source, problems.report, divided.source.columns
+def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -> list[str]:
+    source, columns = divided.source, divided.source.columns
     first = divided.trained[0]
-    golds = [problem.solution for problem in divided.train_rows.problems]
+    golds = [problem.solution for problem in divided.train_rows]
     read_as = ", ".join(f"{meaning} = {name}" for meaning, name in asdict(columns).items() if name is not None)
     if columns.answer is None:
         read_as += "; dataset.columns.answer=null: without gold answers"
@@ -72,30 +73,30 @@ def _show_rows(divided: DividedProblems, problems: ProblemSets, console: Console
     else:
         read_as += f"; answer_format={source.answer_format}: {_FORMATS[source.answer_format]} is the answer"
         answer = f" -> {short_text(cell_text(first.solution))}"
-    summary, *exceptions = replace(report, duplicates=0, warnings=()).lines()
+    summary, *exceptions = divided.account(style)
     lines = [
         summary,
-        f"columns: {', '.join(map(visible_text, divided.train_rows.columns))}",
+        f"columns: {', '.join(map(visible_text, divided.columns))}",
         f"read as: {read_as}",
         f"row {first.row_number}, for example: {short_text(first.text)}{answer}",
     ]
     print_section(console, "Rows", [*lines, *exceptions])
     advice = []
-    dropped = sum(report.dropped.values())
     if likelier := unread_marker(golds):
         advice.append(f"nearly all answers are worked solutions: set dataset.answer_format={likelier}")
     if example := decimal_comma(golds):
         meant = with_decimal_points(example)
         advice.append(f"answers such as {example}: if that is {meant}, set dataset.decimal=comma")
-    if dropped > _MANY_DROPPED * report.rows_read:
-        advice.append(f"{dropped / report.rows_read:.0%} of the rows are left out: see above why")
-    if report.train_rows < _FEW_PROBLEMS:
-        advice.append(f"only {pluralize(report.train_rows, 'problem')} to train on: GRPO needs some hundreds")
-    return [*advice, *report.warnings]
+    dropped = len(divided.dropped) / (len(divided.dropped) + len(divided.problems))
+    if dropped > _MANY_DROPPED:
+        advice.append(f"{dropped:.0%} of the rows are left out: see above why")
+    if (count := len(divided.parts.train)) < _FEW_PROBLEMS:
+        advice.append(f"only {pluralize(count, 'problem')} to train on: GRPO needs some hundreds")
+    return [*advice, *divided.warnings()]
 
 
 def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
-    problems = divided.train_rows.problems
+    problems = divided.train_rows
     repeated = repeated_problems(problems)
     extra = sum(len(each.rows) - 1 for each in repeated)
     contradictions = [each for each in repeated if len(each.answers) > 1]
@@ -207,7 +208,7 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
         lines = []
         for index, reason in sorted(reasons.items())[:_SHOWN]:
             problem = problems[index]
-            of = "" if index < len(divided.train_rows.problems) else f" of {source.eval_split}"
+            of = "" if index < divided.num_train_rows else f" of {source.eval_split}"
             gold = short_text(cell_text(problem.solution))
             lines.append(f"  row {problem.row_number}{of}: {gold} ({short_text(reason, 100)})")
         return [*lines, *(["  …"] if len(reasons) > _SHOWN else [])]

@@ -137,7 +137,7 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     chosen = rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
     keys = [problem_key(text) for text in chosen["problem"]]
     distinct = {run.folder: run for run in runs}.values()
-    for line in [*(problems_line(dataset.name, keys, run) for run in distinct), *problems.report.lines()]:
+    for line in [*(problems_line(dataset.name, keys, run) for run in distinct), *problems.account]:
         console.print(line, markup=False)
     return list(chosen)
 

@@ -16,10 +16,9 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, plain_text
 from rlvr_vocab.data.files import read_rows
-from rlvr_vocab.data.load import build_report, read_problems, require_problems
+from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.rows import column_names
-from rlvr_vocab.data.source import TRL_NAMES
-from rlvr_vocab.data.table import problem_table
+from rlvr_vocab.data.table import TRL_NAMES, problem_table
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_jsonl
 from rlvr_vocab.record.completions import OF_EACH_TOKEN
@@ -211,9 +210,8 @@ def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
     dataset = settings.dataset
     assert dataset is not None
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
-    report = build_report(divided)
-    require_problems(report, wants_eval=False)
-    for line in report.lines():
+    divided.require_problems()
+    for line in divided.account():
         console.print(line, markup=False)
     chosen: Sequence[int] = range(len(divided.problems))[: settings.max_samples]
     if settings.model is not None:
@@ -221,7 +219,7 @@ def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
     table = problem_table(divided.problems, prompt_style(dataset), divided.source.columns)
     rows = []
     for index, columns in zip(chosen, table.select(chosen), strict=True):
-        of_eval = index >= len(divided.train_rows.problems)
+        of_eval = index >= divided.num_train_rows
         place = {"split": divided.source.eval_split or ""} if of_eval else {}
         columns["prompts"] = columns.pop("prompt")
         rows.append(Row({**place, "row": divided.problems[index].row_number}, columns))

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlvr_vocab.config.values import refuse_impossible_values
-from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM
+from rlvr_vocab.data.generators import REASONING_GYM
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
 

@@ -16,8 +16,7 @@ from typing_extensions import TypedDict  # pydantic takes that of typing from Py
 from rlvr_vocab.bounds import Count, NotNegative, Seed, UserPath
 from rlvr_vocab.config.trl_fields import NONE_BELOW_0, GrpoFields
 from rlvr_vocab.config.values import INLINE, NO_KEY, ONE_KEY
-from rlvr_vocab.data.arithmetic import ArithmeticTask
-from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems, GymTask, without_worked_solutions
+from rlvr_vocab.data.generators import REASONING_GYM, ArithmeticTask, GymProblems, GymTask, without_worked_solutions
 from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec

@@ -1,6 +1,5 @@
-"""The rows of a problem set's file, folder or hub name, with values as they were written."""
+"""The rows of a file, a folder or a hub name, with values as they were written."""
 
-import codecs
 import csv
 import io
 import json
@@ -12,51 +11,37 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_word
 
-EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
-
 
 def local_file(name: str) -> Path | None:
     """The file that a data set's name stands for, or None for a hub name or a folder, which `datasets` reads.
 
     A name with a known extension or a start like `./` is a path even where nothing is there: a typo is not looked up
-    on the hub.
-
-    Raises:
-        UserError: the file is missing or empty, or has an unknown extension.
+    on the hub. Raises UserError for what `check_file` refuses.
     """
     path = Path(name).expanduser()
     if path.is_dir():
         return None
-    if path.suffix.lower() not in EXTENSIONS and not name.startswith((".", "/", "~")) and not path.exists():
+    if path.suffix.lower() not in READERS and not name.startswith((".", "/", "~")) and not path.exists():
         return None
     check_file(path)
     return path
 
 
 def check_file(path: Path) -> None:
-    """Raises UserError for what cannot be a problem set, before it is opened."""
-    absolute = path.absolute()
+    """Raises UserError for a file that is missing or empty, or has an unknown extension; it is not opened."""
+    absolute, extensions = path.absolute(), ", ".join(READERS)
     if not path.exists():
-        raise UserError(f"data file {absolute} does not exist; {_nearest_file(absolute)}")
-    if not path.is_file() or path.suffix.lower() not in EXTENSIONS:
-        raise UserError(f"{absolute} is not a file with one of the extensions {', '.join(EXTENSIONS)}")
+        folder = absolute.parent
+        if not folder.is_dir():
+            raise UserError(f"data file {absolute} does not exist; its folder {folder} does not exist either")
+        names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in READERS)
+        closest = nearest_word(path.name, names, cutoff=0)
+        near = f"the nearest file there is {closest}" if closest else f"its folder holds no {extensions} file"
+        raise UserError(f"data file {absolute} does not exist; {near}")
+    if not path.is_file() or path.suffix.lower() not in READERS:
+        raise UserError(f"{absolute} is not a file with one of the extensions {extensions}")
     if path.stat().st_size == 0:
-        raise UserError(f"data file {absolute} is empty; it must hold at least one problem")
-
-
-def _nearest_file(missing: Path) -> str:
-    folder = missing.parent
-    if not folder.is_dir():
-        return f"its folder {folder} does not exist either"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in EXTENSIONS)
-    closest = nearest_word(missing.name, names, cutoff=0)
-    return f"the nearest file there is {closest}" if closest else f"its folder holds no {', '.join(EXTENSIONS)} file"
-
-
-def named_rows(name: str, subset: str | None, split: str) -> tuple[str, Sequence[object]]:
-    """Where the rows of a file, a folder or a hub set come from, and the rows."""
-    path = local_file(name)
-    return (name, hub_rows(name, subset, split)) if path is None else (str(path.absolute()), read_rows(path))
+        raise UserError(f"data file {absolute} is empty; it must hold at least one row")
 
 
 def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
@@ -67,20 +52,19 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
     """
     from datasets import load_dataset
 
+    place = str(Path(name).expanduser()) if name.startswith("~") else name
     try:
-        return load_dataset(
-            str(Path(name).expanduser()) if name.startswith("~") else name, subset, split=split
-        ).to_list()
+        return load_dataset(place, subset, split=split).to_list()
     except Exception as error:  # anything from httpx.ConnectError to a loading script's RuntimeError
         wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
         raise UserError(
             f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
-            f" {one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
+            f" {_one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
         ) from error
 
 
 def read_rows(path: Path) -> list[Any]:
-    """The rows of a file: dicts, and whatever else a JSON file holds where a row should be.
+    """The rows of a file: dicts, lines of a .txt file, and any other value that a JSON file holds in place of a row.
 
     Cells of .csv and .tsv files are text, never guessed into numbers.
 
@@ -93,18 +77,23 @@ def read_rows(path: Path) -> list[Any]:
         raise UserError(f"{path.absolute()} cannot be read: {error}") from error
 
 
-def read_text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """The file as UTF-8 text, with or without a byte order mark."""
     content = path.read_bytes()
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:4]:
+    if b"\0" in content[:4]:
         raise UserError(f"{path.absolute()} is UTF-16 or UTF-32; save the file as UTF-8")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        position = error.start + len(content) - len(error.object)  # error.object lacks the byte order mark
-        raise UserError(
-            f"{path.absolute()} is not UTF-8: byte {position} is 0x{content[position]:02x}; save the file as UTF-8"
-        ) from error
+        place = f"byte {error.start} is 0x{content[error.start]:02x}"
+        raise UserError(f"{path.absolute()} is not UTF-8: {place}; save the file as UTF-8") from error
+
+
+def _read_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines that are not blank, each with its number."""
+    # Not splitlines(): it also breaks at U+2028, U+0085 and form feeds, which JSON text and prompts may hold.
+    lines = enumerate(_read_text(path).split("\n"), start=1)
+    return [(number, line.removesuffix("\r")) for number, line in lines if line.strip()]
 
 
 LARGEST_CELL = 2**31 - 1  # the csv module's own limit, 128 KiB, is shorter than a long worked solution
@@ -114,14 +103,14 @@ ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
 QUOTING_ADVICE = "put quotes around a cell that begins with one, and double those in it"
 
 
-def read_csv(path: Path) -> list[dict[str, str | None]]:
+def _read_csv(path: Path) -> list[dict[str, str | None]]:
     """Rows of a table, keyed by its first line; cells missing at a line's end are None.
 
     The first line shows the delimiter where it is not that of the extension. Quotes are ordinary text where every line
     has as many delimiters as the first and no quote is doubled; not in a file with commas, which prose contains too.
     """
     where = str(path.absolute())
-    lines = list(io.StringIO(read_text(path), newline=""))
+    lines = list(io.StringIO(_read_text(path), newline=""))
     filled = [line for line in lines if line.strip()] or [""]
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     delimiter = next((each for each in (usual, *DELIMITERS) if each in filled[0]), usual)
@@ -132,7 +121,7 @@ def read_csv(path: Path) -> list[dict[str, str | None]]:
     else:
         records = _quoted_records(lines, delimiter, where)
     header = records[0][1] if records else []
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
+    if repeated := [name for name in header if header.count(name) > 1]:
         raise UserError(f'{where}:1 names the column "{repeated[0]}" twice; names must differ')
     for number, cells in records[1:]:
         if len(cells) > len(header):
@@ -171,62 +160,47 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
     return records
 
 
-def read_json(path: Path) -> list[Any]:
+def _read_json(path: Path) -> list[Any]:
     """Rows of a list of objects, or of an object in which one key alone holds such a list."""
-    content = _parse_json(read_text(path), str(path.absolute()))
+    content = _parse_json(_read_text(path), str(path.absolute()))
     if isinstance(content, list):
         return content
     table = content if isinstance(content, dict) else {}
-    lists = [
-        key for key, rows in table.items() if isinstance(rows, list) and any(isinstance(row, dict) for row in rows)
-    ]
+    lists = {key: rows for key, rows in table.items() if isinstance(rows, list) and dict in map(type, rows)}
     if len(lists) == 1:
-        return content[lists[0]]
+        return next(iter(lists.values()))
     found = f"; of its keys {', '.join(lists)} do: save one of them as a file" if lists else ""
-    raise UserError(
-        f'{path.absolute()} holds neither a list of objects, nor an object of which one key does, as {{"data": [...]}}'
-        f"{found}"
-    )
-
-
-def read_jsonl(path: Path) -> list[Any]:
-    """Rows of a file with one JSON value per line; blank lines are no rows."""
-    # Not splitlines(): it also breaks at U+2028, which JSON text may hold (one GSM8K problem does).
-    lines = enumerate(read_text(path).split("\n"), start=1)
-    return [_parse_json(line, f"{path.absolute()}:{number}") for number, line in lines if line.strip()]
+    raise UserError(f"{path.absolute()} holds neither a list of objects, nor an object of which one key does{found}")
 
 
 def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        other_kind = ""
-        if text.strip() in ("[", "{"):
-            other_kind = "; JSON over several lines is .json"
-        elif isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
-            other_kind = "; one object per line is .jsonl"
-        raise UserError(f"{where} is not valid JSON: {error}{other_kind}") from error
+        other_kind = text.strip() in ("[", "{") or "Extra data" in str(error)
+        hint = "; one object per line is .jsonl, JSON over several lines is .json" * other_kind
+        raise UserError(f"{where} is not valid JSON: {error}{hint}") from error
 
 
-def read_parquet(path: Path) -> list[dict[str, Any]]:
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
     try:
         return ParquetFile(path).read().to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path.absolute()} is not a readable Parquet file: {one_line(error)}") from error
+        raise UserError(f"{path.absolute()} is not a readable Parquet file: {_one_line(error)}") from error
 
 
-def one_line(error: BaseException, limit: int = 300) -> str:
-    """A library's error message as one line of at most `limit` characters."""
+def _one_line(error: BaseException, limit: int = 300) -> str:
     return " ".join(str(error).split())[:limit] or type(error).__name__
 
 
-READERS: dict[str, Callable[[Path], list[Any]]] = {
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".json": read_json,
-    ".jsonl": read_jsonl,
-    ".parquet": read_parquet,
+READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".json": _read_json,
+    ".jsonl": lambda path: [_parse_json(line, f"{path.absolute()}:{number}") for number, line in _read_lines(path)],
+    ".parquet": _read_parquet,
+    ".txt": lambda path: [line for _, line in _read_lines(path)],
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, is_nan, plain_text
-from rlvr_vocab.data.files import check_file, read_rows, read_text
+from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle
 from rlvr_vocab.errors import UserError
@@ -71,31 +71,24 @@ def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, de
     """Sort rows into problems and dropped rows, keeping their order."""
     problems, dropped = [], []
     for row_number, row in enumerate(rows, start=1):
+        text = None
         try:
-            problems.append(_problem_of_row(row, row_number, columns, answer_format, decimal))
+            if not isinstance(row, dict):
+                raise UnusableRow("row is not an object", row)
+            if _has_lone_surrogate(row):
+                raise UnusableRow("text holds half a surrogate pair, which UTF-8 cannot write", row)
+            text, messages = read_problem(row.get(columns.problem), row)
+            answer = columns.answer
+            solution = None if answer is None else cell_answer(row.get(answer), answer_format, decimal)
+            problems.append(Problem(text, solution, row, row_number, messages))
         except UnusableRow as unusable:
-            dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
+            nothing_to_show = text is not None and str(unusable.shown).strip() in ("", "nan", "None")
+            shown = short_text(text if nothing_to_show else unusable.shown)
+            dropped.append(DroppedRow(row_number, unusable.reason, shown))
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
 
 
-def _problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str, decimal: str) -> Problem:
-    if not isinstance(row, dict):
-        raise UnusableRow("row is not an object", row)
-    if _has_lone_surrogate(row):
-        raise UnusableRow("text holds half a surrogate pair, which UTF-8 cannot write", row)
-    text, messages = read_problem(row.get(columns.problem), row)
-    if columns.answer is None:
-        return Problem(text, None, row, row_number, messages)
-    try:
-        solution = cell_answer(row.get(columns.answer), answer_format, decimal)
-    except UnusableRow as unusable:
-        nothing_to_show = unusable.shown is None or str(unusable.shown).strip() in ("", "nan")
-        raise UnusableRow(unusable.reason, text if nothing_to_show else unusable.shown) from None
-    return Problem(text, solution, row, row_number, messages)
-
-
 def _has_lone_surrogate(value: object) -> bool:
-    r"""Whether a text in the value holds half a surrogate pair: JSON can write `"\ud800"`, UTF-8 cannot."""
     if isinstance(value, str):
         return LONE_SURROGATE.search(value) is not None
     if isinstance(value, dict):
@@ -109,27 +102,17 @@ def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
     Raises:
         UnusableRow: there is no problem.
     """
-    if isinstance(value, list):
-        messages = _read_conversation(value)
-        text = conversation_text(messages)
-        if not text.strip():
-            raise UnusableRow("empty problem", row)
-        return text, messages
-    if value is None or is_nan(value) or (isinstance(value, str) and not value.strip()):
+    messages = _read_conversation(value) if isinstance(value, list) else None
+    text = plain_text(value) if messages is None else conversation_text(messages)
+    if value is None or is_nan(value) or (text is not None and not text.strip()):
         raise UnusableRow("empty problem", row)
-    plain = plain_text(value)
-    if plain is None:
+    if text is None:
         raise UnusableRow("problem is neither text, a number nor a list of messages", value)
-    return plain, None
+    return text, messages
 
 
 def _read_conversation(cell: Sequence[Any]) -> Messages:
-    """The messages in a cell, with role and content alone, contents of several parts joined.
-
-    Example:
-        >>> _read_conversation([{"role": "user", "content": [{"type": "text", "text": "1+1="}], "name": "Ada"}])
-        [{'role': 'user', 'content': '1+1='}]
-    """
+    """The messages in a cell, with role and content alone, contents of several parts joined."""
     messages: Messages = []
     for message in cell:
         if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
@@ -174,12 +157,7 @@ def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows
 
 
 def build_messages(problem: str, style: PromptStyle) -> Messages:
-    """The conversation up to the problem: system message if any, solved turns, then the problem.
-
-    Example:
-        >>> build_messages("1+1=", PromptStyle(system_prompt="Be brief."))
-        [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1='}]
-    """
+    """The conversation up to the problem: system message if any, solved turns, then the problem."""
     messages = [{"role": "system", "content": style.system_prompt}] if style.system_prompt else []
     for example_problem, example_answer in style.examples:
         messages.append({"role": "user", "content": example_problem})
@@ -210,19 +188,18 @@ def refuse_examples(style: PromptStyle) -> None:
 def require_columns(source: ProblemSource, found: Iterable[str], where: str) -> None:
     """Raises UserError where a mapped column is missing: the columns there are, a similar name, and the key."""
     found, columns = list(found), source.columns
-    spare = [name for name in found if name not in columns.names]
-    for wanted, content, key in (
-        (columns.problem, "problems", source.problem_key),
-        (columns.answer, "answers", "dataset.columns.answer"),
-        (columns.reasoning, "worked solutions", "dataset.columns.reasoning"),
+    for wanted, key in (
+        (columns.problem, source.problem_key),
+        (columns.answer, "dataset.columns.answer"),
+        (columns.reasoning, "dataset.columns.reasoning"),
     ):
         if wanted is not None and wanted not in found:
-            nearest = nearest_word(wanted, spare)
+            nearest = nearest_word(wanted, [name for name in found if name not in columns.names])
             hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-            or_none = ", or set it to null where there are none" if content == "answers" else ""
+            or_none = ", or null for no gold answers" if key == "dataset.columns.answer" else ""
             raise UserError(
                 f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}; '
-                f"name the column of its {content} with {key}=…{or_none}"
+                f"set {key}=…{or_none}"
             )
 
 
@@ -235,36 +212,23 @@ def column_names(rows: Iterable[object]) -> list[str]:
 PROMPT_COLUMNS = ("prompt", "prompts", "messages", "problem", "question", "input", "query", "text")
 
 
-def check_prompt_file(path: Path) -> None:
-    """Raises UserError where nothing at the path can hold prompts; nothing is read."""
-    if path.suffix.lower() != ".txt":
-        check_file(path)
-    elif not path.is_file():
-        raise UserError(f"prompts={path}: no such file")
-
-
 def read_prompts(path: Path) -> list[Messages]:
     """The prompts of a file: a line each of a TXT file, else a row each, text or a list of messages.
 
     Raises:
         UserError: the file cannot be read, has no prompts, or a row is none.
     """
-    if path.suffix.lower() == ".txt":
-        # Not splitlines(): it also breaks at U+2028, U+0085 and form feeds, which a prompt may hold.
-        lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
-        cells: list[Any] = [line for line in lines if line.strip()]
-    else:
-        rows = read_rows(path)
-        names = column_names(rows)
-        column = next((name for name in PROMPT_COLUMNS if name in names), None)
-        if names and column is None:
-            listed = ", ".join(map(short_text, names))
-            raise UserError(f"prompts={path}: its columns are {listed}; call the one of the prompts prompt")
-        cells = [row[column] if isinstance(row, dict) and column in row else row for row in rows]
-    if not cells:
+    rows = read_rows(path)
+    names = column_names(rows)
+    column = next((name for name in PROMPT_COLUMNS if name in names), None)
+    if names and column is None:
+        listed = ", ".join(map(short_text, names))
+        raise UserError(f"prompts={path}: its columns are {listed}; call the one of the prompts prompt")
+    if not rows:
         raise UserError(f"prompts={path}: no prompts in it")
     prompts = []
-    for number, cell in enumerate(cells, start=1):
+    for number, row in enumerate(rows, start=1):
+        cell = row.get(column) if isinstance(row, dict) else row
         try:
             text, messages = read_problem(cell, cell)
         except UnusableRow as unusable:

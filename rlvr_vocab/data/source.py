@@ -3,23 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from rlvr_vocab.data.arithmetic import ArithmeticTask
-from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems
+from rlvr_vocab.data.generators import ARITHMETIC, SPLITS, ArithmeticTask, GymProblems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all
 
-ARITHMETIC = "arithmetic"
 AnswerFormat = Literal["bare", "hash", "boxed"]
 DecimalMark = Literal["point", "comma"]
-
-OUR_COLUMNS = ("prompt", "problem", "solution", "answer")
-# TRL calls reward functions with every column as a keyword, beside these keywords of its own
-# (GRPOTrainer._calculate_rewards), and takes images and tools from the row itself.
-TRL_NAMES = (
-    *("completion", "completions", "completion_ids", "prompts", "prompt_ids"),
-    *("trainer_state", "log_extra", "log_metric"),
-    *("environment", "environments", "image", "images", "tools"),
-)
 
 
 @dataclass(frozen=True)
@@ -59,23 +48,12 @@ class ProblemSource:
     problem_key: str = "dataset.columns.problem"
 
     def __post_init__(self) -> None:
-        if not self.name.strip():
-            raise UserError("dataset.name is empty: give a hub name, a file, or arithmetic")
         if isinstance(self.generator, GymProblems):
             for key, split in (("split", self.split), ("eval_split", self.eval_split)):
                 if split is not None and split not in SPLITS:
                     raise UserError(f"dataset.{key}={split}: no such split{nearest_and_all(split, SPLITS)}")
-            if self.split == self.eval_split:
-                raise UserError(f"dataset.eval_split={self.split}: the same problems as dataset.split")
         elif self.generator is not None and self.name != ARITHMETIC:
-            raise UserError(
-                f'dataset.generator is set but dataset.name is "{self.name}": only "{ARITHMETIC}" is generated'
-            )
-        if self.name == ARITHMETIC and self.eval_split is not None:
-            raise UserError(
-                f'dataset.eval_split is "{self.eval_split}", but "{ARITHMETIC}" has no splits:'
-                " hold problems out with dataset.eval_fraction"
-            )
+            raise UserError(f'dataset.generator belongs to dataset.name={ARITHMETIC}, not to "{self.name}"')
 
 
 @dataclass(frozen=True)

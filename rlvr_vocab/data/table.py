@@ -10,7 +10,16 @@ import pyarrow
 from datasets.table import InMemoryTable
 
 from rlvr_vocab.data.rows import Problem, column_names, prompt_of
-from rlvr_vocab.data.source import OUR_COLUMNS, TRL_NAMES, Columns, PromptStyle
+from rlvr_vocab.data.source import Columns, PromptStyle
+
+OUR_COLUMNS = ("prompt", "problem", "solution", "answer")
+# TRL calls reward functions with every column as a keyword, beside these keywords of its own
+# (GRPOTrainer._calculate_rewards), and takes images and tools from the row itself.
+TRL_NAMES = (
+    *("completion", "completions", "completion_ids", "prompts", "prompt_ids"),
+    *("trainer_state", "log_extra", "log_metric"),
+    *("environment", "environments", "image", "images", "tools"),
+)
 
 
 @dataclass

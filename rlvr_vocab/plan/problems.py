@@ -9,11 +9,9 @@ from importlib.util import find_spec
 
 from rlvr_vocab.config.sections import RunSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.files import local_file
+from rlvr_vocab.data.generators import ARITHMETIC, REASONING_GYM, GymProblems
 from rlvr_vocab.data.load import read_problems
-from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems
-from rlvr_vocab.data.reasoning_gym.workers import make_entries
 from rlvr_vocab.data.rows import Messages, build_messages, prompt_of
-from rlvr_vocab.data.source import ARITHMETIC
 
 # Problems to train on of the shipped sets, as far as their pages tell.
 _SHIPPED = {
@@ -58,6 +56,8 @@ def _of_stage(run: RunSettings) -> ProblemsAhead:
     count, prompts = problems_by_configuration(run), list[Messages]()
     if isinstance(source.generator, GymProblems):
         if find_spec(REASONING_GYM) is not None:
+            from rlvr_vocab.data.reasoning_gym import make_entries  # with its worker processes
+
             tasks = source.generator.tasks
             entries = [entry for task in tasks for entry in make_entries(task.name, task.params, 0, _OF_A_TASK)]
             prompts = [build_messages(entry.question, style) for entry in entries]

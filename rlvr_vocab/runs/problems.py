@@ -100,7 +100,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             require_a_batch(train, stage.run.training)
             dry_run_rewards(stage.run, train)
             by_stage.append(train)
-            training_sets.append((stage.name, loaded[dataset].report.source, fingerprint))
+            training_sets.append((stage.name, dataset.name, fingerprint))
     problems = RunProblems(own.train, held_out, tuple(by_stage), tuple(training_sets))
     check_same_problems(settings, problems.report())
     return problems
@@ -109,7 +109,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
 def _load(settings: RunSettings, console: Console) -> ProblemSets:
     dataset = settings.dataset
     sets = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, settings.seed))
-    for line in sets.report.lines():
+    for line in sets.account:
         console.print(line, markup=False)
     return sets
 

@@ -109,7 +109,7 @@ def test_an_adapter_is_asked_on_the_base_that_is_given(
     ("words", "said"),
     [
         (["prompt=hello", "prompts=x.txt"], "give either prompt="),
-        (["prompts=missing.txt"], "prompts=missing.txt: no such file"),
+        (["prompts=missing.txt"], "missing.txt does not exist"),
         (["prompt=hello", "top_p=0"], "top_p=0"),
         (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
     ],

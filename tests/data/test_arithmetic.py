@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from rlvr_vocab.data.arithmetic import ArithmeticTask, arithmetic_problems
+from rlvr_vocab.data.generators import ArithmeticTask, arithmetic_problems
 from rlvr_vocab.errors import UserError
 
 

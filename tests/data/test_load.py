@@ -43,9 +43,11 @@ def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJ
     loaded = load_problem_sets(ProblemSource(str(train), COLUMNS, eval_split=str(test)), STYLE, Split())
     assert asked(loaded.eval) == {"8+1=", "9+1=", "10+1=", "11+1="}
     assert asked(loaded.train) == {f"{number}+1=" for number in range(8)}
-    assert loaded.report.held_out_removed == 2
-    assert loaded.report.dropped == {f"missing answer, in {test}": 1}
-    assert (loaded.report.rows_read, loaded.report.rows_kept) == (15, 14)
+    assert loaded.account[0] == f"{train}: 15 rows read, 14 usable; 8 to train on, 4 held out"
+    assert loaded.account[2:] == (
+        f"dropped 1: missing answer, in {test} (row 5: ?)",
+        "left out of training, as the same problem is held out: 2",
+    )
 
 
 @pytest.mark.parametrize("cap", [0, 1])
@@ -53,7 +55,7 @@ def test_a_capped_set_says_how_many_are_held_out_beyond_it(write_jsonl: WriteJso
     split = Split(eval_fraction=0.4, max_eval_samples=cap)
     loaded = load_problem_sets(ProblemSource(str(write_jsonl(*sums(10))), COLUMNS), STYLE, split)
     assert (0 if loaded.eval is None else len(loaded.eval)) == cap
-    assert f"held out too, but beyond dataset.max_eval_samples: {4 - cap}" in loaded.report.lines()
+    assert f"held out too, but beyond dataset.max_eval_samples: {4 - cap}" in loaded.account
 
 
 def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_jsonl: WriteJsonl) -> None:
@@ -70,12 +72,14 @@ def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_js
 
 def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
     rows = [*sums(6), 7, {"problem": "a"}, {"problem": "", "answer": "1"}, sums(1)[0]]
-    report = load_problem_sets(ProblemSource(str(write_jsonl(*rows)), COLUMNS), STYLE, Split()).report
-    assert (report.rows_read, report.rows_kept) == (10, 7)
-    assert report.dropped == {"row is not an object": 1, "missing answer": 1, "empty problem": 1}
-    assert report.examples["missing answer"] == [(8, "a")]
-    assert report.duplicates == 1
-    assert report.train_rows == 7
+    path = str(write_jsonl(*rows))
+    assert load_problem_sets(ProblemSource(path, COLUMNS), STYLE, Split()).account == (
+        f"{path}: 10 rows read, 7 usable; 7 to train on, 0 held out",
+        "dropped 1: row is not an object (row 7: 7)",
+        "dropped 1: missing answer (row 8: a)",
+        "dropped 1: empty problem (row 9: {'problem': '', 'answer': '1'})",
+        "rows that repeat an earlier problem, kept unless it is held out: 1",
+    )
 
 
 def test_no_training_problem_left_is_refused_with_the_account(write_jsonl: WriteJsonl) -> None:

@@ -17,7 +17,7 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
     source = ProblemSource(str(path), Columns("question", "answer", reasoning="answer"), answer_format="hash")
     loaded = load_problem_sets(source, STYLE, Split())
     assert len(loaded.train) == 7473
-    assert loaded.report.lines()[1:] == []
+    assert loaded.account[1:] == ()
     by_question = dict(zip(loaded.train["question"], loaded.train["solution"], strict=True))
     for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
         row = json.loads(line)
@@ -29,8 +29,9 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
 def test_deepscaler_math_drops_the_four_problems_without_an_answer(real_data: Path) -> None:
     path = real_data / "deepscaler_math.json"
     loaded = load_problem_sets(ProblemSource(str(path), Columns("problem", "answer")), STYLE, Split())
-    assert loaded.report.dropped == {"missing answer": 4} and len(loaded.train) == 7474 - 4
-    assert loaded.report.duplicates == 4  # three of them in another layout of LaTeX
+    assert "dropped 4: missing answer (row 887" in loaded.account[1] and len(loaded.train) == 7474 - 4
+    # Three of them in another layout of LaTeX.
+    assert loaded.account[2] == "rows that repeat an earlier problem, kept unless it is held out: 4"
 
 
 def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data: Path) -> None:

@@ -45,5 +45,5 @@ def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> No
         require_columns(ProblemSource("p.csv", Columns("problem", "answer")), ["problem_text", "answer"], "p.csv")
     assert str(caught.value) == (
         'p.csv has no column "problem"; its columns are problem_text, answer; nearest to it is "problem_text"; '
-        "name the column of its problems with dataset.columns.problem=…"
+        "set dataset.columns.problem=…"
     )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.source import OUR_COLUMNS, TRL_NAMES, Columns, PromptStyle
-from rlvr_vocab.data.table import handed_on_names, problem_table
+from rlvr_vocab.data.source import Columns, PromptStyle
+from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, handed_on_names, problem_table
 
 STYLE = PromptStyle(None)
 COLUMNS = Columns("question", "answer")

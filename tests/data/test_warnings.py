@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.load import DividedProblems, build_report, lay_out, read_problems
+from rlvr_vocab.data.load import DividedProblems, read_problems
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 
 CHOICES = ["oxygen", "helium", "neon", "argon"]
@@ -43,7 +43,7 @@ def row(number: int, problem: Any = "", **more: Any) -> dict[str, Any]:
 )
 def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_jsonl: Any, form: str, what: str) -> None:
     rows = [row(1), *(row(n, form.format(f"{n}+1=")) for n in (2, 3))]
-    [line] = build_report(divided(write_jsonl, *rows)).warnings
+    [line] = divided(write_jsonl, *rows).warnings()
     assert line.startswith("2 problems are ") and what in line and "(rows 2 and 3)" in line
 
 
@@ -58,7 +58,7 @@ def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_json
     ],
 )
 def test_other_problems_are_not(write_jsonl: Any, problem: Any) -> None:
-    assert build_report(divided(write_jsonl, row(1, problem))).warnings == ()
+    assert divided(write_jsonl, row(1, problem)).warnings() == []
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,7 @@ def test_other_problems_are_not(write_jsonl: Any, problem: Any) -> None:
 def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(
     write_jsonl: Any, more: dict[str, Any], named: str
 ) -> None:
-    report = build_report(divided(write_jsonl, *(row(n, answer="neon", **more) for n in range(8))))
-    [line] = report.warnings
+    [line] = divided(write_jsonl, *(row(n, answer="neon", **more) for n in range(8))).warnings()
     assert f" {named}: not in the prompt" in line
 
 
@@ -97,13 +96,12 @@ def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(
 def test_a_column_that_is_in_the_prompt_or_is_no_part_of_the_question_is_not(
     write_jsonl: Any, more: dict[str, Any]
 ) -> None:
-    report = build_report(divided(write_jsonl, *({**row(n), **more} for n in range(1, 9))))
-    assert report.warnings == ()
+    assert divided(write_jsonl, *({**row(n), **more} for n in range(1, 9))).warnings() == []
 
 
 def test_a_column_that_few_questions_lack_is_not(write_jsonl: Any) -> None:
     rows = [row(n, f"{n}. {'Neon glows. ' * (n > 2)}Why?", context="Neon glows.") for n in range(8)]
-    assert build_report(divided(write_jsonl, *rows)).warnings == ()
+    assert divided(write_jsonl, *rows).warnings() == []
 
 
 @pytest.mark.parametrize(
@@ -120,13 +118,12 @@ def test_gold_answers_that_are_indices_of_choices_are_named(
 ) -> None:
     problem = f"Which of {' or '.join(choices)}?"  # in the prompt or not
     rows = [row(n, f"{n}. {problem}", answer=gold, choices=choices) for n, gold in enumerate(golds)]
-    assert any("indices of" in line for line in build_report(divided(write_jsonl, *rows)).warnings) is are_indices
+    assert any("indices of" in line for line in divided(write_jsonl, *rows).warnings()) is are_indices
 
 
 def test_a_system_prompt_that_no_row_takes_is_said(write_jsonl: Any) -> None:
     own = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
     style = PromptStyle("Box it.")
-    report = lay_out(divided(write_jsonl, row(1, own)), style).report
-    assert "warning: " not in "".join(report.lines()) and "system_prompt reaches no prompt" in report.lines()[-1]
+    assert "system_prompt reaches no prompt" in divided(write_jsonl, row(1, own)).account(style)[-1]
     for rows, other in (([row(1, own), row(2)], style), ([row(1, own)], PromptStyle(None)), ([row(1, own[1:])], style)):
-        assert lay_out(divided(write_jsonl, *rows), other).report.note == ""
+        assert "reaches no prompt" not in divided(write_jsonl, *rows).account(other)[-1]

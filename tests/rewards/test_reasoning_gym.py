@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rlvr_vocab.data.reasoning_gym import workers
+from rlvr_vocab.data import reasoning_gym as workers
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
 from rlvr_vocab.sandbox.confinement import CannotConfine

@@ -31,7 +31,6 @@ from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
 from rlvr_vocab.data.load import check_source
-from rlvr_vocab.data.rows import check_prompt_file
 from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
@@ -71,7 +70,7 @@ def check_generate(settings: GenerateSettings) -> None:
     if settings.prompt is not None and not settings.prompt.strip():
         raise UserError('prompt is empty: give it as prompt="…"')
     if settings.prompts is not None:
-        check_prompt_file(settings.prompts)
+        check_file(settings.prompts)
 
 
 def check_merge(settings: MergeSettings) -> None:

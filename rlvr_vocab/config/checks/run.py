@@ -19,8 +19,8 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.data.generators import WORKED, without_worked_solutions
 from rlvr_vocab.data.load import check_source
-from rlvr_vocab.data.reasoning_gym.tasks import WORKED, without_worked_solutions
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlvr_vocab.data.reasoning_gym.tasks import require_reasoning_gym
-from rlvr_vocab.data.reasoning_gym.workers import score_answers
+from rlvr_vocab.data.generators import require_reasoning_gym
+from rlvr_vocab.data.reasoning_gym import score_answers
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.answers import AnswerFrom, Deadline, extracted_answer
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, reward, turn_text
@@ -32,7 +32,7 @@ def reasoning_gym(
     Scorers work in processes that may be killed. Where one evaluates an answer as Python, as sympy does with formulas,
     Linux confines it; `allow_unsafe` evaluates answers where the system cannot.
 
-    >>> from rlvr_vocab.data.reasoning_gym.workers import make_entries
+    >>> from rlvr_vocab.data.reasoning_gym import make_entries
     >>> *_, made = make_entries("spell_backward", {"max_word_len": 4}, seed=1, count=3)
     >>> reasoning_gym(["\\boxed{htob}", "\\boxed{ht}", "htob"], entry=[made.encoded] * 3)
     [1.0, 0.5, 0.0]

@@ -8,8 +8,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import TokenizersBackend
 
-from rlvr_vocab.data.reasoning_gym.problems import wording_of
-from rlvr_vocab.data.reasoning_gym.tasks import GymTask
+from rlvr_vocab.data.generators import GymTask
 from rlvr_vocab.training.settings import TinyShape
 
 CONTEXT = 8192  # tokens; with rotary positions a longer one costs nothing, and competition problems fit
@@ -24,7 +23,12 @@ _CHAT_TEMPLATE = (
 
 def vocabulary_texts(system_prompt: str | None, tasks: Sequence[GymTask]) -> list[str]:
     """The texts that the tokenizer gets words for, each often enough: system prompt and wording of tasks."""
-    return [system_prompt or "", "\\boxed{}", *wording_of(tasks)] * 10
+    wording: list[str] = []
+    if tasks:
+        from rlvr_vocab.data.reasoning_gym import wording_of  # with its worker processes
+
+        wording = wording_of(tasks)
+    return [system_prompt or "", "\\boxed{}", *wording] * 10
 
 
 def tiny_tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> TokenizersBackend:

@@ -1,4 +1,4 @@
-"""Worker processes that run reasoning-gym: they make problems, and score a model's answers.
+"""Problems of reasoning-gym, each once, and scores of answers to them, by worker processes.
 
 A generator's problems may depend on Python's hash seed, which the workers of a pool have in common, and some scorers
 evaluate an answer as Python.
@@ -6,27 +6,133 @@ evaluate an answer as Python.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import os
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.data.answers import MISSING_ANSWER
+from rlvr_vocab.data.generators import GYM_COLUMNS, SPLITS, WORKED, GymProblems, GymTask
+from rlvr_vocab.data.rows import DroppedRow, Problem, UsableRows
+from rlvr_vocab.errors import UserError, is_main_process
 from rlvr_vocab.sandbox.confinement import CannotConfine, confine, limit, readable_paths
 from rlvr_vocab.sandbox.program import decoded, encoded
+from rlvr_vocab.terminal import make_console, progress_bar
+from rlvr_vocab.text import short_text
 from rlvr_vocab.verify.worker_pool import LONGEST_DETAIL, Outcome, WorkerPool
 
+_SEEDS_OF_A_SPLIT = 2**30
+_NARROW = 20  # values of a range that make kinds of problems
+# Problems of a task that are searched for the words of its question, and how many of them hold such a word.
+_ASKED, _OFTEN = 20, 4
 # Problems made at once, and the seconds that they may take.
 _TOGETHER, _SECONDS = 10, 120.0
 _SCORING_MEMORY = 2**30
 # What takes a text for Python; sympy reads formulas so.
 _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
+
+
+@lru_cache(maxsize=2)  # a command may ask twice, and some families take a second for a problem
+def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
+    """The problems of a split, task by task; repeated ones and failures of a generator are dropped.
+
+    A task may have no answer of its own and score others all the same: the solution of its problems is None.
+
+    Raises:
+        UserError: a task takes too long, or too much memory.
+    """
+    usable: dict[str, Problem] = {}
+    dropped: list[DroppedRow] = []
+    for row_number, (task, entry) in enumerate(_entries(problems, split, seed), start=1):
+        problem = Problem(entry.question, entry.answer, _row(task, entry), row_number) if not entry.failure else None
+        if problem is None or entry.answer == "":
+            reason, shown = (
+                ("its generator failed", entry.failure) if entry.failure else (MISSING_ANSWER, entry.question)
+            )
+        elif usable.setdefault(problem.key, problem) is not problem:
+            reason, shown = "the same problem as an earlier one", entry.question
+        else:
+            continue
+        # The end of a question tells it from others of its task.
+        shown = short_text(shown) if entry.failure else short_text(shown.strip()[-40:])
+        dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", shown))
+    return UsableRows(tuple(usable.values()), tuple(dropped), GYM_COLUMNS)
+
+
+def _entries(problems: GymProblems, split: str, seed: int) -> Iterator[tuple[GymTask, Entry]]:
+    shares, before = problems.shares(split), 0
+    console = make_console(quiet=not is_main_process())
+    with progress_bar(console, f"making problems ({split})", sum(shares)) as display:
+
+        def show(made: int) -> None:
+            display.update(before + made)
+
+        for task, count in zip(problems.tasks, shares, strict=True):
+            first = first_seed(seed, task.name, split)
+            yield from ((task, entry) for entry in make_entries(task.name, task.params, first, count, show))
+            before += count
+
+
+def first_seed(seed: int, task: str, split: str) -> int:
+    """The seed of the first problem of a task in a split; that of the next problem is one more, and so on.
+
+    The splits have no seed in common. Neighbouring seeds of runs begin far from each other, or one run would have
+    nearly the problems of the other.
+    """
+    digest = hashlib.sha256(f"{seed} {task}".encode()).digest()
+    return int.from_bytes(digest[:4]) % _SEEDS_OF_A_SPLIT + SPLITS.index(split) * _SEEDS_OF_A_SPLIT
+
+
+def _row(task: GymTask, entry: Entry) -> dict[str, Any]:
+    return {
+        "problem": entry.question,
+        "answer": entry.answer,
+        "reasoning": WORKED[task.name](entry.metadata) if task.name in WORKED else None,
+        "task": task.name,
+        "difficulty": difficulty_of(entry.metadata),
+        "entry": entry.encoded,
+    }
+
+
+def difficulty_of(metadata: Mapping[str, Any]) -> str:
+    """The difficulty of a problem in short: its place in a narrow range of the task, else the range.
+
+    Example:
+        >>> difficulty_of({"num_terms": 3, "difficulty": {"num_terms": (2, 6), "value": (1, 1000), "digits": (4, 4)}})
+        'num_terms 3, value 1-1000, digits 4'
+    """
+    settings = metadata.get("difficulty")
+    if not isinstance(settings, dict):
+        return "" if settings is None else str(settings)
+    shown = []
+    for name, setting in settings.items():
+        own = metadata.get(name)
+        match setting:
+            case (low, high) if isinstance(setting, tuple):
+                narrow = isinstance(own, int) and low <= own <= high < low + _NARROW
+                shown.append(f"{name} {own if narrow else '-'.join(map(str, dict.fromkeys(setting)))}")
+            case bool() | int() | float() | str():  # not the weights of kinds of problems, which are no difficulty
+                shown.append(f"{name} {setting}")
+    return short_text(", ".join(shown), limit=80)
+
+
+def wording_of(tasks: Sequence[GymTask]) -> list[str]:
+    """The words of the tasks' questions, for a tokenizer: each of them stands in several problems of its task."""
+    words: dict[str, None] = {}
+    for task in tasks:
+        entries = make_entries(task.name, task.params, 0, _ASKED)
+        asked = [set(re.findall(r"\s?[^\s\d]+", entry.question)) for entry in entries]
+        counts = Counter(word for each in asked for word in each)
+        words.update(dict.fromkeys(word for word in sorted(counts) if counts[word] >= _OFTEN))
+    return list(words)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,261 @@
+"""Generated problem sets: the embedded sums, and the task families of reasoning-gym with worked solutions of three."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import accumulate, pairwise, zip_longest
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from rlvr_vocab.bounds import Count, Whole
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import did_you_mean
+
+ARITHMETIC, REASONING_GYM = "arithmetic", "reasoning_gym"
+ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
+GYM_COLUMNS = (*ARITHMETIC_COLUMNS, "task", "difficulty", "entry")
+SPLITS = ("train", "held_out", "test")  # from seeds that have none in common
+INSTALL = "pip install -e '.[gym]' (it builds a small extension, which wants a C compiler)"
+_MIXTURE = "composite"  # a family of families, which `tasks` is already
+
+
+@dataclass(frozen=True)
+class ArithmeticTask:
+    """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; or sums of many digits.
+
+    Args:
+        modulus: Ask for the remainder of one number by this, in place of a sum.
+        terms: Ask for the sum of so many digits, in place of two numbers.
+        partial_sums: How the worked solution of such a sum writes each partial sum.
+    """
+
+    digits: Annotated[Whole, Ge(1), Le(9)] = 2
+    num_problems: Count = 5000
+    modulus: Count | None = None
+    terms: Annotated[Whole, Ge(2), Le(18)] | None = None
+    partial_sums: Literal["whole", "last_digit"] = "whole"
+
+    def __post_init__(self) -> None:
+        if self.modulus is not None and self.terms is not None:
+            raise UserError("dataset.generator: modulus asks for a remainder and terms for a sum; set one of them")
+        numbers, size = 10**self.digits, f"digits={self.digits}"
+        different = numbers if self.modulus is not None else numbers * (numbers + 1) // 2  # a+b is b+a
+        if self.terms is not None:
+            different, size = 10**self.terms, f"terms={self.terms}"
+        if self.num_problems > different:
+            raise UserError(
+                f"dataset.generator.num_problems is {self.num_problems}; with {size} it must be from 1 to {different}"
+            )
+
+
+def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
+    """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows."""
+    if task.terms is not None:
+        return _long_sums(task, task.terms, seed)
+    return _sums(task, seed) if task.modulus is None else _remainders(task, task.modulus, seed)
+
+
+def _long_sums(task: ArithmeticTask, terms: int, seed: int) -> list[dict[str, str]]:
+    """
+    Example:
+        >>> _long_sums(ArithmeticTask(num_problems=1, partial_sums="last_digit"), terms=4, seed=0)
+        [{'problem': '6+3+1+1=', 'answer': '11', 'reasoning': '901'}]
+    """
+    rows = []
+    for number in random.Random(seed).sample(range(10**terms), task.num_problems):
+        digits = f"{number:0{terms}}"
+        sums = [str(each) for each in accumulate(map(int, digits))]
+        working = ",".join(sums[1:]) if task.partial_sums == "whole" else "".join(each[-1] for each in sums[1:])
+        rows.append({"problem": f"{'+'.join(digits)}=", "answer": sums[-1], "reasoning": working})
+    return rows
+
+
+def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str, str]]:
+    numbers = random.Random(seed).sample(range(10**task.digits), task.num_problems)
+    return [
+        {
+            "problem": f"{number} mod {modulus} =",
+            "answer": str(number % modulus),
+            "reasoning": f"{number}={number // modulus}*{modulus}+{number % modulus}",
+        }
+        for number in numbers
+    ]
+
+
+def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
+    """Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer.
+
+    Example:
+        >>> _sums(ArithmeticTask(digits=1, num_problems=1), seed=0)
+        [{'problem': '4+9=', 'answer': '13', 'reasoning': '4+9=13'}]
+    """
+    generator = random.Random(seed)
+    largest = 10**task.digits - 1
+    pairs: dict[tuple[int, int], tuple[int, int]] = {}
+    while len(pairs) < task.num_problems:
+        pair = generator.randint(0, largest), generator.randint(0, largest)
+        pairs.setdefault((min(pair), max(pair)), pair)
+    return [{"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)} for a, b in pairs.values()]
+
+
+def worked_sum(a: int, b: int) -> str:
+    """The sum digit by digit from the right, a carry written as a last `+1`.
+
+    Example:
+        >>> worked_sum(47, 38)
+        '7+8=15,4+3+1=8'
+    """
+    steps, carry = [], 0
+    for digit_a, digit_b in zip_longest(reversed(str(a)), reversed(str(b)), fillvalue="0"):
+        column_sum = int(digit_a) + int(digit_b) + carry
+        steps.append(f"{digit_a}+{digit_b}{'+1' if carry else ''}={column_sum}")
+        carry = column_sum // 10
+    return ",".join(steps)
+
+
+def worked_difference(larger: int, smaller: int) -> str:
+    """The difference digit by digit from the right; where one is borrowed the next digit has a last `-1`.
+
+    Example:
+        >>> worked_difference(52, 34)
+        '12-4=8,5-3-1=1'
+    """
+    steps, borrowed = [], 0
+    for digit, taken in zip_longest(reversed(str(larger)), reversed(str(smaller)), fillvalue="0"):
+        left = int(digit) - int(taken) - borrowed
+        borrows = left < 0
+        steps.append(f"{'1' if borrows else ''}{digit}-{taken}{'-1' if borrowed else ''}={left % 10}")
+        borrowed = int(borrows)
+    return ",".join(steps)
+
+
+@dataclass(frozen=True)
+class GymTask:
+    """A task family by its name, its share of the problems, and fields of its configuration (the difficulty)."""
+
+    name: str
+    weight: Annotated[float, Gt(0)] = 1.0
+    params: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class GymProblems:
+    """The task families of a problem set.
+
+    Args:
+        num_problems: Problems to train on and to hold out, together.
+        num_held_out: Held-out problems among these; the split `test` has as many.
+    """
+
+    tasks: tuple[GymTask, ...]
+    num_problems: int
+    num_held_out: int
+
+    def shares(self, split: str) -> list[int]:
+        """Problems of each task in a split, by the weights.
+
+        Example:
+            >>> GymProblems((GymTask("lcm", 2.0), GymTask("gcd")), num_problems=100, num_held_out=10).shares("train")
+            [60, 30]
+        """
+        size = self.num_problems - self.num_held_out if split == "train" else self.num_held_out
+        weights = sum(task.weight for task in self.tasks)
+        ends, sofar = [0], 0.0
+        for task in self.tasks:
+            sofar += task.weight
+            ends.append(round(size * sofar / weights))
+        return [end - start for start, end in pairwise(ends)]
+
+
+def require_reasoning_gym(who: str) -> None:
+    """Raises UserError where the package is not installed."""
+    if find_spec(REASONING_GYM) is None:
+        raise UserError(f"{who} needs the package reasoning-gym: {INSTALL}")
+
+
+def check_tasks(problems: GymProblems) -> None:
+    """Raises UserError for tasks that cannot be made: unknown names and refused parameters."""
+    require_reasoning_gym(f"dataset={REASONING_GYM}")
+    if not problems.tasks:
+        raise UserError("dataset.tasks is empty: name at least one, as in dataset.tasks=[chain_sum]")
+    from reasoning_gym.factory import DATASETS, create_dataset
+
+    families = sorted(DATASETS.keys() - {_MIXTURE})
+    for task in problems.tasks:
+        if task.name not in families:
+            hint = did_you_mean(task.name, families) or f"; there are {', '.join(families)}"
+            raise UserError(f"dataset.tasks: reasoning-gym has no task {task.name}{hint}")
+        try:
+            create_dataset(task.name, **task.params, seed=0, size=1)
+        except Exception as error:  # each task refuses in its own way: with assertions, ValueError, TypeError
+            given = ", ".join(f"{name}={value}" for name, value in task.params.items())
+            raise UserError(f"dataset.tasks: {task.name} refuses {given}: {' '.join(str(error).split())}") from error
+
+
+_TERM = re.compile(r"([+-]?) ?(-?\d+)")
+
+
+def worked_chain(metadata: Mapping[str, Any]) -> str:
+    """A chain of sums and differences, one after the other, each digit by digit from the right.
+
+    A `-:` in front means that the result is negative.
+
+    Example:
+        >>> worked_chain({"expression": "52 - 34 + 7"})
+        '12-4=8,5-3-1=1;18+7:8+7=15,1+0+1=2'
+        >>> worked_chain({"expression": "34 - 52"})
+        '-:12-4=8,5-3-1=1'
+    """
+    signed = [(match[1], int(match[2])) for match in _TERM.finditer(metadata["expression"])]
+    total, *terms = [-number if sign == "-" else number for sign, number in signed]
+    steps: list[str] = []
+    for term in terms:
+        larger, smaller = max(abs(total), abs(term)), min(abs(total), abs(term))
+        same_sign = (total < 0) == (term < 0)
+        digits = worked_sum(abs(total), abs(term)) if same_sign else worked_difference(larger, smaller)
+        name = f"{total}{term:+}:" if steps else ""
+        total += term
+        steps.append(f"{name}{'-:' if total < 0 else ''}{digits}")
+    return ";".join(steps)
+
+
+def worked_spelling(metadata: Mapping[str, Any]) -> str:
+    """The letters of a word, and the same from the last to the first.
+
+    Example:
+        >>> worked_spelling({"word": "sun"})
+        's,u,n;n,u,s'
+    """
+    letters = metadata["word"]
+    return f"{','.join(letters)};{','.join(reversed(letters))}"
+
+
+def worked_bits(metadata: Mapping[str, Any]) -> str:
+    """A number halved until 1 is left, an odd one marked; the marks are the bits.
+
+    Example:
+        >>> worked_bits({"number": 11})
+        '11*,5*,2,1*:3'
+    """
+    halves = [metadata["number"]]
+    while halves[-1] > 1:
+        halves.append(halves[-1] // 2)
+    marked = ",".join(f"{number}{'*' * (number % 2)}" for number in halves)
+    return f"{marked}:{sum(number % 2 for number in halves)}"
+
+
+# Worked solutions by task family, from the metadata of a problem.
+WORKED: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "chain_sum": worked_chain,
+    "spell_backward": worked_spelling,
+    "count_bits": worked_bits,
+}
+
+
+def without_worked_solutions(tasks: Sequence[GymTask]) -> list[str]:
+    return [task.name for task in tasks if task.name not in WORKED]
