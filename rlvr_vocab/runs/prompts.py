@@ -176,8 +176,9 @@ def asks_to_think(
     """
     if any(tags[0] in message["content"] for prompt in prompts[:_ROWS_CHECKED] for message in prompt):
         return True
-    functions = () if rewards is None else rewards.functions
-    return any(thinking > plain for _, thinking, plain in format_scores(functions, RewardContext(tags), row))
+    if rewards is None:
+        return False
+    return any(thinking > plain for _, thinking, plain in format_scores(rewards.functions, RewardContext(tags), row))
 
 
 def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:

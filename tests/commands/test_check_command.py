@@ -75,9 +75,10 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     shown = check(capsys, faulty, "dataset.eval_fraction=0", f"against={faulty}")
     rows = section(shown, "Rows")
     assert "120 rows read, 117 usable; 117 to train on" in rows[0]
-    assert [line.partition("(")[2] for line in rows[4:]] == [
+    assert [line.partition("(")[2] for line in rows[4:7]] == [
         "row 1: {'question': '', 'result': '1', 'level': 3})", "row 2: Is this answered?)", "row 11: 17)"
     ]  # fmt: skip
+    assert rows[7:] == ["  rows that repeat an earlier problem, kept unless it is held out: 2"]
     assert section(shown, "Repeated problems") == [
         "  2 problems in 4 rows",
         "  rows 5 and 6: Half of it?",
@@ -219,7 +220,7 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
     ("words", "said"),
     [
         (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
-        (["against=[{clean},{clean}]", "against_problem_column=task"], "of its problems with against_problem_column=…"),
+        (["against=[{clean},{clean}]", "against_problem_column=task"], "; set against_problem_column=…"),
         (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
         (["training.learning_rate=1"], "unknown key training.learning_rate"),
     ],
