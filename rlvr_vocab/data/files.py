@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ def _one_line(error: BaseException, limit: int = 300) -> str:
     return " ".join(str(error).split())[:limit] or type(error).__name__
 
 
-READERS: dict[str, Callable[[Path], Sequence[Any]]] = {
+READERS: dict[str, Callable[[Path], list[Any]]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
     ".json": _read_json,
