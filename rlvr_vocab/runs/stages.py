@@ -48,7 +48,7 @@ from rlvr_vocab.training.checkpoints import (
 )
 from rlvr_vocab.training.display import live_display
 from rlvr_vocab.training.metrics.step_clock import peak_memory
-from rlvr_vocab.training.metrics.weights import parameter_groups, parameter_table
+from rlvr_vocab.training.metrics.weights import parameter_table
 from rlvr_vocab.training.stage import MetricsFile, StageContext, StopEarly, StopOnSignalOrTime, write_rows_until_now
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan
@@ -336,7 +336,7 @@ class StagedRun:
         )
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
-        for line in parameter_table(parameter_groups(trainer.model)):
+        for line in parameter_table(trainer.model):
             self._console.print(line, markup=False)
         until, checkpoints = stage.until, trainer.checkpoints
         if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):

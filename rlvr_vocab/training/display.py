@@ -46,11 +46,11 @@ DISPLAYED = (
 
 @contextmanager
 def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
-    """The display that suits the console, while the block runs; other output of the block appears above it."""
+    """The display of a training, while the block runs; on a terminal other output of the block appears above it."""
+    display = LiveDisplay(console, title, redraws=can_redraw(console))
     if not can_redraw(console):
-        yield PlainLines(console, title)
+        yield display
         return
-    display = TerminalDisplay(console, title)
     live = Live(display, console=console, refresh_per_second=2, redirect_stdout=False, redirect_stderr=False)
     at_once, stop_signals.at_once = stop_signals.at_once, lambda: _show_cursor(console)
     try:  # a signal may come while it starts, when `with live` would not end it
@@ -66,131 +66,96 @@ def _show_cursor(console: Console) -> None:
     os.write(console.file.fileno(), _SHOW_CURSOR)
 
 
-class LatestMetrics:
-    """The latest value of each displayed metric, formatted; an older one names its step."""
+class LiveDisplay:
+    """The newest figures of a training.
 
-    def __init__(self) -> None:
+    Args:
+        redraws: they are drawn twice a second, by Rich's thread; else each logged row is printed as a plain line.
+    """
+
+    def __init__(self, console: Console, title: str, *, redraws: bool) -> None:
+        self._console, self._title, self._redraws = console, title, redraws
         self._latest: dict[str, tuple[int, str]] = {}
-        self._step = 0
-
-    def update(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """Add a row; return its formatted values by name."""
-        self._step = row["step"]
-        values = {name: form.format(float(row[key])) for name, key, form in DISPLAYED if row.get(key) is not None}
-        self._latest.update({name: (self._step, value) for name, value in values.items()})
-        return values
-
-    def values(self) -> dict[str, str]:
-        """All values so far by name, in the order of `DISPLAYED`."""
-        found = {name: self._latest[name] for name, _, _ in DISPLAYED if name in self._latest}
-        return {
-            name: value if step == self._step else f"{value} (step {step})" for name, (step, value) in found.items()
-        }
-
-
-class TimeLeft:
-    """The time of the remaining steps, by the mean of those since `step`, the last one before this start."""
-
-    def __init__(self, step: int) -> None:
-        self._first = self._step = step
-        self._began = self._at = time.monotonic()
-
-    def update(self, step: int) -> None:
-        if step > self._step:
-            self._step, self._at = step, time.monotonic()
-
-    def seconds(self, steps: int) -> float | None:
-        """Until the last of `steps`; None before the first one is over, and after the last."""
-        if not self._first < self._step < steps:
-            return None
-        seconds_per_step = (self._at - self._began) / (self._step - self._first)
-        return max(0.0, seconds_per_step * (steps - self._step) - (time.monotonic() - self._at))
-
-
-class PlainLines:
-    """The display of a file, a pipe, or a terminal that cannot move its cursor: whole lines."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
-        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
+        self._row_step = 0
+        self._finding: str | None = None
+        self._completion: Text | None = None
+        self.begins(0, 0)
 
     def begins(self, step: int, steps: int) -> None:
         """The training begins after `step`; not 0 in a run that is resumed."""
-        self._time = TimeLeft(step)
+        self._first = self._step = step
+        self._steps = steps
+        self._began = self._at = time.monotonic()
 
     def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        own = self._metrics.update(row)
-        self._time.update(step)
-        left = self._time.seconds(steps)
-        values = self._metrics.values() if "loss" in row else own  # without it an evaluation, not a step
-        parts = [f"{self._title} {step}/{steps}", *(f"{name} {value}" for name, value in values.items())]
-        self._print("  ".join(parts if left is None else [*parts, f"left {clock(left)}"]))
+        """Show a logged row; `step` of `steps` counts within the stage."""
+        if step > self._step:
+            self._step, self._at = step, time.monotonic()
+        self._steps, self._row_step = steps, row["step"]
+        own = {name: form.format(float(row[key])) for name, key, form in DISPLAYED if row.get(key) is not None}
+        self._latest |= {name: (self._row_step, value) for name, value in own.items()}
+        values = self.values() if "loss" in row else own  # without it an evaluation, not a step
+        self._print(
+            "  ".join([f"{self._title} {self._count()}", *(f"{name} {value}" for name, value in values.items())])
+        )
 
     def finding(self, title: str, evidence: str) -> None:
+        self._finding = title
         self._print(f"finding: {title}: {evidence}")
 
     def completion(self, text: Text) -> None:
         """Show a completion, control characters escaped, after its step and reward."""
+        self._completion = text
         self._print(text.plain)
 
+    def values(self) -> dict[str, str]:
+        """The latest value of each metric by name, in the order of `DISPLAYED`; an older one names its step."""
+        found = {name: self._latest[name] for name, _, _ in DISPLAYED if name in self._latest}
+        return {
+            name: value if step == self._row_step else f"{value} (step {step})" for name, (step, value) in found.items()
+        }
+
+    def seconds_left(self) -> float | None:
+        """By the mean step of this start; None before the first one is over, and after the last."""
+        if not self._first < self._step < self._steps:
+            return None
+        seconds_per_step = (self._at - self._began) / (self._step - self._first)
+        return max(0.0, seconds_per_step * (self._steps - self._step) - (time.monotonic() - self._at))
+
+    def _count(self) -> str:
+        left = self.seconds_left()
+        return f"{self._step}/{self._steps}" + ("" if left is None else f"  left {clock(left)}")
+
     def _print(self, line: str) -> None:
-        encoding = self._console.encoding  # a log file may have no bytes for a character
-        line = line.encode(encoding, "backslashreplace").decode(encoding)
-        self._console.print(line, markup=False, soft_wrap=True)
-
-
-class TerminalDisplay:
-    """Steady lines with the latest of everything, drawn twice a second by Rich's thread."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        self._title, self._step, self._steps = title, 0, 0
-        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
-        self._finding: str | None = None
-        self._completion: Text | None = None
-
-    def begins(self, step: int, steps: int) -> None:
-        self._time, self._step, self._steps = TimeLeft(step), step, steps
-
-    def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        self._metrics.update(row)
-        self._time.update(step)
-        self._step, self._steps = step, steps
-
-    def finding(self, title: str, evidence: str) -> None:
-        self._finding = title
-
-    def completion(self, text: Text) -> None:
-        self._completion = text
+        if not self._redraws:
+            encoding = self._console.encoding  # a log file may have no bytes for a character
+            line = line.encode(encoding, "backslashreplace").decode(encoding)
+            self._console.print(line, markup=False, soft_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # A print above may have asked for lines that are not wrapped.
         yield from console.render(self._lines(console, options.max_width), options.update(no_wrap=None, overflow=None))
 
     def _lines(self, console: Console, width: int) -> Group:
-        left = self._time.seconds(self._steps)
         head = Table.grid(padding=(0, 1))
-        count = f"{self._step}/{self._steps}" + ("" if left is None else f"  left {clock(left)}")
         bar = ProgressBar(total=max(self._steps, 1), completed=self._step, width=max(1, min(40, width // 3)))
-        head.add_row(Text(self._title, style="bold"), bar, count)
+        head.add_row(Text(self._title, style="bold"), bar, self._count())
         cells = [
             Text.assemble((f"{name:<{_NAME}}", "dim"), (value, "cyan"), no_wrap=True, overflow="ellipsis")
-            for name, value in tuple(self._metrics.values().items())  # the training's thread may add one meanwhile
+            for name, value in self.values().items()
         ]
         found = ("none so far", "dim") if self._finding is None else (self._finding, "yellow")
-        finding = Text.assemble((f"{'finding':<{_NAME}}", "dim"), found)
-        lines: list[Any] = [head, Columns(cells, equal=True, padding=(0, 2)), finding]
+        lines: list[Any] = [head]
         if stop_signals.reason is not None:
             notice = f"{stop_signals.reason}: stopping after this step; a second signal ends at once"
-            lines.insert(1, Text(notice, style="yellow"))
+            lines.append(Text(notice, style="yellow"))
+        lines += [Columns(cells, equal=True, padding=(0, 2)), Text.assemble((f"{'finding':<{_NAME}}", "dim"), found)]
         if self._completion is not None:
             first, *others = self._completion.wrap(console, width, overflow="fold")
             if len(others) >= _COMPLETION_LINES:  # the answer stands at the end
                 others = [others[0], Text("…", style="dim"), others[-1]]
             lines += [first, *others]
         return Group(*lines)
-
-
-LiveDisplay = PlainLines | TerminalDisplay
 
 
 class OutputAboveDisplay(FileProxy):

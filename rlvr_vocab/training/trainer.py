@@ -20,13 +20,12 @@ from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoints import checkpoint_for_all
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
-from rlvr_vocab.training.kl import ReferenceKL
-from rlvr_vocab.training.metrics.batch import BatchMetrics, SamplingGap, require_scores
+from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, require_scores
 from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
-from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
+from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, without_dropout
 from rlvr_vocab.training.resume import OnFullDisk, TrainerCheckpoints
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
@@ -62,7 +61,6 @@ class RegionGRPOTrainer(TRLSeams):
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
     """
 
-    log_completions: bool
     _rewards_BR: torch.Tensor
     _sampled_BR: torch.Tensor
 
@@ -113,11 +111,11 @@ class RegionGRPOTrainer(TRLSeams):
         """
         if kl_over not in get_args(KLOver):
             raise UserError(f"kl_over={kl_over}: must be {' or '.join(get_args(KLOver))}")
+        adapter = None if peft_config is None else adapter_config(peft_config)
         args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
         self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
-        lora = as_lora(peft_config)
         args.model_init_kwargs = as_the_machine_computes(args, self.initial_model)
         tokenizer = load_tokenizer(self.initial_model)
         self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
@@ -146,13 +144,14 @@ class RegionGRPOTrainer(TRLSeams):
                 args=args,
                 train_dataset=train_dataset,
                 processing_class=tokenizer,
-                peft_config=None if lora is None else lora_config(lora),
+                peft_config=adapter,
                 **kwargs,
             )
         refuse_altered_config(self.model.generation_config, self.initial_model)
         refuse_not_finite(self.model, self.initial_model)
-        if lora is not None:
-            complete_adapter(self.model, lora, self.policy.layout)
+        if peft_config is not None:
+            train_rows = peft_config.train_rows if isinstance(peft_config, Lora) else "reasoning"
+            complete_adapter(self.model, train_rows, self.policy.layout)
         accumulate_tied_gradient(self.model, self.accelerator)
         skip_solved = None if curriculum is None else curriculum.skip_solved
         if max_rounds > 1 or skip_solved is not None:
@@ -310,10 +309,7 @@ class RegionGRPOTrainer(TRLSeams):
         training = self.model.training
         at_the_end = "train_runtime" in logs  # of the training, or of the part before it is interrupted: no step
         self._batch_metrics.drop_all_scored()
-        tables = self.log_completions
-        self.log_completions = tables and not at_the_end
         super().log(logs, start_time)
-        self.log_completions = tables
         if training and not at_the_end and self.newest_rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.stage_context.run_step(self.state.global_step), self.stage_context.run_folder
             write_completions(self.newest_rollouts, step, self.tokenizer, folder / "completions")

@@ -32,26 +32,22 @@ from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
 
 @contextmanager
 def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[None]:
-    """Inside the block `GRPOTrainer.__init__` loads policy and reference with the region head, onto one device.
+    """Inside the block `GRPOTrainer.__init__` gives policy and reference the region head.
 
-    - `add_fused_lm_head`: the constructor calls it for both models, and prepares the reference right after it.
-    - `create_model_from_path`: its default, `device_map="auto"`, splits a model over all visible GPUs.
+    `add_fused_lm_head`: the constructor calls it for both models, and prepares the reference right after it.
     """
-    original, create = trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path
-
-    def create_on_one_device(name: str, **settings: Any) -> PreTrainedModel:
-        return create(name, **{"device_map": None, **settings})
+    original = trl_grpo.add_fused_lm_head
 
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
         attach_low_rank_rows(model, initial_model)
         attach_region_head(model, policy=policy, **settings)
         choose_block_form(model.device)  # its warning comes before the first generation
 
-    trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path = add_region_head, create_on_one_device
+    trl_grpo.add_fused_lm_head = add_region_head
     try:
         yield
     finally:
-        trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path = original, create
+        trl_grpo.add_fused_lm_head = original
 
 
 @contextmanager

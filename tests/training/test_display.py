@@ -18,13 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rlvr_vocab.training import display
-from rlvr_vocab.training.display import (
-    LatestMetrics,
-    TerminalDisplay,
-    TimeLeft,
-    live_display,
-    redirecting_output,
-)
+from rlvr_vocab.training.display import LiveDisplay, live_display, redirecting_output
 
 
 class PseudoTerminal:
@@ -82,7 +76,7 @@ def console_on(file, monkeypatch):
 def test_no_line_is_wider_than_the_terminal_and_the_end_of_a_completion_is_shown(width, monkeypatch):
     monkeypatch.setattr(display.stop_signals, "reason", "SIGINT")
     console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
-    shown = TerminalDisplay(console, "stage 1/2 form")
+    shown = LiveDisplay(console, "stage 1/2 form", redraws=True)
     shown.begins(0, 200)
     shown.row(row(120, **{"eval/accuracy": 0.45}), 120, 200)
     shown.completion(Text("step 100, reward 1.00: " + "seven times six " * 60 + "漢字" * 30 + " is 42"))
@@ -126,8 +120,8 @@ def test_a_pipe_gets_one_plain_line_a_step(monkeypatch):
     lines = written.getvalue().decode().splitlines()
     figures = "reward 0.01  spread in groups 0.25"
     assert lines == [
-        f"GRPO 5/10  {figures}  length 23  kl 0.250  entropy 0.60  left 0:00",
-        "GRPO 5/10  held out 50.0%  left 0:00",
+        f"GRPO 5/10  left 0:00  {figures}  length 23  kl 0.250  entropy 0.60",
+        "GRPO 5/10  left 0:00  held out 50.0%",
         "finding: KL above its limit (step 5): kl was 0.7",
         r"step 5, reward 1.00: \u27e66\u27e7*7=42 [/b]",
         f"GRPO 10/10  {figures}  held out 50.0% (step 5)  length 23  kl 0.250 (step 5)  entropy 0.60",
@@ -221,12 +215,19 @@ def test_a_forked_process_writes_where_it_always_did(tmp_path, monkeypatch):
     assert (tmp_path / "written").read_text() == "of the child\n" and screen.file.getvalue() == ""
 
 
-def test_a_metric_that_is_not_of_the_newest_step_names_its_step():
-    metrics = LatestMetrics()
-    metrics.update({"step": 1, "loss": 0.1, "reward": 0.456, "kl": 0.25, "thinking/reasoning_share": 0.5})
-    metrics.update({"step": 2, "eval/accuracy": 0.45, "eval/format": 0.9})
-    assert metrics.update({"step": 3, "loss": 0.1, "reward": 0.5, "groups/reward_std": None}) == {"reward": "0.50"}
-    assert metrics.values() == {
+@pytest.fixture
+def shown():
+    return LiveDisplay(Console(file=io.StringIO()), "GRPO", redraws=True)
+
+
+def test_a_metric_that_is_not_of_the_newest_step_names_its_step(shown):
+    for figures in (
+        {"step": 1, "loss": 0.1, "reward": 0.456, "kl": 0.25, "thinking/reasoning_share": 0.5},
+        {"step": 2, "eval/accuracy": 0.45, "eval/format": 0.9},
+        {"step": 3, "loss": 0.1, "reward": 0.5, "groups/reward_std": None},
+    ):
+        shown.row(figures, figures["step"], 10)
+    assert shown.values() == {
         "reward": "0.50",
         "held out": "45.0% (step 2)",
         "in format": "90% (step 2)",
@@ -235,17 +236,17 @@ def test_a_metric_that_is_not_of_the_newest_step_names_its_step():
     }
 
 
-def test_the_time_left_is_that_of_the_steps_of_this_process_alone(monkeypatch):
+def test_the_time_left_is_that_of_the_steps_of_this_process_alone(shown, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
-    time_left = TimeLeft(step=40)
-    assert time_left.seconds(50) is None
+    shown.begins(40, 50)
+    assert shown.seconds_left() is None
     for step, now[0] in ((41, 103.0), (43, 105.0)):  # 3 s, and twice 1 s
-        time_left.update(step)
-    assert time_left.seconds(50) == pytest.approx(7 * 5 / 3)
+        shown.row({"step": step}, step, 50)
+    assert shown.seconds_left() == pytest.approx(7 * 5 / 3)
     now[0] += 2.0
-    assert time_left.seconds(50) == pytest.approx(7 * 5 / 3 - 2)
+    assert shown.seconds_left() == pytest.approx(7 * 5 / 3 - 2)
     now[0] += 1_000.0
-    assert time_left.seconds(50) == 0.0
-    time_left.update(50)
-    assert time_left.seconds(50) is None
+    assert shown.seconds_left() == 0.0
+    shown.row({"step": 50}, 50, 50)
+    assert shown.seconds_left() is None

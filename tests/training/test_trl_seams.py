@@ -18,7 +18,6 @@ from rlvr_vocab.training import trl_seams
 # trl_seams.py, then take the new digits from the message.
 SOURCES = {
     "add_fused_lm_head": "422d009f04b6",
-    "create_model_from_path": "5a78af7066b9",
     "_get_output_dir": "97172085342a",
     "_generate": "2a27fdf8f5e6",
     "_generate_single_turn": "e0f02e4fc094",
@@ -32,7 +31,7 @@ SOURCES = {
     "_load_best_model": "0e183d55a9db",
     "_load_optimizer_and_scheduler": "5c1772becdfd",
 }
-PATCHED = {name: getattr(trl_grpo, name) for name in ("add_fused_lm_head", "create_model_from_path")}
+PATCHED = {"add_fused_lm_head": trl_grpo.add_fused_lm_head}
 OVERRIDDEN = {
     name: getattr(GRPOTrainer, name)
     for seams in (trl_seams.StagedCheckpoints, trl_seams.TRLSeams)

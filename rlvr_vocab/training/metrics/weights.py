@@ -1,93 +1,54 @@
-"""The parameters of a model in groups, and the share of them that an update changes."""
+"""The parameters of a model by kind, and the share of them that an update changes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from accelerate.utils import reduce
-from peft.tuners.lora import LoraLayer
 from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from rlvr_vocab.vocab.adapter import TrainedRows
+from rlvr_vocab.vocab.weights import ROWS_KEY
 
 _SAMPLE_SIZE = 65_536  # values that are compared in each step
+ADAPTER, ROWS, TABLES, LAYERS = "LoRA adapter", "rows of the vocabulary", "embedding and head", "layers"
 
-ADAPTER, LAYERS = "LoRA adapter", "layers"
-
-
-@dataclass(frozen=True)
-class ParameterGroup:
-    """Parameters under one name; either all of them train or none."""
-
-    name: str
-    trains: bool
-    parameters: tuple[nn.Parameter, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of values over all processes; a byte of a 4-bit parameter holds two."""
-        return sum(getattr(each, "ds_numel", each.numel()) * (2 if _is_4bit(each) else 1) for each in self.parameters)
-
-    @property
-    def dtypes(self) -> str:
-        names = {"4-bit" if _is_4bit(each) else str(each.dtype).removeprefix("torch.") for each in self.parameters}
-        return ", ".join(sorted(names))
+# Parameters by whether they train, and by kind.
+Groups = dict[tuple[bool, str], list[nn.Parameter]]
 
 
-def parameter_groups(model: Any) -> list[ParameterGroup]:
-    """The parameters of a model: adapter, trained rows, embedding, head, layers; those that train first."""
-    names = dict(_named_specially(model))
-    members: dict[tuple[str, bool], list[nn.Parameter]] = defaultdict(list)
-    for parameter in model.parameters():
-        members[names.get(parameter, LAYERS), parameter.requires_grad].append(parameter)
-    groups = [ParameterGroup(name, trains, tuple(found)) for (name, trains), found in members.items()]
-    return sorted(groups, key=lambda group: not group.trains)
+def parameter_groups(model: Any) -> Groups:
+    """All parameters of a model, each in one group; rows that train beside an adapter are ROWS."""
+    of_tables = {*model.get_input_embeddings().parameters(), *model.get_output_embeddings().parameters()}
+    groups: Groups = defaultdict(list)
+    for name, parameter in model.named_parameters():
+        if ROWS_KEY in name or ".difference" in name:
+            kind = ROWS
+        elif "lora_" in name:
+            kind = ADAPTER
+        else:
+            kind = TABLES if parameter in of_tables else LAYERS
+        groups[parameter.requires_grad, kind].append(parameter)
+    return groups
 
 
-def parameter_table(groups: Sequence[ParameterGroup]) -> list[str]:
-    """A line for each group: whether it trains, name, number of values, type."""
-    width = max(len(group.name) for group in groups)
-    return [
-        f"{'trains' if group.trains else 'frozen'}  {group.name:<{width}}  {group.size:>13,}  {group.dtypes}"
-        for group in groups
-    ]
-
-
-def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            adapters = [getattr(module, name) for name in module.adapter_layer_names]
-            yield from ((parameter, ADAPTER) for each in adapters for parameter in each.parameters())
-    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
-    tied = embedding.weight is head.weight
-    yield head.weight, "head"
-    yield embedding.weight, "embedding and head" if tied else "embedding"
-    if getattr(head, "bias", None) is not None:
-        yield head.bias, "bias of the head"
-    for parameter_name, parameter in model.named_parameters():
-        if ".difference" in parameter_name:
-            yield parameter, "differences of the reasoning rows"
-    if isinstance(embedding, TrainedRows) and isinstance(head, TrainedRows):
-        which = "rows" if embedding.first == 0 else "reasoning rows"
-        yield head.parameter, f"{which} of the head"
-        yield embedding.parameter, f"{which} of embedding and head" if tied else f"{which} of the embedding"
-
-
-def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """The part that this process holds."""
-    if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
-        return tensor.ds_tensor
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+def parameter_table(model: Any) -> list[str]:
+    """A line for each group, those that train first: whether it trains, kind, number of values, type."""
+    lines = []
+    for (trains, kind), parameters in sorted(parameter_groups(model).items(), reverse=True):
+        values = sum(getattr(each, "ds_numel", each.numel()) * (2 if _is_4bit(each) else 1) for each in parameters)
+        types = {"4-bit" if _is_4bit(each) else str(each.dtype).removeprefix("torch.") for each in parameters}
+        lines.append(f"{'trains' if trains else 'frozen'}  {kind:<22}  {values:>13,}  {', '.join(sorted(types))}")
+    return lines
 
 
 def _is_4bit(parameter: nn.Parameter) -> bool:
-    return type(parameter).__name__ == "Params4bit"  # of bitsandbytes, which need not be installed
+    """Whether a byte of it holds two values; bitsandbytes need not be installed."""
+    return type(parameter).__name__ == "Params4bit"
 
 
 class UpdatedShare(TrainerCallback):
@@ -121,11 +82,17 @@ class UpdatedShare(TrainerCallback):
         self._before = []
 
 
-def sampled_parameters(groups: Sequence[ParameterGroup]) -> list[nn.Parameter]:
+def sampled_parameters(groups: Groups) -> list[nn.Parameter]:
     """The trained parameters without embedding and head; these where nothing else trains."""
-    trained = [group for group in groups if group.trains]
-    inner = [group for group in trained if group.name in (ADAPTER, LAYERS)]
-    return [parameter for group in inner or trained for parameter in group.parameters]
+    inner = [each for kind in (ADAPTER, LAYERS) for each in groups.get((True, kind), ())]
+    return inner or [each for (trains, _), parameters in groups.items() if trains for each in parameters]
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """The part that this process holds."""
+    if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
+        return tensor.ds_tensor
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def every_nth_value(parameters: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:

@@ -68,12 +68,15 @@ def _base(model: Any, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -
 
 
 def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
-    """`model_init_kwargs` for the weights of a folder: float32 where bfloat16 is slow, under an adapter too."""
+    """`model_init_kwargs` for the weights of a folder: float32 where bfloat16 is slow, all on one device.
+
+    TRL's default, `device_map="auto"`, splits a model over all visible GPUs.
+    """
     loading: dict[str, Any] = dict(args.model_init_kwargs or {})
     asked = loading.get("dtype", "float32")
     dtype = stored_dtype(folder) if asked == "auto" else asked
     named: Any = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
-    return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
+    return {"device_map": None, **loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
 
 
 def accumulate_tied_gradient(model: Any, accelerator: Accelerator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal
@@ -27,48 +28,38 @@ Bits = Literal[4, 8]
 _OF_LORA_CONFIG = ("r", "lora_alpha", "lora_dropout", "target_modules", "task_type")
 
 
-def lora_config(lora: Lora) -> LoraConfig:
-    """PEFT's configuration of the adapter."""
-    return LoraConfig(
-        r=lora.r,
-        lora_alpha=lora.lora_alpha,
-        target_modules=lora.target_modules if isinstance(lora.target_modules, str) else list(lora.target_modules),
-        lora_dropout=lora.lora_dropout,
-        task_type="CAUSAL_LM",
-    )
-
-
-def as_lora(config: LoraConfig | Lora | None) -> Lora | None:
-    """A `Lora` with the settings of PEFT's configuration; UserError for a setting that `Lora` lacks."""
-    if config is None or isinstance(config, Lora):
-        return config
+def adapter_config(config: LoraConfig | Lora) -> LoraConfig:
+    """PEFT's configuration of an adapter; UserError for a setting that `Lora` lacks."""
+    if isinstance(config, Lora):
+        targets = config.target_modules
+        config = LoraConfig(
+            r=config.r,
+            lora_alpha=config.lora_alpha,
+            target_modules=targets if isinstance(targets, str) else list(targets),
+            lora_dropout=config.lora_dropout,
+            task_type="CAUSAL_LM",
+        )
     usual, given = LoraConfig().to_dict(), config.to_dict()
     others = [name for name in given if given[name] != usual[name] and name not in _OF_LORA_CONFIG]
     if others:
         raise UserError(
             f"peft_config: {others[0]}={given[others[0]]} is not supported; {', '.join(_OF_LORA_CONFIG)} are"
         )
-    targets = config.target_modules
-    return Lora(
-        r=config.r,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=config.lora_dropout,
-        target_modules="all-linear" if targets in (None, "all-linear") else tuple(sorted(targets)),
-    )
+    return replace(config, task_type="CAUSAL_LM", target_modules=config.target_modules or "all-linear")
 
 
-def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
+def complete_adapter(model: PeftModel, train_rows: str, layout: VocabLayout) -> None:
     """Add the rows that train beside an adapter; make it float32, with its dropout, and mergeable without loss.
 
     TRL makes the adapter of a quantized model bfloat16, which rounds small updates away, and disables its dropout.
     """
-    held, first = copied_rows_of(model), first_trained_row(lora.train_rows, layout)
-    if held is not None and lora.train_rows == "all":
+    held, first = copied_rows_of(model), first_trained_row(train_rows, layout)
+    if held is not None and train_rows == "all":
         raise UserError(
             f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "
             "differences from their sources"
         )
-    if held is not None and lora.train_rows == "reasoning":
+    if held is not None and train_rows == "reasoning":
         train_differences(held)
     elif held is None and first is not None:
         add_trained_rows(model, first)
@@ -78,7 +69,7 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     for dropout in _dropouts(model):
-        dropout.p = lora.lora_dropout
+        dropout.p = model.peft_config["default"].lora_dropout
 
 
 def merge_exactly(model: PeftModel) -> None:

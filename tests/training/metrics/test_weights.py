@@ -5,12 +5,7 @@ from collections import defaultdict
 import torch
 from torch import nn
 
-from rlvr_vocab.training.metrics.weights import (
-    ParameterGroup,
-    UpdatedShare,
-    every_nth_value,
-    sampled_parameters,
-)
+from rlvr_vocab.training.metrics.weights import UpdatedShare, every_nth_value, sampled_parameters
 
 
 def moved_in(parameters, change):
@@ -37,9 +32,7 @@ def test_the_sample_is_every_nth_of_all_values_across_tensors():
 
 
 def test_embedding_and_head_are_left_out_where_anything_else_trains():
-    group = {
-        name: ParameterGroup(name, trains, (nn.Parameter(torch.zeros(number)),))
-        for number, (name, trains) in enumerate([("embedding and head", True), ("layers", True), ("head", False)], 1)
-    }
-    assert [len(each) for each in sampled_parameters(list(group.values()))] == [2]
-    assert [len(each) for each in sampled_parameters([group["embedding and head"], group["head"]])] == [1]
+    tables, layers, frozen = ([nn.Parameter(torch.zeros(size))] for size in (1, 2, 3))
+    of_tables = {(True, "embedding and head"): tables, (False, "layers"): frozen}
+    assert sampled_parameters({**of_tables, (True, "layers"): layers}) == layers
+    assert sampled_parameters(of_tables) == tables

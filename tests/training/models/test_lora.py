@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from rlvr_vocab.training.metrics.weights import parameter_groups
+from rlvr_vocab.training.metrics.weights import parameter_table
 from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.adapter import load_model
@@ -103,17 +103,16 @@ def test_dropout_thins_updates_and_nothing_else(expand_shape, make_trainer, tmp_
 
 
 @pytest.mark.parametrize("train_rows", ["reasoning", "all", "none"])
-def test_groups_name_every_parameter_once_with_its_size(train_rows, expand_shape, make_trainer, tmp_path):
+def test_a_run_lists_every_parameter_once_with_its_size(train_rows, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(expand_shape("llama", size=100), tmp_path, lora=Lora(r=4, train_rows=train_rows))
-    groups = {group.name: group for group in parameter_groups(trainer.model)}
-    assert sum(group.size for group in groups.values()) == sum(p.numel() for p in trainer.model.parameters())
-    hidden, rows = 32, trainer.policy.layout.rows
-    which = {"reasoning": ("reasoning rows", 100), "all": ("rows", rows)}.get(train_rows)
+    lines = [line.replace(",", "").split() for line in parameter_table(trainer.model)]
+    assert sum(int(line[-2]) for line in lines) == sum(p.numel() for p in trainer.model.parameters())
+    rows = {"reasoning": 100, "all": trainer.policy.layout.rows, "none": None}[train_rows]
     trained = {"LoRA adapter": 4 * 2 * adapted_sizes(trainer)}
-    if which is not None:
-        trained |= {f"{which[0]} of the {side}": which[1] * hidden for side in ("embedding", "head")}
-    assert {name: group.size for name, group in groups.items() if group.trains} == trained
-    assert {"embedding", "head", "layers"} == {name for name, group in groups.items() if not group.trains}
+    if rows is not None:
+        trained["rows of the vocabulary"] = 2 * rows * 32
+    assert {" ".join(line[1:-2]): int(line[-2]) for line in lines if line[0] == "trains"} == trained
+    assert {" ".join(line[1:-2]) for line in lines if line[0] == "frozen"} == {"embedding and head", "layers"}
 
 
 def adapted_sizes(trainer):
