@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal
@@ -29,23 +28,22 @@ _OF_LORA_CONFIG = ("r", "lora_alpha", "lora_dropout", "target_modules", "task_ty
 
 
 def adapter_config(config: LoraConfig | Lora) -> LoraConfig:
-    """PEFT's configuration of an adapter; UserError for a setting that `Lora` lacks."""
-    if isinstance(config, Lora):
-        targets = config.target_modules
-        config = LoraConfig(
-            r=config.r,
-            lora_alpha=config.lora_alpha,
-            target_modules=targets if isinstance(targets, str) else list(targets),
-            lora_dropout=config.lora_dropout,
-            task_type="CAUSAL_LM",
-        )
-    usual, given = LoraConfig().to_dict(), config.to_dict()
-    others = [name for name in given if given[name] != usual[name] and name not in _OF_LORA_CONFIG]
-    if others:
-        raise UserError(
-            f"peft_config: {others[0]}={given[others[0]]} is not supported; {', '.join(_OF_LORA_CONFIG)} are"
-        )
-    return replace(config, task_type="CAUSAL_LM", target_modules=config.target_modules or "all-linear")
+    """PEFT's configuration of an adapter; UserError for a setting of PEFT's that `Lora` lacks."""
+    if isinstance(config, LoraConfig):
+        usual, given = LoraConfig().to_dict(), config.to_dict()
+        others = [name for name in given if given[name] != usual[name] and name not in _OF_LORA_CONFIG]
+        if others:
+            raise UserError(
+                f"peft_config: {others[0]}={given[others[0]]} is not supported; {', '.join(_OF_LORA_CONFIG)} are"
+            )
+    targets = config.target_modules or "all-linear"
+    return LoraConfig(
+        r=config.r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
 
 
 def complete_adapter(model: PeftModel, train_rows: str, layout: VocabLayout) -> None:
