@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.copied_rows import CopiedRows, RowDelta, attach_low_rank_rows, copied_rows_of
+from rlvr_vocab.vocab.head_logits import HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import (
     ADAPTER_WEIGHTS,
@@ -75,6 +76,11 @@ class TrainedRows(nn.Module, BaseTunerLayer):
     def rows(self) -> nn.Parameter | None:
         """The parameter where it is in force; None where it is switched off, or merged into the table."""
         return None if self.disable_adapters or self.merged else self.parameter
+
+    def head_weights(self) -> HeadWeights:
+        """The output embedding as `region_logprobs` takes it; `first` is that of all tokens or of the copies."""
+        weight, bias, rows = self.base_layer.weight, self.base_layer.bias, self.rows
+        return HeadWeights(rows, bias) if rows is not None and self.first == 0 else HeadWeights(weight, bias, rows)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.disable_adapters and self.merged:

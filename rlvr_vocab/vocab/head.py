@@ -118,10 +118,9 @@ def _score(
     copied = copied_rows_of(model)
 
     def score(hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        own_rows = head.rows if isinstance(head, TrainedRows) else None
-        parameters = [head.weight, head.bias, own_rows] if copied is None else copied.head_parameters()
-        with whole_in_zero3(*parameters):
-            weights = HeadWeights(head.weight, head.bias, own_rows) if copied is None else copied.head_weights(hidden)
+        own = head.head_weights() if isinstance(head, TrainedRows) else HeadWeights(head.weight, head.bias)
+        with whole_in_zero3(*(own if copied is None else copied.head_parameters())):
+            weights = own if copied is None else copied.head_weights(hidden)
             return region_logprobs(hidden, weights, labels[scored], regions, policy, settings)
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()

@@ -6,10 +6,10 @@ source's plus the product of its low-rank delta.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -33,19 +33,16 @@ class HeadSettings:
 
 
 class HeadWeights(NamedTuple):
-    """The weights of the output embedding, in either of two forms.
-
-    With `weight` and `bias` of all ids each copy has a row of its own; `own_rows` may then stand for the last of them.
-    Otherwise they are those of the standard tokens, and a copy's product is its source's plus `projected · factor[k]`
-    plus `factor_bias[k]`.
+    """The weights of the output embedding: of all ids, or of the standard tokens and what their copies add.
 
     Attributes:
         weight: `(R, H)`, a whole parameter, not a slice of one.
         bias: `(R,)`.
-        own_rows: `(…, H)`, a parameter.
-        projected: `(N, r)`, hidden states times the other factor.
-        factor: `(K, r)`, a parameter.
-        factor_bias: `(K,)`, a parameter.
+        own_rows: `(K, H)` that stand for the copies' rows of the weight.
+        projected: `(N, r)`, hidden states times `A` of a `RowDelta`: without rows of its own, a copy's product is its
+            source's plus `projected · factor[k]` plus `factor_bias[k]`.
+        factor: `(K, r)`, its `B`.
+        factor_bias: `(K,)`.
     """
 
     weight: torch.Tensor
@@ -60,8 +57,20 @@ class HeadWeights(NamedTuple):
         return self._replace(weight=self.weight.to(dtype), own_rows=own, factor=factor)
 
 
+Ids = slice | torch.Tensor
+
+
+class Operand(NamedTuple):
+    """The fields of `HeadWeights` that are multiplied and added for some ids, and the places of the ids there."""
+
+    table: Literal["weight", "own_rows", "factor"]
+    rows: Ids
+    bias: Literal["bias", "factor_bias"]
+    biases: Ids
+
+
 class Inputs(NamedTuple):
-    """What the head multiplies, of one block of positions, in the type it computes in."""
+    """Hidden states of one block of positions, and their projections, in the type that the head computes in."""
 
     positions: torch.Tensor
     hidden_nH: torch.Tensor
@@ -89,7 +98,6 @@ class HeadLogits:
             raise ValueError(
                 f"the policy describes {rows} rows, {standard} of them standard tokens: the output embedding has {held}"
             )
-        self._first_own = held - (0 if weights.own_rows is None else len(weights.own_rows))
 
     def suits_kernels(self, block: TextBlock) -> bool:
         """Whether the kernels take the block: no copies are looked up, and sums are float32."""
@@ -112,7 +120,7 @@ class HeadLogits:
         self, inputs: Inputs, region: int, block: TextBlock
     ) -> tuple[list[torch.Tensor], list[torch.Tensor | float]]:
         """Logits of each group, in the summing type, and their derivative by the head's product."""
-        products = [self._product(inputs, block, index) for index in range(len(block.groups))]
+        products = [self._product(inputs, group.ids) for group in block.groups]
         if self.from_source:
             for index, group in enumerate(block.groups[1:], start=1):
                 assert products[0] is not None
@@ -130,9 +138,9 @@ class HeadLogits:
         n = len(inputs.positions)
         size = n * sum(self._widths(block))
         memory = torch.empty(size, device=inputs.hidden_nH.device, dtype=self.sum_dtype)
-        for index, out in enumerate(self.split(memory, n, block)):
+        for group, out in zip(block.groups, self.split(memory, n, block), strict=True):
             if out is not None:
-                self._product(inputs, block, index, out)
+                self._product(inputs, group.ids, out)
         return memory
 
     def split(self, memory: torch.Tensor, n: int, block: TextBlock) -> list[torch.Tensor | None]:
@@ -145,51 +153,32 @@ class HeadLogits:
         no_deltas = self.from_source and self.weights.factor is None
         return [0 if no_deltas and index else group.width for index, group in enumerate(block.groups)]
 
-    def _product(
-        self, inputs: Inputs, block: TextBlock, index: int, out: torch.Tensor | None = None
-    ) -> torch.Tensor | None:
-        """The product of a group, or of its delta; None where that is 0."""
-        ids = block.groups[index].ids
-        if self.from_source and index:
-            return self._delta(inputs, self._ks(ids), out)
-        parts = [rows.to(self.compute_dtype) for rows, _, _ in self._table(ids)]
-        if len(parts) == 1:
-            z = _product(inputs.hidden_nH, parts[0], self.sum_dtype, out)
-        else:
-            z = torch.cat([_product(inputs.hidden_nH, rows, self.sum_dtype) for rows in parts], dim=1, out=out)
-        return z if self.weights.bias is None else z.add_(self.weights.bias[ids].to(self.sum_dtype))
-
-    def _delta(self, inputs: Inputs, ks: slice | torch.Tensor, out: torch.Tensor | None) -> torch.Tensor | None:
-        if inputs.projected_nr is None or self.weights.factor is None:
+    def _product(self, inputs: Inputs, ids: Ids, out: torch.Tensor | None = None) -> torch.Tensor | None:
+        """The product of ids, or of their deltas; None where that is 0."""
+        operand = self._operand(ids)
+        table, bias = getattr(self.weights, operand.table), getattr(self.weights, operand.bias)
+        if table is None:
             return None
-        delta = _product(inputs.projected_nr, self.weights.factor[ks].to(self.compute_dtype), self.sum_dtype, out)
-        bias = self.weights.factor_bias
-        return delta if bias is None else delta.add_(bias[ks].to(self.sum_dtype))
+        z = _product(self._left(inputs, operand), table[operand.rows].to(self.compute_dtype), self.sum_dtype, out)
+        return z if bias is None else z.add_(bias[operand.biases].to(self.sum_dtype))
 
-    def _table(self, ids: slice | torch.Tensor) -> Iterator[tuple[torch.Tensor, bool, slice | torch.Tensor]]:
-        """The rows of ids, whether they are own rows, and their places there or in the weight; cut where these meet."""
-        weight, own, first = self.weights.weight, self.weights.own_rows, self._first_own
-        if own is None:
-            yield weight[ids], False, ids
-        elif isinstance(ids, torch.Tensor):
-            # Copies, which lie in a table with own rows whole: those are the last ones, or all.
-            yield own[ids - first], True, ids - first
-        else:
-            cut = min(max(ids.start, first), ids.stop)
-            if ids.start < cut:
-                yield weight[ids.start : cut], False, slice(ids.start, cut)
-            if cut < ids.stop:
-                there = slice(cut - first, ids.stop - first)
-                yield own[there], True, there
-
-    def _ks(self, ids: slice | torch.Tensor) -> slice | torch.Tensor:
-        """Numbers of copies."""
+    def _operand(self, ids: Ids) -> Operand:
         standard = self.policy.layout.standard_size
-        return slice(ids.start - standard, ids.stop - standard) if isinstance(ids, slice) else ids - standard
+        if isinstance(ids, slice) and ids.start < standard:
+            return Operand("weight", ids, "bias", ids)
+        ks = slice(ids.start - standard, ids.stop - standard) if isinstance(ids, slice) else ids - standard
+        if self.from_source:
+            return Operand("factor", ks, "factor_bias", ks)
+        own = self.weights.own_rows is not None
+        return Operand("own_rows", ks, "bias", ids) if own else Operand("weight", ids, "bias", ids)
 
-    def _finish(
-        self, product: torch.Tensor, region: int, ids: slice | torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | float]:
+    def _left(self, inputs: Inputs, operand: Operand) -> torch.Tensor:
+        if operand.table != "factor":
+            return inputs.hidden_nH
+        assert inputs.projected_nr is not None
+        return inputs.projected_nr
+
+    def _finish(self, product: torch.Tensor, region: int, ids: Ids) -> tuple[torch.Tensor, torch.Tensor | float]:
         """The logits of products, which are overwritten, and their derivative by them."""
         settings, bias = self.settings, self.policy_bias[region, ids]
         scale = settings.scale / settings.temperature
@@ -213,40 +202,22 @@ class HeadLogits:
         self, of_products: Sequence[torch.Tensor | None], groups: Sequence[IdGroup], inputs: Inputs, grads: Gradients
     ) -> None:
         """Add the gradients of hidden states and weights, given those of a block's products."""
-        for index, (grad, group) in reversed(list(enumerate(zip(of_products, groups, strict=True)))):
-            if grad is not None and self.from_source and index:
-                self._add_delta_gradients(grad, self._ks(group.ids), inputs, grads)
-            elif grad is not None:
-                self._add_row_gradients(grad, group.ids, inputs, grads)
-
-    def _add_row_gradients(
-        self, grad_nc: torch.Tensor, ids: slice | torch.Tensor, inputs: Inputs, grads: Gradients
-    ) -> None:
-        totals = grads.weights
-        if totals.bias is not None:
-            totals.bias[ids] += grad_nc.sum(0)
-        grad_nc, column = grad_nc.to(self.compute_dtype), 0
-        for rows, are_own, places in self._table(ids):
-            part = grad_nc[:, column : column + len(rows)]
-            column += len(rows)
-            if grads.hidden is not None:
-                product = _product(part, rows.to(self.compute_dtype).t(), self.sum_dtype)
-                grads.hidden.index_add_(0, inputs.positions, product)
-            _add_rows(totals.own_rows if are_own else totals.weight, places, part.t(), inputs.hidden_nH)
-
-    def _add_delta_gradients(
-        self, grad_nc: torch.Tensor, ks: slice | torch.Tensor, inputs: Inputs, grads: Gradients
-    ) -> None:
-        totals = grads.weights
-        if totals.factor_bias is not None:
-            totals.factor_bias[ks] += grad_nc.sum(0)
-        if inputs.projected_nr is None or self.weights.factor is None:
-            return
-        grad_nc = grad_nc.to(self.compute_dtype)
-        if totals.projected is not None:
-            factor = self.weights.factor[ks].to(self.compute_dtype)
-            totals.projected.index_add_(0, inputs.positions, _product(grad_nc, factor.t(), self.sum_dtype))
-        _add_rows(totals.factor, ks, grad_nc.t(), inputs.projected_nr)
+        for grad_nc, group in zip(reversed(of_products), reversed(groups), strict=True):
+            operand = self._operand(group.ids)
+            table = getattr(self.weights, operand.table)
+            if grad_nc is None or table is None:
+                continue
+            of_bias = getattr(grads.weights, operand.bias)
+            if of_bias is not None:
+                of_bias[operand.biases] += grad_nc.sum(0)
+            grad_nc = grad_nc.to(self.compute_dtype)
+            of_left = grads.weights.projected if operand.table == "factor" else grads.hidden
+            if of_left is not None:
+                rows = table[operand.rows].to(self.compute_dtype)
+                of_left.index_add_(0, inputs.positions, _product(grad_nc, rows.t(), self.sum_dtype))
+            of_table = getattr(grads.weights, operand.table)
+            if of_table is not None:
+                _add_rows(of_table, operand.rows, grad_nc.t(), self._left(inputs, operand))
 
 
 class Gradients:
@@ -297,21 +268,13 @@ def _product(
     return product.to(dtype) if out is None else out.copy_(product)
 
 
-def _add_rows(total: torch.Tensor | None, places: slice | torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """`total[places] += a @ b`, where there is a total."""
-    if total is None:
-        return
-    if isinstance(places, slice):
-        _add_product(total[places], a, b)
-    else:
-        product = torch.zeros(len(a), b.size(1), device=total.device, dtype=total.dtype)
-        _add_product(product, a, b)
-        total.index_add_(0, places, product)
-
-
-def _add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """`total += a @ b`. Rounding each product to bf16 before the sum would bias training (TRL, `_addmm_fp32`)."""
+def _add_rows(total: torch.Tensor, places: Ids, a: torch.Tensor, b: torch.Tensor) -> None:
+    """`total[places] += a @ b`; a product rounded to bf16 before the sum would bias training (TRL, `_addmm_fp32`)."""
+    looked_up = isinstance(places, torch.Tensor)
+    part = total.new_zeros(len(a), b.size(1)) if looked_up else total[places]
     if total.is_cuda and a.dtype in (torch.float16, torch.bfloat16):
-        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+        torch.addmm(part, a, b, out_dtype=total.dtype, out=part)
     else:
-        total.addmm_(a.to(total.dtype), b.to(total.dtype))
+        part.addmm_(a.to(total.dtype), b.to(total.dtype))
+    if looked_up:
+        total.index_add_(0, places, part)

@@ -7,6 +7,8 @@ added to their sources'. The products stay with cuBLAS, as in TRL's `ChunkedLogP
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -62,7 +64,7 @@ def gradients_of_products(
     targets_n: torch.Tensor,
     texts_n: torch.Tensor,
     figures_6n: torch.Tensor,
-    upstream: tuple[torch.Tensor | None, ...],
+    upstream: Sequence[torch.Tensor | None],
     dtype: torch.dtype,
 ) -> torch.Tensor:
     """Gradients of the products of a block; where `dtype` is theirs, in their place.
@@ -308,7 +310,7 @@ def _gradients_of_products(
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
 ) -> None:
-    """A program has some texts for its positions; the formulas are those of `logprobs._Upstream`."""
+    """A program has some texts for its positions; the formulas are those of `logprobs._gradients_of_logits`."""
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
     text = tl.program_id(1) * TEXTS + tl.arange(0, TEXTS)[None, :]

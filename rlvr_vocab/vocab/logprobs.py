@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from subprocess import SubprocessError
@@ -24,10 +23,9 @@ from rlvr_vocab.vocab.head_logits import (
     HeadLogits,
     HeadSettings,
     HeadWeights,
-    Inputs,
     whole_in_zero3,
 )
-from rlvr_vocab.vocab.policy import FORBIDDEN, IdGroup, RegionPolicy, TextBlock
+from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy, TextBlock
 
 # Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one group of it.
 _TOKENS_PER_BLOCK = 1024
@@ -102,7 +100,11 @@ class _RegionLogProbs(torch.autograd.Function):
             inputs = head.inputs(hidden, positions)
             for block in head.blocks(region):
                 if form == "triton" and head.suits_kernels(block):
-                    score.add_by_kernel(head, inputs, region, block)
+                    from rlvr_vocab.vocab.logprob_kernels import add_to_sums
+
+                    add_to_sums(
+                        score.sums, block, head.products(inputs, block), head, region, score.targets, score.texts
+                    )
                 else:
                     score.add(block, head.logits(inputs, region, block)[0])
             figures[:, positions] = score.results()
@@ -125,14 +127,18 @@ class _RegionLogProbs(torch.autograd.Function):
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
-                to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
+                of_positions = (targets[positions], texts[positions], figures[:, positions], given)
                 for block in head.blocks(region):
                     of_products: Sequence[torch.Tensor | None]
                     if ctx.form == "triton" and head.suits_kernels(block):
-                        of_products = to_logits.gradients_by_kernel(head, inputs, region, block, dtype)
+                        from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
+
+                        products = head.products(inputs, block)
+                        memory = gradients_of_products(block, products, head, region, *of_positions, dtype)
+                        of_products = head.split(memory, len(positions), block)
                     else:
                         z, slopes = head.logits(inputs, region, block)
-                        of_z = to_logits.gradients(block, z)
+                        of_z = _gradients_of_logits(block, z, *of_positions)
                         of_products = head.gradients_of_products(of_z, slopes, block.groups)
                     head.add_gradients(of_products, block.groups, inputs, grads)
         return *grads.results(), None, None, None, None
@@ -170,11 +176,6 @@ class _OnlineScore:
         self.max.fill_(2 * FORBIDDEN)
         self.target_z.fill_(FORBIDDEN)
         self.text_z.fill_(FORBIDDEN)
-
-    def add_by_kernel(self, head: HeadLogits, inputs: Inputs, region: int, block: TextBlock) -> None:
-        from rlvr_vocab.vocab.logprob_kernels import add_to_sums
-
-        add_to_sums(self.sums, block, head.products(inputs, block), head, region, self.targets, self.texts)
 
     def add(self, block: TextBlock, z: list[torch.Tensor]) -> None:
         """Add a block, given the logits of each group, which are overwritten."""
@@ -231,70 +232,44 @@ def _over_texts(values: list[torch.Tensor], block: TextBlock) -> torch.Tensor:
     return total
 
 
-@dataclass(frozen=True)
-class _Upstream:
-    """Incoming gradients of one block of positions, from which those of its logits follow.
+def _gradients_of_logits(
+    block: TextBlock,
+    z: list[torch.Tensor],
+    targets_n: torch.Tensor,
+    texts_n: torch.Tensor,
+    figures_6n: torch.Tensor,
+    upstream: Sequence[torch.Tensor | None],
+) -> list[torch.Tensor]:
+    """Gradients of the logits of each group, which are overwritten, from those of three figures.
 
     With z the logits, p of ids and q of texts (a text is i and the others of its kind):
     d log p(t) / dz_i = 1[i = t] - p_i; d log p(t | text) / dz_i = 1[i = t] - 1[i of the text] · p_i / q;
     d H(text) / dz_i = -p_i (log q + H(text)).
     """
-
-    targets: torch.Tensor
-    texts: torch.Tensor
-    figures: torch.Tensor
-    of_logprobs: torch.Tensor | None
-    of_copy_logprobs: torch.Tensor | None
-    of_text_entropy: torch.Tensor | None
-
-    def gradients_by_kernel(
-        self, head: HeadLogits, inputs: Inputs, region: int, block: TextBlock, dtype: torch.dtype
-    ) -> list[torch.Tensor | None]:
-        """Of the products of each group."""
-        from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
-
-        given = (self.of_logprobs, self.of_copy_logprobs, self.of_text_entropy)
-        memory = gradients_of_products(
-            block, head.products(inputs, block), head, region, self.targets, self.texts, self.figures, given, dtype
-        )
-        return head.split(memory, len(self.targets), block)
-
-    def gradients(self, block: TextBlock, z: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Of the logits of each group, which are overwritten."""
-        at_targets = [self._at_targets(group, block, each) for group, each in zip(block.groups, z, strict=True)]
-        log_p = [each.sub_(self.figures[0].unsqueeze(1)) for each in z]
-        g_logprobs = torch.zeros_like(self.figures[0]) if self.of_logprobs is None else self.of_logprobs
-        if self.of_text_entropy is None:
-            weight = g_logprobs.neg().unsqueeze(1)
-            grads = [each.exp_().mul_(weight) for each in log_p]
-        else:
-            grads = self._with_entropy(block, log_p, g_logprobs, self.of_text_entropy)
-        for grad, (column, value) in zip(grads, at_targets, strict=True):
-            grad.scatter_add_(1, column.unsqueeze(1), value.unsqueeze(1))
-        return grads
-
-    def _at_targets(self, group: IdGroup, block: TextBlock, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The column of the target's text in a group, and what is added to the gradient there."""
-        column, inside, is_target = group.find(self.targets, self.texts - block.texts.start)
-        of_target = sum(each for each in (self.of_logprobs, self.of_copy_logprobs) if each is not None)
+    of_logprobs, of_copy_logprobs, of_text_entropy = upstream
+    log_z, _, text_z, entropy, *_ = figures_6n
+    of_target = sum(each for each in (of_logprobs, of_copy_logprobs) if each is not None)
+    at_targets = []
+    for group, each in zip(block.groups, z, strict=True):
+        column, inside, is_target = group.find(targets_n, texts_n - block.texts.start)
         value = is_target * of_target
-        if self.of_copy_logprobs is not None:
-            found, text_z = z.gather(1, column.unsqueeze(1)).squeeze(1), self.figures[2]
-            value = value - torch.where(inside, (found - text_z).exp(), 0.0) * self.of_copy_logprobs
-        return column, value.to(self.figures.dtype)
-
-    def _with_entropy(
-        self, block: TextBlock, log_p: list[torch.Tensor], g_logprobs: torch.Tensor, g_text: torch.Tensor
-    ) -> list[torch.Tensor]:
-        constant = (g_logprobs + g_text * self.figures[3]).unsqueeze(1)
-        p = [each.exp() for each in log_p]
-        if len(p) == 1:
-            return [p[0].mul_(constant + g_text.unsqueeze(1) * log_p[0]).neg_()]
-        log_q = finite_log(_over_texts([p[0].clone(), *p[1:]], block))
-        return [
-            of_group.mul_(constant + g_text.unsqueeze(1) * log_q[:, group.texts]).neg_()
-            for group, of_group in zip(block.groups, p, strict=True)
-        ]
+        if of_copy_logprobs is not None:
+            found = each.gather(1, column.unsqueeze(1)).squeeze(1)
+            value = value - torch.where(inside, (found - text_z).exp(), 0.0) * of_copy_logprobs
+        at_targets.append((column.unsqueeze(1), value.to(figures_6n.dtype).unsqueeze(1)))
+    log_p = [each.sub_(log_z.unsqueeze(1)) for each in z]
+    g_logprobs = torch.zeros_like(log_z) if of_logprobs is None else of_logprobs
+    if of_text_entropy is None:
+        grads = [each.exp_().mul_(g_logprobs.neg().unsqueeze(1)) for each in log_p]
+    else:
+        g_text, p = of_text_entropy.unsqueeze(1), [each.exp() for each in log_p]
+        constant = g_logprobs.unsqueeze(1) + g_text * entropy.unsqueeze(1)
+        log_q = log_p[0] if len(p) == 1 else finite_log(_over_texts([p[0].clone(), *p[1:]], block))
+        of_groups = [log_q] if len(p) == 1 else [log_q[:, group.texts] for group in block.groups]
+        grads = [each.mul_(constant + g_text * of_text).neg_() for each, of_text in zip(p, of_groups, strict=True)]
+    for grad, at_target in zip(grads, at_targets, strict=True):
+        grad.scatter_add_(1, *at_target)
+    return grads
 
 
 def _token_blocks(regions_N: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:

@@ -9,7 +9,6 @@ together with its copies. With all ids of a text in one block, one pass gives th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -95,7 +94,23 @@ class RegionPolicy:
         Args:
             with_sources: list standard tokens with their copies even where the region forbids them.
         """
-        return _text_blocks(self.layout, torch.isfinite(self.bias[region]), size, device, with_sources)
+        layout, allowed_R = self.layout, torch.isfinite(self.bias[region])
+        standard, is_open_K = layout.standard_size, allowed_R[layout.standard_size : layout.rows]
+        # Multiples of 128 texts, so that rows of logits begin where wide loads may.
+        length = max(1, round(size / (1 + int(is_open_K.sum()) / standard)))
+        length -= length % 128 if length > 128 else 0
+        num_open_V = allowed_R[:standard].float().index_add(0, self._sources(torch.device("cpu")), is_open_K.float())
+        log_open_V = num_open_V.clamp(min=1).log()
+        standard_tokens, copies = IdGroup(slice(0, standard), slice(0, standard)), _groups_of_copies(layout, is_open_K)
+        blocks = []
+        for start in range(0, standard, length):
+            texts = slice(start, min(start + length, standard))
+            has_standard = with_sources or bool(allowed_R[texts].any())
+            parts = (group.within(texts) for group in ([standard_tokens] if has_standard else []) + copies)
+            if groups := [part.to(device) for part in parts if part is not None]:
+                log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
+                blocks.append(TextBlock(texts, tuple(groups), log_open, _slices(texts, groups, device)))
+        return blocks
 
     def _copy(self, device: str, finite: bool) -> torch.Tensor:
         return (self.bias.clamp(min=FORBIDDEN) if finite else self.bias).to(device)
@@ -131,7 +146,7 @@ class IdGroup:
 
     Attributes:
         ids: a slice where they follow one another.
-        texts: the place of each one's text in the block; a slice with `ids`, else in rising order.
+        texts: the place of each one's text in the block, or in the vocabulary; a slice with `ids`, else rising.
     """
 
     ids: slice | torch.Tensor
@@ -141,6 +156,17 @@ class IdGroup:
     def width(self) -> int:
         ids = self.ids
         return ids.stop - ids.start if isinstance(ids, slice) else len(ids)
+
+    def within(self, texts: slice) -> IdGroup | None:
+        """The part of the group in some of its texts; None where it has none of them."""
+        if isinstance(self.texts, slice) and isinstance(self.ids, slice):
+            start, stop = max(texts.start, self.texts.start), min(texts.stop, self.texts.stop)
+            first = self.ids.start - self.texts.start
+            ids, places = slice(first + start, first + stop), slice(start - texts.start, stop - texts.start)
+            return IdGroup(ids, places) if start < stop else None
+        assert isinstance(self.texts, torch.Tensor) and isinstance(self.ids, torch.Tensor)
+        start, stop = torch.searchsorted(self.texts, torch.tensor([texts.start, texts.stop])).tolist()
+        return IdGroup(self.ids[start:stop], self.texts[start:stop] - texts.start) if start < stop else None
 
     def find(self, ids_n: torch.Tensor, texts_n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Look up texts of given ids.
@@ -196,36 +222,6 @@ class TextBlock:
         return self.texts.stop - self.texts.start
 
 
-def _text_blocks(
-    layout: VocabLayout, allowed_R: torch.Tensor, size: int, device: torch.device, with_sources: bool
-) -> list[TextBlock]:
-    """The blocks of a region.
-
-    Args:
-        allowed_R: whether the region allows each row.
-        size: ids of a block, as far as the number of copies is the same for all texts; rounded down to multiples of 128
-            texts, so that rows of logits begin where wide loads may.
-    """
-    standard, k_open = layout.standard_size, allowed_R[layout.standard_size : layout.rows]
-    runs, singles = _runs_and_singles(layout, k_open)
-    copies_of_each = int(k_open.sum()) / standard
-    size, blocks = max(1, round(size / (1 + copies_of_each))), list[TextBlock]()
-    size -= size % 128 if size > 128 else 0
-    sources = torch.tensor(layout.source_ids, dtype=torch.long)
-    num_open_V = allowed_R[:standard].float().index_add(0, sources, k_open.float())
-    log_open_V = num_open_V.clamp(min=1).log()
-    for start in range(0, standard, size):
-        texts = slice(start, min(start + size, standard))
-        copies = [*_runs_within(texts, runs, standard), *_singles_within(texts, singles, standard)]
-        has_standard = with_sources or bool(allowed_R[texts].any())
-        standard_tokens = [IdGroup(texts, slice(0, texts.stop - texts.start))] if has_standard else []
-        if groups := standard_tokens + copies:
-            log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
-            on_device = tuple(group.to(device) for group in groups)
-            blocks.append(TextBlock(texts, on_device, log_open, _slices(texts, groups, device)))
-    return blocks
-
-
 def _slices(texts: slice, groups: list[IdGroup], device: torch.device) -> torch.Tensor | None:
     """The table of that name of a `TextBlock`."""
     table, column = [(0, 0, texts.stop - texts.start, texts.start)], 0
@@ -237,41 +233,19 @@ def _slices(texts: slice, groups: list[IdGroup], device: torch.device) -> torch.
     return torch.tensor(table, dtype=torch.int32, device=device)
 
 
-def _runs_and_singles(
-    layout: VocabLayout, k_open: torch.Tensor
-) -> tuple[list[tuple[int, int, int]], list[tuple[torch.Tensor, torch.Tensor]]]:
-    """The open copies: runs of them whose sources follow one another, and the others.
-
-    Returns:
-        For each run its bounds among the copies and its first source; the other copies and their sources, in the order
-        of their sources, in lists that hold no source twice.
-    """
-    sources = torch.tensor(layout.source_ids, dtype=torch.long)
+def _groups_of_copies(layout: VocabLayout, is_open_K: torch.Tensor) -> list[IdGroup]:
+    """Runs of open copies whose sources follow one another, and the other open copies in groups of different texts."""
+    standard, groups = layout.standard_size, list[IdGroup]()
+    sources, left = torch.tensor(layout.source_ids, dtype=torch.long), is_open_K.clone()
     breaks = (sources[1:] != sources[:-1] + 1).nonzero().squeeze(1) + 1
-    bounds = [0, *breaks.tolist(), len(sources)]
-    runs, in_none = [], k_open.clone()
-    for start, end in pairwise(bounds):
-        if end - start >= _SHORTEST_RUN and bool(k_open[start:end].any()):
-            runs.append((start, end, int(sources[start])))
-            in_none[start:end] = False
-    nth_copy, singles = torch.tensor(layout.copy_indices, dtype=torch.long), []
-    for nth in nth_copy[in_none].unique().tolist():
-        ks = (in_none & (nth_copy == nth)).nonzero().squeeze(1)
+    for start, end in pairwise([0, *breaks.tolist(), len(sources)]):
+        if end - start >= _SHORTEST_RUN and bool(is_open_K[start:end].any()):
+            first = int(sources[start])
+            groups.append(IdGroup(slice(standard + start, standard + end), slice(first, first + end - start)))
+            left[start:end] = False
+    nth_copy = torch.tensor(layout.copy_indices, dtype=torch.long)
+    for nth in nth_copy[left].unique().tolist():
+        ks = (left & (nth_copy == nth)).nonzero().squeeze(1)
         ks = ks[sources[ks].argsort()]
-        singles.append((ks, sources[ks]))
-    return runs, singles
-
-
-def _runs_within(texts: slice, runs: list[tuple[int, int, int]], standard: int) -> Iterator[IdGroup]:
-    for first, after, source in runs:
-        start, end = max(texts.start, source), min(texts.stop, source + after - first)
-        if start < end:
-            first_id = standard + first + start - source
-            yield IdGroup(slice(first_id, first_id + end - start), slice(start - texts.start, end - texts.start))
-
-
-def _singles_within(texts: slice, singles: list[tuple[torch.Tensor, torch.Tensor]], standard: int) -> Iterator[IdGroup]:
-    for ks, sources in singles:
-        start, end = torch.searchsorted(sources, torch.tensor([texts.start, texts.stop])).tolist()
-        if start < end:
-            yield IdGroup(standard + ks[start:end], sources[start:end] - texts.start)
+        groups.append(IdGroup(standard + ks, sources[ks]))
+    return groups
