@@ -14,14 +14,10 @@ from rich.text import Text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.text import pluralize, visible_text
+from rlvr_vocab.text import visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import (
-    CHOSEN_BITS,
-    CHOSEN_MEANS,
-    CLOSE_CHOSEN,
     CLOSE_MARK,
-    OPEN_CHOSEN,
     OPEN_MARK,
     Marker,
     TextSpan,
@@ -186,8 +182,8 @@ class SampleReader:
 
     def sample(self, own: SampledCompletion) -> Sample:
         """A completion with its marks, and with facts that hold no line break and no control character."""
-        marked = [] if self.marker is None else self.marker.spans(own.completion_ids, own.choice_bits)
-        has_marks = any(each.copy_index or each.chosen for each in marked)
+        marked = [] if self.marker is None else self.marker.spans(own.completion_ids)
+        has_marks = any(each.copy_index for each in marked)
         facts = ((" ".join(visible_text(each).split()) for each in pair) for pair in self._facts(own))
         spans = tuple(marked) if has_marks else (TextSpan(own.completion, 0),)
         return Sample(own, spans, tuple((label, value) for label, value in facts))
@@ -202,10 +198,6 @@ class SampleReader:
             yield name, f"{'no score' if score is None else f'{score:.4g}{weighed}'}{reason}"
         if self.marker is not None:
             yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, self.marker.layout)
-        if own.choice_bits:
-            chosen = sum(bits >= CHOSEN_BITS for bits in own.choice_bits)
-            figures = f"{sum(own.choice_bits):.2f} bits from chance, {CHOSEN_BITS:g} or more at"
-            yield "choices of ids", f"{figures} {pluralize(chosen, 'token')}"
         if own.solution:
             yield "gold answer", own.solution
         if own.kind:
@@ -233,14 +225,13 @@ def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
     """What the marks mean, and what a probe of the run has found."""
     text = Text(f"{heading}\n")
     if colour:
-        marks = [TextSpan("first copies", 1), TextSpan("second copies", 2), TextSpan("chosen", 0, chosen=True)]
+        marks = [TextSpan("first copies", 1), TextSpan("second copies", 2)]
         text.append_text(Text("  ").join(_span_text(each, colour=True) for each in marks))
-        text.append(f": {CHOSEN_MEANS}\n")
+        text.append("\n")
     else:
         text.append(
             f"{OPEN_MARK}…{CLOSE_MARK} reasoning tokens that are first copies, {OPEN_MARK}2:…{CLOSE_MARK} second "
-            f"copies, and so on; {OPEN_CHOSEN}…{CLOSE_CHOSEN} {CHOSEN_MEANS}; characters that would not show are "
-            "drawn: ␛ <U+202E>\n"
+            "copies, and so on; characters that would not show are drawn: ␛ <U+202E>\n"
         )
     return text if probe is None else text.append(f"probe: {visible_text(probe)}\n")
 
@@ -261,8 +252,8 @@ def sample_text(sample: Sample, *, colour: bool) -> Text:
 def _span_text(span: TextSpan, *, colour: bool) -> Text:
     if not colour:
         return Text(marked_plain([span]))
-    styles = [f"bold {_COLOURS[colour_number(span.copy_index) - 1]}"] * (span.copy_index > 0)
-    return Text(visible_text(span.text), " ".join([*styles, *["underline"] * span.chosen]))
+    style = f"bold {_COLOURS[colour_number(span.copy_index) - 1]}" if span.copy_index else ""
+    return Text(visible_text(span.text), style)
 
 
 def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> str:
@@ -273,8 +264,7 @@ def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> 
         page.SampleCard(each.title, visible_text(each.completion.prompt), marked_html(each.spans), each.facts)
         for each in samples
     ]
-    note = page.paragraph(f"Underlined: {CHOSEN_MEANS}.", "note")
-    sections = [page.Section("Samples", note + page.samples("", cards), "samples")]
+    sections = [page.Section("Samples", page.samples("", cards), "samples")]
     if probe is not None:
         sections.append(page.Section("Probe", page.paragraph(visible_text(probe)), "probe"))
     return page.render(page.Page("Completions", visible_text(heading), sections, kind="rlvr-vocab samples"))

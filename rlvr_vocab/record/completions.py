@@ -32,7 +32,6 @@ class SampledCompletion:
         solution: the gold answer; empty where the problems have none.
         reward: weighted sum over the functions that scored it.
         rewards, reasons: score (None for no score) and reason of each function.
-        choice_bits: per token, how far the choice among the ids of its text was from chance; empty if not recorded.
     """
 
     step: int
@@ -46,7 +45,6 @@ class SampledCompletion:
     reasons: Mapping[str, str] = field(default_factory=dict)
     prompt_ids: Sequence[int] = ()
     completion_ids: Sequence[int] = ()
-    choice_bits: Sequence[float] = ()
     task: str = ""
     difficulty: str = ""
 
@@ -128,6 +126,5 @@ def _completion(cells: Mapping[str, Any], step: int, row: int) -> SampledComplet
         reasons={name: reason for name, reason in reasons.items() if reason},
         prompt_ids=cells.get("prompt_ids") or (),
         completion_ids=cells.get("completion_ids") or (),
-        choice_bits=cells.get("sampling_choice_bits") or (),
         **{name: text(name) for name in KINDS},
     )

@@ -55,7 +55,6 @@ class RegionGRPOTrainer(TRLSeams):
     Attributes:
         policy: the region policy that samples and scores; vLLM reads its own from the same folder.
         sampler: generates, and records the log-probability of each sampled token.
-        sampled_choice_bits: how far the choice among the ids of each sampled text was from chance; None with vLLM.
         copy_logps: log p(id | text) of a scored batch, by its log-probabilities of ids.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
@@ -123,7 +122,6 @@ class RegionGRPOTrainer(TRLSeams):
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = dict(adaptive_weights or {})
         self.newest_rollouts: CompletionRows | None = None
-        self.sampled_choice_bits: list[list[float]] | None = None
         self.dynamic_sampling: DynamicSampling | None = None
         self.copy_logps = WeakIdKeyDictionary()
         self._kl_over_texts = kl_over == "text" and self.policy.layout.size > 0
@@ -196,7 +194,7 @@ class RegionGRPOTrainer(TRLSeams):
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
-            self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_choice_bits)
+            self.newest_rollouts = gather_rollouts(self, inputs, batch)
             self._adapt_weights()
             self._chosen = None
         return batch
@@ -215,20 +213,15 @@ class RegionGRPOTrainer(TRLSeams):
     def sample(self, generate: Callable[[], Any]) -> tuple[list[list[int]], list[list[float]] | None]:
         """Completion ids with their log-probabilities; those of the chosen batch where there is one."""
         if self._chosen is not None:
-            self.sampled_choice_bits = self._chosen.column("choice_bits")
             return self._chosen.column("completion_ids"), self._chosen.column("logps")
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = generate()
         self._clock.wait_for_others()
         self._clock.count_sampled(completion_ids)
-        self.sampled_choice_bits = None
-        if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
-            logps, *bits = (
-                [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
-                for figures in (self.sampler.last_logps, *self.sampler.last_entropies[2:])
-            )
-            self.sampled_choice_bits = bits[0] if bits else None
+        if logps is None and self.sampler.last_logps is not None:
+            sampled = zip(self.sampler.last_logps.tolist(), completion_ids, strict=True)
+            logps = [row[: len(ids)] for row, ids in sampled]
         return completion_ids, logps
 
     def score(

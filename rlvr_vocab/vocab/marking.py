@@ -19,26 +19,15 @@ if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER_FILE = "tokenizer.json"
-# Marks of plain text: around reasoning tokens, and around chosen ones.
-OPEN_MARK, CLOSE_MARK = "⟦", "⟧"
-OPEN_CHOSEN, CLOSE_CHOSEN = "⟪", "⟫"
-CHOSEN_BITS = 0.1  # from chance from which on a choice is marked
-CHOSEN_MEANS = f"the choice among the ids of its text was {CHOSEN_BITS:g} bits or more from chance"
-# Copies past the last colour take the first one again.
+OPEN_MARK, CLOSE_MARK = "⟦", "⟧"  # around reasoning tokens in plain text
 NUMBER_OF_COLOURS = 6
 
 
 class TextSpan(NamedTuple):
-    """Text of neighbouring tokens that are marked alike.
-
-    Attributes:
-        copy_index: 0 for standard tokens, m for m-th copies.
-        chosen: whether the choice among the ids of their texts was `CHOSEN_BITS` or more from chance.
-    """
+    """Text of neighbouring tokens with one copy index: 0 for standard tokens, m for m-th copies."""
 
     text: str
     copy_index: int
-    chosen: bool = False
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
@@ -66,21 +55,16 @@ class Marker:
         copy = token - self.layout.standard_size
         return self.layout.copy_indices[copy] if 0 <= copy < self.layout.size else 0
 
-    def spans(self, ids: Sequence[int], choice_bits: Sequence[float] = ()) -> list[TextSpan]:
-        """The surface text of ids, special tokens left out, in spans that are marked alike.
+    def spans(self, ids: Sequence[int]) -> list[TextSpan]:
+        """The surface text of ids, special tokens left out, in spans of one copy index.
 
         A character whose bytes lie in several spans belongs to the one that ends it.
-
-        Args:
-            choice_bits: of each id, how far the choice among those of its text was from chance, where that is known.
         """
-        chosen = [bits >= CHOSEN_BITS for bits in choice_bits] or [False] * len(ids)
-        marked = zip(map(self.copy_index, ids), chosen, ids, strict=True)
-        runs = [(marks, [token for *_, token in run]) for marks, run in groupby(marked, key=itemgetter(0, 1))]
+        runs = [(index, list(run)) for index, run in groupby(ids, key=self.copy_index)]
         texts = self._texts([run for _, run in runs])
-        spans = (TextSpan(text, *marks) for text, (marks, _) in zip(texts, runs, strict=True) if text)
-        alike = groupby(spans, key=itemgetter(1, 2))
-        return [TextSpan("".join(each.text for each in run), *marks) for marks, run in alike]
+        spans = (TextSpan(text, index) for text, (index, _) in zip(texts, runs, strict=True) if text)
+        alike = groupby(spans, key=itemgetter(1))
+        return [TextSpan("".join(each.text for each in run), index) for index, run in alike]
 
     def _texts(self, runs: Sequence[Sequence[int]]) -> list[str]:
         """The surface text of runs of ids that follow one another, cut between them."""
@@ -107,37 +91,32 @@ class Marker:
 
 
 def colour_number(copy_index: int) -> int:
-    """Which of the colours, from 1, shows an m-th copy."""
+    """Which of the colours, from 1, shows an m-th copy; copies past the last colour take the first one again."""
     return (copy_index - 1) % NUMBER_OF_COLOURS + 1
 
 
 def marked_plain(spans: Iterable[TextSpan]) -> str:
     """Text with marks around reasoning tokens, the copy index inside from the second copy on; controls made visible.
 
-    >>> marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("c", 2, chosen=True)])
-    'a⟦b⟧⟪⟦2:c⟧⟫'
+    >>> marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("c", 2)])
+    'a⟦b⟧⟦2:c⟧'
     """
     marked = []
-    for span in spans:
-        text = visible_text(span.text)
-        if span.copy_index:
-            text = f"{OPEN_MARK}{'' if span.copy_index == 1 else f'{span.copy_index}:'}{text}{CLOSE_MARK}"
-        marked.append(f"{OPEN_CHOSEN}{text}{CLOSE_CHOSEN}" if span.chosen else text)
+    for text, copy_index in spans:
+        number = "" if copy_index == 1 else f"{copy_index}:"
+        marked.append(f"{OPEN_MARK}{number}{visible_text(text)}{CLOSE_MARK}" if copy_index else visible_text(text))
     return "".join(marked)
 
 
 def marked_html(spans: Iterable[TextSpan]) -> Markup:
     """Escaped text with `<span class="m1" title="copy 1">` around first copies, and so on; controls made visible."""
-    return Markup("").join(map(_html, spans))
-
-
-def _html(span: TextSpan) -> Markup:
-    text = escape(visible_text(span.text))
-    if not (span.copy_index or span.chosen):
-        return text
-    classes = [f"m{colour_number(span.copy_index)}"] * (span.copy_index > 0) + ["chosen"] * span.chosen
-    title = [f"copy {span.copy_index}" if span.copy_index else "standard", *["chosen"] * span.chosen]
-    return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), ", ".join(title), text)
+    tag = Markup('<span class="m{}" title="copy {}">{}</span>')
+    return Markup("").join(
+        tag.format(colour_number(each.copy_index), each.copy_index, visible_text(each.text))
+        if each.copy_index
+        else escape(visible_text(each.text))
+        for each in spans
+    )
 
 
 def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]:

@@ -152,16 +152,6 @@ def test_the_facts_of_a_completion(finished_run):
     assert dict(reader.sample(unscored).facts)["accuracy"] == "no score"
 
 
-def test_choices_that_were_not_chance_are_marked_and_summed(model_folder):
-    marker, tokenizer = Marker.from_folder(model_folder), load_tokenizer(model_folder)
-    a, b = (tokenizer.encode(letter)[0] for letter in "ab")
-    own = SampledCompletion(*(1, 1, "", "aba", "", 0.0, 0.0), completion_ids=[a, b, a], choice_bits=[0.01, 1.5, 0.05])
-    sample = SampleReader((), None, marker).sample(own)
-    assert dict(sample.facts)["choices of ids"] == "1.56 bits from chance, 0.1 or more at 1 token"
-    assert sample_text(sample, colour=False).plain.endswith("    a⟪b⟫a\n")
-    assert 'a<span class="chosen" title="standard, chosen">b</span>a' in samples_page([sample], "", None)
-
-
 def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):
     layout = Marker.from_folder(model_folder).layout
     opened, closed = layout.think_open_id, layout.think_close_id

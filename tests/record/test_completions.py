@@ -23,7 +23,6 @@ def folder(tmp_path):
             "reward": [1.0, 0.0],
             "reward/accuracy": [1.0, math.nan],
             "reason/accuracy": ["equal", ""],
-            "sampling_choice_bits": [[0.25, 0.0], []],
         }
     ).to_parquet(tmp_path / "step_00007.parquet", index=False)
     return tmp_path
@@ -32,7 +31,7 @@ def folder(tmp_path):
 def test_a_step_is_read_as_it_was_written(folder):
     first, second = CompletionFiles(folder).read(7)
     assert first == SampledCompletion(
-        7, 1, "p", "one", "1", 1.0, 0.5, {"accuracy": 1.0}, {"accuracy": "equal"}, [1], [3, 4], [0.25, 0.0]
+        7, 1, "p", "one", "1", 1.0, 0.5, {"accuracy": 1.0}, {"accuracy": "equal"}, [1], [3, 4]
     )
     assert (second.row, second.solution, dict(second.rewards), dict(second.reasons)) == (2, "", {"accuracy": None}, {})
 

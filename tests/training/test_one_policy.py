@@ -33,8 +33,7 @@ class Watched(RegionGRPOTrainer):
             logps, *_ = self._get_per_token_logps_and_entropies(
                 self.model, ids, mask, batch["completion_ids"].size(1), len(ids)
             )
-        entropies = self.sampler.last_entropies
-        self.seen.append({**batch, "ids": ids, "trainer_logps": logps, "entropies": entropies})
+        self.seen.append({**batch, "ids": ids, "trainer_logps": logps})
         return batch
 
 

@@ -48,15 +48,13 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
     metrics = rows_of(out / "metrics.jsonl")
     for step, file in enumerate(files, 1):
         table = pd.read_parquet(file)
-        sampling = {"sampling_logps", "sampling_choice_bits"}
         scored = {"solution", "advantage", "reward", "reward/accuracy", "reward/spread"}
         texts = {"step", "prompt", "completion", "prompt_ids", "completion_ids"}
-        assert set(table.columns) == texts | sampling | scored
+        assert set(table.columns) == texts | scored | {"sampling_logps"}
         assert len(table) == 4 and (table["step"] == step).all()
         for row in table.to_dict("records"):
             assert len(row["completion_ids"]) == len(row["sampling_logps"])
             assert all(math.isfinite(logp) and logp <= 0 for logp in row["sampling_logps"])
-            assert len(row["sampling_choice_bits"]) == len(row["sampling_logps"])
             assert row["prompt"] == tokenizer.decode(row["prompt_ids"]) and row["prompt"].endswith("<think>\n")
             sampled = tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
             assert row["completion"] == "<think>\n" + sampled

@@ -42,36 +42,23 @@ def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
     ids = [a, size + b, 2 * size + c, 2 * size + a, b]
     assert marker.spans(ids) == [TextSpan("a", 0), TextSpan("b", 1), TextSpan("ca", 2), TextSpan("b", 0)]
     assert marker.spans([]) == []
-    told = [0.0, 0.1, 0.09, 1.0, 0.7]
-    assert marker.spans(ids, told) == [("a", 0, False), ("b", 1, True), ("c", 2, False), ("a", 2, True), ("b", 0, True)]
 
 
 def test_what_is_long_is_shown_from_both_ends():
-    text = [TextSpan("abc", 0), TextSpan("defg", 1), TextSpan("hij", 2, chosen=True)]
-    ends = [TextSpan("abc", 0), TextSpan("d", 1), TextSpan(" … 4 characters … ", 0), TextSpan("ij", 2, chosen=True)]
+    text = [TextSpan("abc", 0), TextSpan("defg", 1), TextSpan("hij", 2)]
+    ends = [TextSpan("abc", 0), TextSpan("d", 1), TextSpan(" … 4 characters … ", 0), TextSpan("ij", 2)]
     assert shortened(text, 4, 2) == ends
     assert shortened(text, 5, 5) == text
 
 
 def test_html_holds_the_text_and_no_tag_of_it():
     hostile = '<script>alert("1")</script>\'><b onclick=x>\x1b\0\u202e</span>'
-    html = marked_html(
-        [
-            *(TextSpan(hostile, index) for index in (0, 1, 8)),
-            *(TextSpan(hostile, index, chosen=True) for index in (0, 2)),
-        ]
-    )
-    tag = r'<span class="([\w ]+)" title="([\w ,]+)">'
-    assert re.findall(tag, html) == [
-        ("m1", "copy 1"),
-        ("m2", "copy 8"),
-        ("chosen", "standard, chosen"),
-        ("m2 chosen", "copy 2, chosen"),
-    ]
+    html = marked_html([TextSpan(hostile, index) for index in (0, 1, 8)])
+    tag = r'<span class="(\w+)" title="([\w ]+)">'
+    assert re.findall(tag, html) == [("m1", "copy 1"), ("m2", "copy 8")]
     text = re.sub(f"{tag}|</span>", "", html)
-    assert unescape(text) == 5 * visible_text(hostile) and not re.search("[<>\x00\x1b\u202e]", text)
+    assert unescape(text) == 3 * visible_text(hostile) and not re.search("[<>\x00\x1b\u202e]", text)
 
 
 def test_without_colour_copies_stand_between_marks():
     assert marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("\x1b", 3)]) == "a⟦b⟧⟦3:␛⟧"
-    assert marked_plain([TextSpan("a", 0, chosen=True), TextSpan("b", 1, chosen=True)]) == "⟪a⟫⟪⟦b⟧⟫"

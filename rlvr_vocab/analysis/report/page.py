@@ -1,7 +1,7 @@
 """One self-contained HTML page, and the blocks of its sections: it loads nothing, runs nothing, and escapes everything.
 
 Classes of page.css: `.charts`, `.table-scroll`, `.facts` (a `<dl>`), `.finding`, `.sample`, `.m1 .m2 …` (tokens by copy
-index), `.chosen` (a token whose choice was not chance), `.note` (small print), `.missing` (what is not there).
+index), `.note` (small print), `.missing` (what is not there).
 """
 
 from __future__ import annotations

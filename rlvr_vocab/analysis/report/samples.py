@@ -22,14 +22,14 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.results import ProblemResult, kind_text
 from rlvr_vocab.text import pluralize, visible_text
-from rlvr_vocab.vocab.marking import CHOSEN_MEANS, Marker, TextSpan, marked_html, shared_prefix_length, shortened
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
 MOST_MOMENTS = 5
 _SEED = 0
 _HEAD, _TAIL = 1400, 700  # characters of a long text that are shown
 _HOW_CHOSEN = (
     "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
-    f"drawn with a fixed seed. Underlined: {CHOSEN_MEANS}."
+    "drawn with a fixed seed."
 )
 _CHANGES: Mapping[str, object] = {
     "wrong before, right after": (False, True),

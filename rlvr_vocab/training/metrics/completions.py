@@ -24,7 +24,6 @@ class CompletionRows:
 
     Attributes:
         sampling_logps: of each sampled token; None where the sampler has none.
-        sampling_choice_bits: of each token, how far the choice among the ids of its text was from chance, in bits.
         reasons: the reason of each score, by function, for those that give one.
         kinds: the columns `KINDS` of each problem.
     """
@@ -37,7 +36,6 @@ class CompletionRows:
     rewards: Mapping[str, Sequence[float]]
     weights: Mapping[str, float]
     sampling_logps: Sequence[list[float]] | None = None
-    sampling_choice_bits: Sequence[list[float]] | None = None
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -51,10 +49,8 @@ class CompletionRows:
         ]
 
 
-def gather_rollouts(
-    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], choice_bits: list[list[float]] | None
-) -> CompletionRows:
-    """The completions of a scored generation in all processes; `inputs`, `batch`, `choice_bits` are this process's."""
+def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> CompletionRows:
+    """The completions of a scored generation in all processes; `inputs` and `batch` are this process's."""
     masks = batch["completion_mask"].bool()
 
     def kept(name: str, masks_BT: Any) -> list[list[Any]]:
@@ -67,9 +63,6 @@ def gather_rollouts(
     }
     if "sampling_per_token_logps" in batch:
         local_rows["sampling_logps"] = kept("sampling_per_token_logps", masks)
-    if choice_bits is not None:
-        lengths = masks.sum(1).tolist()
-        local_rows["sampling_choice_bits"] = [row[:size] for row, size in zip(choice_bits, lengths, strict=True)]
     columns = {name: gather_object(values) for name, values in local_rows.items()}
     kinds = {name: [cell_text(row[name]) or "" for row in inputs] for name in KINDS if name in inputs[0]}
     logs, names, num_rows = trainer.logged_completions, trainer.reward_func_names, len(columns["solution"])
@@ -87,7 +80,6 @@ def gather_rollouts(
 
 def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, with its template."""
-    of_each_token = {name: getattr(rows, name) for name in ("sampling_logps", "sampling_choice_bits")}
     columns = {
         "step": step,
         "prompt": tokenizer.batch_decode(list(rows.prompt_ids)),
@@ -100,7 +92,7 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         "reward": rows.total_rewards(),
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
         **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
-        **{name: list(values) for name, values in of_each_token.items() if values is not None},
+        **({} if rows.sampling_logps is None else {"sampling_logps": list(rows.sampling_logps)}),
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step_{step:05d}.parquet"
