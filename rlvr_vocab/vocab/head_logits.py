@@ -270,11 +270,10 @@ def _product(
 
 def _add_rows(total: torch.Tensor, places: Ids, a: torch.Tensor, b: torch.Tensor) -> None:
     """`total[places] += a @ b`; a product rounded to bf16 before the sum would bias training (TRL, `_addmm_fp32`)."""
-    looked_up = isinstance(places, torch.Tensor)
-    part = total.new_zeros(len(a), b.size(1)) if looked_up else total[places]
+    part = total[places] if isinstance(places, slice) else total.new_zeros(len(a), b.size(1))
     if total.is_cuda and a.dtype in (torch.float16, torch.bfloat16):
         torch.addmm(part, a, b, out_dtype=total.dtype, out=part)
     else:
         part.addmm_(a.to(total.dtype), b.to(total.dtype))
-    if looked_up:
+    if isinstance(places, torch.Tensor):
         total.index_add_(0, places, part)

@@ -33,8 +33,18 @@ class Watched(RegionGRPOTrainer):
             logps, *_ = self._get_per_token_logps_and_entropies(
                 self.model, ids, mask, batch["completion_ids"].size(1), len(ids)
             )
-        self.seen.append({**batch, "ids": ids, "trainer_logps": logps})
+            entropies = self.dense_entropies(ids, mask, batch["prompt_ids"].size(1))
+        self.seen.append({**batch, "ids": ids, "trainer_logps": logps, "entropies": entropies})
         return batch
+
+    def dense_entropies(self, ids, mask, start):
+        """Over texts, and over copies given the text, of the distribution at each completion token."""
+        regions = scored_regions(ids, self.policy.layout)[:, start:]
+        logits = self.model(input_ids=ids, attention_mask=mask).logits[:, start - 1 : -1]
+        p = (logits / self.temperature + self.policy.bias[regions]).double().softmax(-1)
+        texts, of_ids = self.policy.over_texts(p.flatten(0, 1)).view(*p.shape[:2], -1), torch.special.entr(p).sum(-1)
+        of_texts = torch.special.entr(texts).sum(-1)
+        return of_texts, of_ids - of_texts
 
 
 KINDS = {
@@ -83,7 +93,7 @@ def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking
     trainer.train()
     for step, (row, batch) in enumerate(zip(trainer.state.log_history, trainer.seen, strict=False), start=1):
         mask = batch["completion_mask"].bool()
-        text, copies = (each[:, : mask.size(1)][mask] for each in batch["entropies"][:2])
+        text, copies = (each[:, : mask.size(1)][mask] for each in batch["entropies"])
         regions = scored_regions(batch["ids"], trainer.policy.layout)[:, batch["prompt_ids"].size(1) :]
         thinking = regions[mask] == 1
         assert 20 < thinking.sum() < len(thinking) - 20 and abs(copies[~thinking]).max() < 1e-5
