@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from rlvr_vocab.analysis.doctor import learning, policy, rewards
-from rlvr_vocab.analysis.doctor.finding import Finding, Rule
+from rlvr_vocab.analysis.doctor import learning, policy
+from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import History
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
-TOPICS = (rewards, learning, policy)
-RULES = {each.name: each for topic in TOPICS for each in vars(topic).values() if isinstance(each, Rule)}
+RULES: dict[str, Callable[[History], Finding | None]] = {
+    rule.__name__: rule
+    for rule in (
+        *(learning.no_group_differs, learning.spread_lost, learning.format_reward_zero, learning.rows_skipped),
+        *(learning.reward_flat, learning.reward_collapsed, learning.held_out_accuracy_falls),
+        *(policy.completions_cut_off, policy.mode_collapse, policy.kl_high, policy.entropy_collapsing),
+        *(policy.sampler_disagrees, policy.loss_not_finite, policy.weights_not_moving),
+    )
+}
+_NO_SIGNAL = ("no_group_differs", "spread_lost", "reward_flat")
+_INCOHERENT = (
+    *(*_NO_SIGNAL, "reward_collapsed", "held_out_accuracy_falls", "format_reward_zero", "completions_cut_off"),
+    "mode_collapse",
+)
+_UNSTABLE = (*_INCOHERENT, "kl_high", "entropy_collapsing")
+# Findings that follow from another one, and are not shown beside it.
+EXPLAINS = {
+    "no_group_differs": ("reward_flat", "weights_not_moving"),
+    "spread_lost": ("reward_flat", "weights_not_moving"),
+    "format_reward_zero": _NO_SIGNAL,
+    "rows_skipped": _NO_SIGNAL,
+    "reward_collapsed": (*_NO_SIGNAL, "format_reward_zero", "mode_collapse", "kl_high", "completions_cut_off"),
+    "completions_cut_off": ("reward_flat", "format_reward_zero", "mode_collapse"),
+    "mode_collapse": _NO_SIGNAL,
+    "entropy_collapsing": tuple(name for name in _INCOHERENT if name != "mode_collapse"),
+    "sampler_disagrees": _UNSTABLE,
+    "loss_not_finite": _UNSTABLE,
+    "weights_not_moving": ("reward_flat",),
+}
 
 
 class Doctor:
@@ -24,7 +52,7 @@ class Doctor:
     def look(self, row: Row) -> list[Finding]:
         """The new findings after this row, of a step or of an evaluation, less those that follow from another one."""
         self._history.add(row)
-        if self._history.has_risen:  # a reward that was flat rested
+        if self._history.has_risen:  # a reward that was flat is so no longer
             self.found.pop("reward_flat", None)
         return self._look()
 
@@ -34,19 +62,23 @@ class Doctor:
         return self._look()
 
     def findings(self) -> list[Finding]:
-        """All findings that follow from no other one, the gravest first."""
+        """All findings that follow from no other one, errors first."""
         return self._unexplained(self.found.values())
 
     def _look(self) -> list[Finding]:
-        rules = [each for name, each in RULES.items() if name not in self.found]
-        new = [found for each in rules if (found := each.finding(self._history)) is not None]
-        self.found.update({each.name: each for each in new})
+        new, stage = list[Finding](), self._history.facts.stage
+        for name, rule in RULES.items():
+            if name not in self.found and (found := rule(self._history)) is not None:
+                step = found.step if found.step >= 0 else self._history.step
+                remedy = f"{f'in stage {stage}: ' if stage else ''}{found.remedy}"
+                new.append(replace(found, name=name, step=step, remedy=remedy))
+        self.found.update({finding.name: finding for finding in new})
         return self._unexplained(new)
 
     def _unexplained(self, findings: Iterable[Finding]) -> list[Finding]:
-        explained = {name for cause in self.found for name in RULES[cause].explains}
-        kept = [each for each in findings if each.name not in explained]
-        return sorted(kept, key=lambda each: (each.severity != "error", each.step, each.name))
+        explained = {name for cause in self.found for name in EXPLAINS.get(cause, ())}
+        kept = [finding for finding in findings if finding.name not in explained]
+        return sorted(kept, key=lambda finding: (finding.severity != "error", finding.step, finding.name))
 
 
 def diagnose(record: RunRecord) -> list[Finding]:

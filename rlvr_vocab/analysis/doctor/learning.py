@@ -1,39 +1,180 @@
-"""Findings on learning: a reward that does not rise, that falls, or that rises without held-out accuracy."""
+"""Findings on scores and learning: groups without spread, lost rows, rewards that do not rise, fall, or mislead.
+
+Each rule returns its finding where the rows so far show it; its thresholds stand above it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
 from itertools import pairwise
 from typing import Any
 
-from rlvr_vocab.analysis.doctor.finding import NO_SIGNAL, Symptom, figure, rule, steps
+from rlvr_vocab.analysis.doctor.finding import Finding, figure, share, steps
 from rlvr_vocab.analysis.doctor.history import (
-    WINDOW,
+    BEGINNING,
+    FEWEST_ROWS,
     Estimate,
     Evaluation,
     History,
+    declared,
+    full_mark,
+    mean,
     median,
+    recurs,
     values,
 )
-from rlvr_vocab.record.metrics import is_number
+from rlvr_vocab.record.metrics import RewardFact, Row, is_number
+from rlvr_vocab.rewards.library import LIBRARY
+
+_ALIKE = 0.9  # share of completions in groups of equal rewards: nine of ten groups teach nothing
+_LEAST_STD = 0.1  # `reward_std` in units of the largest weight (docs/guide.md)
+_SPREADS = ("frac_reward_zero_std", "reward_std", "groups/reward_std")
+_WITHIN = 0.1  # `groups/reward_std` in units of `reward_std`: healthy runs have 0.9
+
+
+def no_group_differs(history: History) -> Finding | None:
+    rows, first_rows = history.sampled.recent(), history.sampled.earliest(BEGINNING, fewest=1)
+    reward, first = mean(rows, "reward"), values(history.sampled.earliest(BEGINNING), "reward")
+    if reward is None or not first or not _are_alike(history, rows):
+        return None
+    title, cause, remedy = (
+        "The reward never varies within a group",
+        "the reward is a constant, or depends on the problem alone (try it with rlvr-vocab score)",
+        "rewards: one that looks at the completion, such as rewards=accuracy",
+    )
+    # A single first row may be 0 by luck.
+    if all(map(history.is_near_zero, (reward, sum(first) / len(first), max(first) / 2))):
+        title, cause, remedy = (
+            "The problems are too hard: whole groups get no reward",
+            "the model never succeeds; or right answers are not recognised (read completions with rlvr-vocab samples)",
+            "warmup.max_steps: a longer warm-up; dataset: easier problems; rewards: partial credit, such as xml_tags",
+        )
+    elif not _are_alike(history, first_rows) or history.is_near_zero(reward):
+        return None
+    elif history.is_near_full(reward):
+        if history.first_reward is None or not history.is_near_full(history.first_reward.mean):
+            return None
+        title, cause, remedy = (
+            "The problems are too easy: whole groups get the full reward",
+            "the model solved these problems before training; or a reward gives everything the full mark",
+            "dataset: harder problems, such as dataset=deepscaler; training.dynamic_sampling=true where some are hard",
+        )
+    return Finding(title, "error", _spreads(history), cause, remedy)
+
+
+def spread_lost(history: History) -> Finding | None:
+    rows = history.sampled.recent()
+    # The last rows of a task that is learned are at the full mark first; and so few rows may be below it by luck.
+    rewards = [mean(part, "reward") for part in (rows[-FEWEST_ROWS:], rows)]
+    if not _are_alike(history, rows) or _are_alike(history, history.sampled.earliest(BEGINNING, fewest=1)):
+        return None
+    for reward in rewards:
+        if reward is None or not 0 < reward < history.full_reward:
+            return None
+        if history.is_near_zero(reward) or history.is_near_full(reward):
+            return None
+    return Finding(
+        "The groups have lost their spread",
+        "warning",
+        _spreads(history),
+        "the policy repeats itself, or the problems that are left are solved always or never",
+        "training.dynamic_sampling=true; training.beta: raise it; training.learning_rate: a quarter of it",
+    )
+
+
+def _are_alike(history: History, rows: list[Row]) -> bool:
+    """Whether the rewards of a group hardly differ."""
+    alike, spread, within = (mean(rows, name) for name in _SPREADS)
+    if alike is not None and alike >= _ALIKE:
+        return True
+    if spread is None:
+        return False
+    # Scaled by the batch, a group without spread is not logged as one.
+    narrow = within is not None and within < _WITHIN * spread
+    return narrow or spread < _LEAST_STD * history.largest_weight
+
+
+def _spreads(history: History) -> str:
+    rows = history.sampled.recent()
+    found = {name: mean(rows, name) for name in ("reward", *_SPREADS)}
+    means = ", ".join(f"{name} {figure(value)}" for name, value in found.items() if value is not None)
+    limits = f"{_ALIKE}, {_LEAST_STD} × the largest weight, {_WITHIN} × reward_std"
+    return f"{steps(rows)}, means: {means} (limits {limits})"
+
+
+_FORMAT_NAME = re.compile(r"format|tag|xml|think|struct|box", re.IGNORECASE)
+_PENALTY_NAME = re.compile(r"(^|_)(no|not|without|missing|bad|wrong)_|penalt|punish|violation|forbid|error", re.I)
+
+
+def format_reward_zero(history: History) -> Finding | None:
+    rows = history.sampled.recent()
+    if not rows or history.sampled.count > 10 * len(rows):
+        return None
+    for name in (each.name for each in history.facts.rewards if _pays_for_a_format(each)):
+        means, spreads = (values(rows, f"rewards/{name}/{metric}") for metric in ("mean", "std"))
+        if len(means) < len(rows) or any(means) or any(spreads):
+            continue
+        return Finding(
+            f"{name} is 0 for every completion",
+            "error",
+            f"rewards/{name}/mean 0 and rewards/{name}/std 0 in {steps(rows)}",
+            f"the system prompt does not ask for the format, it is too strict to be met by chance, or the template "
+            f"ends the prompt in {history.facts.think_tags[0]} and {name} looks for it in the completion",
+            "dataset.system_prompt: ask for it; warmup.max_steps: show it; rewards: partial credit, such as xml_tags; "
+            "dataset.open_thinking=model where the template opens the thinking",
+        )
+    return None
+
+
+def _pays_for_a_format(reward: RewardFact) -> bool:
+    """Whether it pays for one: a penalty is 0 where there is nothing to punish."""
+    if reward.weight <= 0 or full_mark(reward) <= 0:
+        return False
+    if declared(reward).is_format or _is_of_library(reward.name):
+        return declared(reward).is_format
+    return bool(_FORMAT_NAME.search(reward.name)) and not _PENALTY_NAME.search(reward.name)
+
+
+def _is_of_library(logged_name: str) -> bool:
+    return re.sub(r"_\d+$", "", logged_name) in LIBRARY
+
+
+_UNSCORED = 0.05  # share of completions: one in twenty is sampled for nothing
+
+
+def rows_skipped(history: History) -> Finding | None:
+    rows, names = history.sampled.recent(), [reward.name for reward in history.facts.rewards]
+    seen = []
+    for name in names if rows else ():
+        for metric in ("timeouts", "failures"):
+            counts = [value for value in values(rows, f"rewards/{name}/{metric}") if value > 0]
+            if recurs(len(counts), rows):
+                seen.append(f"rewards/{name}/{metric} {sum(counts):g} in {len(counts)} of {len(rows)} rows")
+        unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
+        # Among several functions one of the user's own may pass on rows that are for another.
+        if unscored > _UNSCORED and (len(names) == 1 or _is_of_library(name)):
+            seen.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(_UNSCORED)})")
+    if not seen:
+        return None
+    return Finding(
+        "Rows are skipped",
+        "warning",
+        f"{', '.join(seen)}, {steps(rows)}",
+        "a reward function fails, gives no score or runs into its deadline (try it with rlvr-vocab score)",
+        "rewards: mend the function, or give it a longer deadline; dataset.answer_format: as the gold answers are",
+    )
+
 
 _FLAT_LEAST = 20.0  # steps after the warm-up of the learning rate: a gain takes a while
 _FLAT_WINDOW = 50.0  # steps: the first and the last so many are compared
 # A gain above so many `reward_std` is excluded, after 100 steps and before (simulated: docs/reading_runs.md) ...
 _FLAT_LONG, _FLAT_SHORT = 0.1, 0.06
-# ... and where the policy has hardly left the initial model: by its KL in nats, or at such a rate.
-_FLAT_STILL, _NO_KL, NO_RATE = 0.5, 0.001, 1e-8
+# ... and where the policy has hardly left the initial model, by its KL in nats.
+_FLAT_STILL, _NO_KL = 0.5, 0.001
 
 
-@rule(
-    severity="warning",
-    title="The reward does not rise",
-    cause="the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
-    remedy="training.learning_rate: four times as much; training.num_generations: larger groups; rewards: try them "
-    "with rlvr-vocab score",
-)
-def reward_flat(history: History) -> Symptom | None:
+def reward_flat(history: History) -> Finding | None:
     logged = history.rows.count * history.rows.steps_per_row
     half = min(logged / 2, _FLAT_WINDOW)
     early_rows, late_rows = history.sampled.earliest(half), history.sampled.recent(half)
@@ -42,77 +183,55 @@ def reward_flat(history: History) -> Symptom | None:
         return None
     if history.has_risen or history.sampled.count < len(early_rows) + len(late_rows) - 1:  # they may share one
         return None
-    still = _standing_still(history)
-    excluded = spread * (_FLAT_STILL if still else _FLAT_LONG if logged >= 2 * _FLAT_WINDOW else _FLAT_SHORT)
+    step, kl = history.kl[-1] if history.kl else (0, 0.0)
+    is_still = step > _FLAT_LEAST and kl < _NO_KL
+    excluded = spread * (_FLAT_STILL if is_still else _FLAT_LONG if logged >= 2 * _FLAT_WINDOW else _FLAT_SHORT)
     error = 2 * math.hypot(early.error, late.error)
     most = late.mean - early.mean + error
     # A fall by luck must not pass for certainty.
-    if max(most, error) > excluded or history.scale.is_near_full(early.mean):
+    if max(most, error) > excluded or history.is_near_full(early.mean):
         return None
-    return Symptom(
+    return Finding(
+        "The reward does not rise",
+        "warning",
         f"{history.reward_name} {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in "
         f"{steps(late_rows)}: a gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std "
-        f"{figure(spread)}{still}",
-        cause="the updates are too small to be seen: the learning rate is too low" if still else "",
+        f"{figure(spread)}{f'; kl {figure(kl)} at step {step} (limit {figure(_NO_KL)})' if is_still else ''}",
+        "the updates are too small to be seen: the learning rate is too low"
+        if is_still
+        else "the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
+        "training.learning_rate: four times as much; training.num_generations: larger groups",
     )
-
-
-def _standing_still(history: History) -> str:
-    """Evidence that the policy has hardly left the initial model; empty without any."""
-    step, kl = history.last_kl or (0, 0.0)
-    if step > _FLAT_LEAST and kl < _NO_KL:
-        return f"; kl {figure(kl)} at step {step} (limit {figure(_NO_KL)})"
-    rate = history.facts.learning_rate
-    return f"; training.learning_rate={figure(rate)}" if 0 < rate < NO_RATE else ""
 
 
 _LOST = 0.5  # of the best window
 _LOST_ERRORS = 4.0  # standard errors: the best of many windows is partly luck
 
 
-@rule(
-    severity="error",
-    title="The reward has fallen and not come back",
-    cause="the learning rate is too high: such a fall does not heal",
-    remedy="training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
-    explains=(
-        *NO_SIGNAL,
-        *("reward_flat", "format_reward_zero", "mode_collapse", "kl_high", "completions_cut_off"),
-    ),
-)
-def reward_collapsed(history: History) -> Symptom | None:
-    rows = history.sampled.recent()
-    now = history.reward_in(rows)
-    if now is None:
+def reward_collapsed(history: History) -> Finding | None:
+    """Compared with the best window, and with a short one: at a far too high rate the reward is gone at once."""
+    rows, first_rows = history.sampled.recent(), history.sampled.earliest(fewest=1)
+    now, short = history.reward_in(rows), len(history.sampled.earliest(BEGINNING, fewest=1))
+    if now is None or history.best is None:
         return None
-    now = _with_noise(history, now, len(rows))
-    for best, where in _best_windows(history, len(rows)):
-        if best.mean > 0 and now.mean <= _LOST * best.mean and best.is_above(now, _LOST_ERRORS):
-            return Symptom(
-                f"{history.reward_name} {figure(now.mean)} in {steps(rows)}, after {figure(best.mean)} in {where} "
-                f"(limit {_LOST} ×)"
+    noise, count = history.reward_noise, len(rows)
+    # A window has the noise of all rows where its own are more alike, which some of many windows are by chance.
+    now, best = (Estimate(each.mean, max(each.error, noise / math.sqrt(count))) for each in (now, history.best))
+    parts = [first_rows[start : start + short] for start in range(len(first_rows) - short + 1)]
+    early = max(parts, key=lambda part: mean(part, "reward") or 0.0)
+    beginning = Estimate(mean(early, "reward") or 0.0, noise / math.sqrt(short))
+    windows = ((best, f"the {count} rows up to step {history.best_step}"), (beginning, steps(early)))
+    for before, where in windows:
+        if before.mean > 0 and now.mean <= _LOST * before.mean and before.is_above(now, _LOST_ERRORS):
+            return Finding(
+                "The reward has fallen and not come back",
+                "error",
+                f"{history.reward_name} {figure(now.mean)} in {steps(rows)}, after {figure(before.mean)} in {where} "
+                f"(limit {_LOST} ×)",
+                "the learning rate is too high: such a fall does not heal",
+                "training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
             )
     return None
-
-
-def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str]]:
-    """The best window of the usual length, and the best short one of the beginning.
-
-    At a far too high rate the reward is gone before a window is full. So few rows get the noise of all rows.
-    """
-    if history.best is not None:
-        yield _with_noise(history, history.best, length), f"the {length} rows up to step {history.best_step}"
-    first, short = history.sampled.beginning(WINDOW), len(history.sampled.beginning())
-    parts = [first[start : start + short] for start in range(len(first) - short + 1)]
-    means = [math.fsum(found) / short for part in parts if len(found := values(part, "reward")) == short]
-    if means and len(means) == len(parts):
-        best = max(range(len(means)), key=lambda place: means[place])
-        yield Estimate(means[best], history.reward_noise / math.sqrt(short)), steps(parts[best])
-
-
-def _with_noise(history: History, window: Estimate, length: int) -> Estimate:
-    """With the noise of all rows where its own are more alike, which some of many windows are by chance."""
-    return Estimate(window.mean, max(window.error, history.reward_noise / math.sqrt(length)))
 
 
 _FALL = 0.03  # accuracy, or standard deviations of a reward: smaller falls are nothing
@@ -120,24 +239,35 @@ _FALL_ERRORS = 2.0  # standard errors of the difference, at this number of probl
 _ENOUGH_TO_PAIR = 4
 
 
-@rule(
-    severity="error",
-    title="The reward rises while held-out answers get worse",
-    cause="the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
-    "completions with rlvr-vocab samples order=highest",
-    remedy="training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close "
-    "the hole",
-)
-def held_out_accuracy_falls(history: History) -> Symptom | None:
+def held_out_accuracy_falls(history: History) -> Finding | None:
     """Over four evaluations, or from before the run to after it."""
     around, evaluations = _before_and_after(history), list(history.evaluations)
     if around is not None:
-        return _fallen(history, *around)
-    if len(evaluations) < _ENOUGH_TO_PAIR:
+        best, last = around
+    elif len(evaluations) >= _ENOUGH_TO_PAIR:
+        # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
+        *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
+        best = max(earlier, key=lambda both: both.value)
+    else:
         return None
-    # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
-    *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
-    return _fallen(history, max(earlier, key=lambda both: both.value), last)
+    # The reward of another stage is that of other functions.
+    before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
+    error, fall = math.hypot(_error(best), _error(last)), best.value - last.value
+    least, measured = (_FALL, "accuracy") if last.deviation is None else (_FALL * last.deviation, "reward")
+    if before is None or now is None or fall <= least or fall < _FALL_ERRORS * error:
+        return None
+    if not now.is_above(before, _FALL_ERRORS):
+        return None
+    return Finding(
+        "The reward rises while held-out answers get worse",
+        "error",
+        f"eval/{measured} {figure(best.value)} up to step {best.step}, {figure(last.value)} at step {last.step} "
+        f"(standard error of the difference {figure(error)}); {history.reward_name} {figure(before.mean)} and then "
+        f"{figure(now.mean)}",
+        "the policy learns the problems, or a hole in the reward: read rlvr-vocab samples order=highest",
+        "training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close a hole",
+        last.step,
+    )
 
 
 def _both(one: Evaluation, other: Evaluation) -> Evaluation:
@@ -147,33 +277,12 @@ def _both(one: Evaluation, other: Evaluation) -> Evaluation:
     return other._replace(value=value, problems=problems, deviation=spread)
 
 
-def _error(one: Evaluation, other: Evaluation) -> float:
-    """Standard error of the difference of two; of accuracies with one more right and one more wrong problem in each."""
-    variances = []
-    for each in (one, other):
-        if each.deviation is not None:
-            variances.append(each.deviation**2 / max(1, each.problems))
-            continue
-        part = (each.value * each.problems + 1) / (each.problems + 2)
-        variances.append(max(0.0, part * (1 - part) / max(1, each.problems - 1)))  # percentages are no shares
-    return math.sqrt(sum(variances))
-
-
-def _fallen(history: History, best: Evaluation, last: Evaluation) -> Symptom | None:
-    # Those of another stage are rewards of other functions.
-    before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
-    error, fall = _error(best, last), best.value - last.value
-    least, measured = (_FALL, "accuracy") if last.deviation is None else (_FALL * last.deviation, "reward")
-    if before is None or now is None or fall <= least or fall < _FALL_ERRORS * error:
-        return None
-    if not now.is_above(before, _FALL_ERRORS):
-        return None
-    return Symptom(
-        f"eval/{measured} {figure(best.value)} up to step {best.step}, {figure(last.value)} at step {last.step} "
-        f"(standard error of the difference {figure(error)}); {history.reward_name} {figure(before.mean)} and then "
-        f"{figure(now.mean)}",
-        step=last.step,
-    )
+def _error(one: Evaluation) -> float:
+    """Standard error; of an accuracy with one more right and one more wrong problem."""
+    if one.deviation is not None:
+        return one.deviation / math.sqrt(max(1, one.problems))
+    part = (one.value * one.problems + 1) / (one.problems + 2)
+    return math.sqrt(max(0.0, part * (1 - part) / max(1, one.problems - 1)))  # percentages are no shares
 
 
 def _before_and_after(history: History) -> tuple[Evaluation, Evaluation] | None:
