@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -43,12 +43,11 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems
-from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.data_report import problems_line
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.record import run_of_checkpoint
-from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
+from rlvr_vocab.runs.rewards import grader_of_checkpoint, layout_context, require_reward_columns
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
@@ -70,23 +69,6 @@ class Candidate:
     sampling: SamplingSettings
     grader: Grader
     result_settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """An evaluated checkpoint; `differences` are to the first one, `tasks` has the figures of each task."""
-
-    candidate: Candidate
-    results: Sequence[ProblemResult]
-    figures: EvaluationFigures
-    samples: int
-    differences: Mapping[str, Interval]
-    tasks: Mapping[str, EvaluationFigures]
-
-    @property
-    def accuracy(self) -> float | None:
-        found = self.figures.intervals.get(f"avg@{self.samples}")
-        return None if found is None else found.estimate
 
 
 def run(settings: EvaluateSettings) -> int:
@@ -112,15 +94,22 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
         if len(values) > 1:
             shown = " and ".join(f"{value:g}" for value in values)
             console.print(f"warning: {key} is {shown}, as each was trained: set {key}=… to compare", markup=False)
-    evaluated: list[Evaluated] = []
+    summaries: list[dict[str, Any]] = []
+    figures: list[EvaluationFigures] = []
     for candidate in candidates:
-        evaluated.append(_evaluate(settings, candidate, rows, evaluated[:1], console))
-        console.print(_outcome_line(evaluated[-1]), markup=False)
-        console.print(_figure_table(evaluated[-1]))
-        if len(evaluated[-1].tasks) > 1:
-            console.print(_task_table(evaluated[-1]))
-    if len(evaluated) > 1:
-        console.print(_comparison_table(evaluated))
+        results = _results(settings, candidate, questions_of(rows, settings.samples), console)
+        votes = votes_of(results)
+        figures.append(evaluation_figures(results, votes))
+        summary = _summary(settings, candidate, results, figures[-1])
+        if tasks := figures_by_task(results, votes):
+            summary["tasks"] = {task: _as_dicts(each.intervals) for task, each in tasks.items()}
+        if differences := {} if not summaries else paired_differences(figures[-1], figures[0]):
+            summary |= {"difference_to": summaries[0]["checkpoint"], "differences": _as_dicts(differences)}
+        summaries.append(summary)
+        atomic_write(candidate.folder / SUMMARY, json_text(summary))
+        _print_figures(summary, candidate.folder, console)
+    if len(summaries) > 1:
+        _print_comparison(summaries, console)
     return 0
 
 
@@ -134,12 +123,12 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
         nothing_kept = dataset.max_eval_samples == 0
         remedy = "dataset.max_eval_samples=null" if nothing_kept else "dataset.eval_fraction or dataset.eval_split"
         raise UserError(f"split=eval: nothing to measure on; set {remedy}, or split=train")
-    chosen = rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
-    keys = [problem_key(text) for text in chosen["problem"]]
+    chosen = list(rows)[: settings.max_samples]
+    keys = [problem_key(row["problem"]) for row in chosen]
     distinct = {run.folder: run for run in runs}.values()
     for line in [*(problems_line(dataset.name, keys, run) for run in distinct), *problems.account]:
         console.print(line, markup=False)
-    return list(chosen)
+    return chosen
 
 
 def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows: Rows) -> Candidate:
@@ -153,26 +142,10 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    context = RewardContext(
-        (opened, closed), layout.standard_size, layout.think_open_id, layout.think_close_id, sampling.max_new_tokens
-    )
+    grader = Grader(spec, layout_context(layout, (opened, closed), sampling.max_new_tokens))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
-    return Candidate(checkpoint, folder, layout, tokenizer, sampling, Grader(spec, context), depends_on)
-
-
-def _evaluate(
-    settings: EvaluateSettings, candidate: Candidate, rows: Rows, first: Sequence[Evaluated], console: Console
-) -> Evaluated:
-    """Sample the missing answers, and write the summary of all."""
-    results = _results(settings, candidate, questions_of(rows, settings.samples), console)
-    votes = votes_of(results)
-    figures = evaluation_figures(results, votes)
-    differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
-    evaluated = Evaluated(candidate, results, figures, settings.samples, differences, figures_by_task(results, votes))
-    summary = _summary(evaluated, settings.dataset.name, settings.checkpoints[0])
-    atomic_write(candidate.folder / SUMMARY, json_text(summary))
-    return evaluated
+    return Candidate(checkpoint, folder, layout, tokenizer, sampling, grader, depends_on)
 
 
 def _results(
@@ -201,103 +174,73 @@ def _results(
             checkpoint = str(candidate.checkpoint)
             write_settings(candidate.folder, candidate.result_settings, checkpoint=checkpoint, samples=settings.samples)
 
-        shown = lambda done, total: display.update(done)  # noqa: E731
-        return complete_results(path, kept, questions, size, answer, shown, before_writing)
+        def show(done: int, total: int) -> None:
+            display.update(done)
+
+        return complete_results(path, kept, questions, size, answer, show, before_writing)
 
 
-def _summary(evaluated: Evaluated, dataset: str, first: Path) -> dict[str, Any]:
+def _summary(
+    settings: EvaluateSettings, candidate: Candidate, results: Sequence[ProblemResult], figures: EvaluationFigures
+) -> dict[str, Any]:
     """The content of summary.json; shares and differences are fractions, lengths are in tokens."""
-    results, intervals = evaluated.results, evaluated.figures.intervals
-    settings = evaluated.candidate.result_settings
     problems = len({result.problem for result in results})
-    summary = {
-        "checkpoint": str(evaluated.candidate.checkpoint),
-        "dataset": dataset,
+    average = figures.intervals.get(f"avg@{settings.samples}")
+    depends_on = ("grader", "temperature", "max_new_tokens", "seed", "backend")
+    return {
+        "checkpoint": str(candidate.checkpoint),
+        "dataset": settings.dataset.name,
         "problems": problems,
-        "samples": evaluated.samples,
-        "gradable": sum(evaluated.figures.scored.values()),
-        "problems_without_score": problems - len(evaluated.figures.scored),
-        "grader": settings["grader"],
-        "accuracy": evaluated.accuracy,
+        "samples": settings.samples,
+        "answers": len(results),
+        "gradable": sum(figures.scored.values()),
+        "problems_without_score": problems - len(figures.scored),
+        "accuracy": None if average is None else average.estimate,
         "reward": mean_over_problems(results, attrgetter("score")),
-        "mean_tokens": intervals["length"].estimate,
-        "figures": _as_dicts(intervals),
-        **{key: settings[key] for key in ("temperature", "max_new_tokens", "seed", "backend")},
+        "mean_tokens": figures.intervals["length"].estimate,
+        "figures": _as_dicts(figures.intervals),
+        **{key: candidate.result_settings[key] for key in depends_on},
     }
-    if evaluated.tasks:
-        summary["tasks"] = {task: _as_dicts(figures.intervals) for task, figures in evaluated.tasks.items()}
-    if evaluated.differences:
-        summary |= {"difference_to": str(first), "differences": _as_dicts(evaluated.differences)}
-    return summary
 
 
 def _as_dicts(intervals: Mapping[str, Interval]) -> dict[str, Any]:
     return {name: asdict(interval) for name, interval in intervals.items()}
 
 
-def _outcome_line(evaluated: Evaluated) -> str:
-    metric = HeldOutMetric.of(evaluated.candidate.result_settings["grader"])
-    found = evaluated.accuracy if metric.is_share else mean_over_problems(evaluated.results, attrgetter("score"))
+def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
+    """The outcome in a line, every figure with its interval, and the tasks below each other where there are several."""
+    metric = HeldOutMetric.of(summary["grader"])
+    found = summary[metric.name]
     shown = "no answer has a score" if found is None else f"{metric.name} {metric.value(found)}{metric.by}"
-    problems, gradable = len({each.problem for each in evaluated.results}), sum(evaluated.figures.scored.values())
-    return (
-        f"{shown} on {pluralize(problems, 'problem')}, {pluralize(evaluated.samples, 'sample')} each, {gradable} of "
-        f"{pluralize(len(evaluated.results), 'answer')} gradable; results in {evaluated.candidate.folder}"
+    console.print(
+        f"{shown} on {pluralize(summary['problems'], 'problem')}, {pluralize(summary['samples'], 'sample')} each, "
+        f"{summary['gradable']} of {pluralize(summary['answers'], 'answer')} gradable; results in {folder}",
+        markup=False,
     )
+    figures, tasks = summary["figures"], summary.get("tasks", {})
+    rows = [[name, _cell(name, each), f"{each['problems']:,}"] for name, each in figures.items() if name != "finished"]
+    console.print(_table(["figure", "estimate [95 % interval]", "problems"], rows))
+    if len(tasks) > 1:
+        names = [name for name in (f"avg@{summary['samples']}", "score", "length") if name in figures]
+        rows = [[task, *(_cell(name, each.get(name)) for name in names)] for task, each in tasks.items()]
+        console.print(_table(["task", *names], rows))
 
 
-_NAMES = {
-    "length": "length in tokens",
-    "thinking_length": "thinking in tokens",
-    "cut_off": "cut off",
-    "closed_thinking": "thinking closed",
-    "answered": "holds an answer",
-    "format": "in format",
-    "score": "reward",
-    "reasoning_share": "reasoning tokens in thinking",
-}
-
-
-def _figure_table(evaluated: Evaluated) -> Table:
-    """Every figure of one checkpoint with its interval; `finished` is the rest of `cut_off`."""
-    found = {name: each for name, each in evaluated.figures.intervals.items() if name != "finished"}
-    rows = ([_NAMES.get(name, name), *_cells(name, each), f"{each.problems:,}"] for name, each in found.items())
-    return _table(["figure", "estimate", "95 % interval", "problems"], rows)
-
-
-def _task_table(evaluated: Evaluated) -> Table:
-    names = [name for name in (f"avg@{evaluated.samples}", "score", "length") if name in evaluated.figures.intervals]
-    rows = (
-        [
-            task,
-            f"{figures.intervals['length'].problems:,}",
-            *(_cell(name, figures.intervals.get(name)) for name in names),
-        ]
-        for task, figures in evaluated.tasks.items()
-    )
-    return _table(["task", "problems", *(_NAMES.get(name, name) for name in names)], rows)
-
-
-def _comparison_table(checkpoints: Sequence[Evaluated]) -> Table:
+def _print_comparison(summaries: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Checkpoints below each other, with their paired differences to the first."""
-    first = checkpoints[0]
-    average, best, majority = (f"{name}@{first.samples}" for name in ("avg", "pass", "maj"))
-    if average not in first.figures.intervals:
+    average, best, majority = (f"{name}@{summaries[0]['samples']}" for name in ("avg", "pass", "maj"))
+    if average not in summaries[0]["figures"]:
         average = "score"
-    columns = list(dict.fromkeys([average, *([best, majority] if first.samples > 1 else []), "length", "format"]))
-    names = [_NAMES.get(name, name) for name in columns]
-    rows = (
-        [
-            str(each.candidate.checkpoint),
-            *(_cell(name, each.figures.intervals.get(name)) for name in columns),
-            _cell(average, each.differences.get(average), "+") if each.differences else "",
-        ]
-        for each in checkpoints
-    )
-    return _table(["checkpoint", *names, f"{_NAMES.get(average, average)} less that of the first"], rows)
+    names = [average, *([best, majority] if summaries[0]["samples"] > 1 else []), "length", "format"]
+    rows = []
+    for summary in summaries:
+        cells = [_cell(name, summary["figures"].get(name)) for name in names]
+        difference = summary.get("differences", {}).get(average)
+        rows.append([summary["checkpoint"], *cells, _cell(average, difference, "+") if difference else ""])
+    console.print(_table(["checkpoint", *names, f"{average} less that of the first"], rows))
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
@@ -306,16 +249,14 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def _cells(name: str, interval: Interval, sign: str = "") -> tuple[str, str]:
-    """An estimate and its interval with their unit."""
+def _cell(name: str, interval: Mapping[str, Any] | None, sign: str = "") -> str:
+    """`75.0% [71.2%, 78.4%]`"""
+    if interval is None:
+        return "-"
     form = ".1%"
     if name in ("length", "thinking_length"):
         form = ",.1f"
     elif name == "score" or name.startswith("rewards/"):
         form = ".3f"
-    estimate, low, high = (f"{value:{sign}{form}}" for value in (interval.estimate, interval.low, interval.high))
-    return estimate, f"[{low}, {high}]"
-
-
-def _cell(name: str, interval: Interval | None, sign: str = "") -> str:
-    return "-" if interval is None else " ".join(_cells(name, interval, sign))
+    estimate, low, high = (f"{interval[end]:{sign}{form}}" for end in ("estimate", "low", "high"))
+    return f"{estimate} [{low}, {high}]"

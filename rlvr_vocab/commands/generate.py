@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
 
 import torch
 from rich.console import Console
@@ -21,9 +20,9 @@ from rlvr_vocab.evaluation.sampling import (
     load_checkpoint,
     sample_completions,
 )
-from rlvr_vocab.runs.record import RunOfCheckpoint, run_of_checkpoint
+from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.summary import marked_text
-from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
@@ -35,9 +34,13 @@ def run(settings: GenerateSettings) -> int:
     quiet_libraries()
     console = make_console()
     trained = run_of_checkpoint(settings.checkpoint)
-    prompts = _prompts(settings, trained)
+    system = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
+    prompts = _prompts(settings, system)
     checkpoint = load_checkpoint(settings.checkpoint, settings.base)
-    _require_chat(checkpoint, settings)
+    if checkpoint.tokenizer.chat_template is None:
+        raise UserError(
+            f"checkpoint={settings.checkpoint} has no chat template: expand its base with model.chat_template=FILE"
+        )
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
@@ -45,8 +48,29 @@ def run(settings: GenerateSettings) -> int:
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    _sample(checkpoint, prompts, sampling, _printer(checkpoint, prompts, settings, console), console)
+    numbered = enumerate(prompts, start=1)
+
+    def show(batch: list[Completion]) -> None:
+        for completion, (number, prompt) in zip(batch, numbered, strict=False):
+            if settings.format == "json":
+                print(json.dumps(answer_row(checkpoint, prompt, completion)), file=sys.stdout, flush=True)
+                continue
+            if len(prompts) > 1:
+                console.print(Text(f"[{number}/{len(prompts)}] {prompt[-1]['content']}", style="bold"))
+            _print_answer(checkpoint, completion, console)
+
+    sample_completions(checkpoint, prompts, sampling, on_batch=show)
     return 0
+
+
+def _prompts(settings: GenerateSettings, system: str | None) -> list[Messages]:
+    """The messages of each chat; a system message goes before those that bring none."""
+    if settings.prompts is None:
+        prompts = [[{"role": "user", "content": settings.prompt or ""}]]
+    else:
+        prompts = read_prompts(settings.prompts)
+    head = [{"role": "system", "content": system}] if system else []
+    return [prompt if prompt[0]["role"] == "system" else [*head, *prompt] for prompt in prompts]
 
 
 def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion) -> dict[str, object]:
@@ -65,81 +89,27 @@ def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion)
     }
 
 
-def _prompts(settings: GenerateSettings, trained: RunOfCheckpoint) -> list[Messages]:
-    """The messages of each chat; a system message goes before those that bring none."""
-    system = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
-    if settings.prompts is None:
-        prompts = [[{"role": "user", "content": settings.prompt or ""}]]
-    else:
-        prompts = read_prompts(settings.prompts)
-    head = [{"role": "system", "content": system}] if system else []
-    return [prompt if prompt[0]["role"] == "system" else [*head, *prompt] for prompt in prompts]
-
-
-def _require_chat(checkpoint: Checkpoint, settings: GenerateSettings) -> None:
-    if checkpoint.tokenizer.chat_template is None:
-        raise UserError(
-            f"checkpoint={settings.checkpoint} has no chat template: expand its base with model.chat_template=FILE"
-        )
-
-
-def _printer(
-    checkpoint: Checkpoint, prompts: Sequence[Messages], settings: GenerateSettings, console: Console
-) -> Callable[[list[Completion]], None]:
-    """Prints the answers of one batch after another, in the order of their prompts."""
-    stdout = sys.stdout  # a bar on a terminal puts its own in the place of sys.stdout
-    numbered = enumerate(prompts, start=1)
-
-    def show(batch: list[Completion]) -> None:
-        for completion, (number, prompt) in zip(batch, numbered, strict=False):
-            if settings.format == "json":
-                print(json.dumps(answer_row(checkpoint, prompt, completion)), file=stdout, flush=True)
-            else:
-                head = f"[{number}/{len(prompts)}] {prompt[-1]['content']}" if len(prompts) > 1 else ""
-                _show(checkpoint, completion, head, console)
-
-    return show
-
-
-def _sample(
-    checkpoint: Checkpoint,
-    prompts: Sequence[Messages],
-    sampling: SamplingSettings,
-    show: Callable[[list[Completion]], None],
-    console: Console,
-) -> None:
-    """Answer the prompts; on a terminal the answers themselves are the progress, and a bar would run into them."""
-    if len(prompts) == 1 or console.is_terminal:
-        sample_completions(checkpoint, prompts, sampling, on_batch=show)
-        return
-    with progress_bar(Console(stderr=True, highlight=False), "answering", len(prompts)) as display:
-        sample_completions(checkpoint, prompts, sampling, lambda done, total: display.update(done), show)
-
-
-def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Console) -> None:
+def _print_answer(checkpoint: Checkpoint, completion: Completion, console: Console) -> None:
     layout = checkpoint.layout
+    marker = Marker(checkpoint.tokenizer, layout)
+
+    def marked(ids: list[int]) -> Text:
+        text = marked_text(marker.spans(ids), colour=console.is_terminal)
+        text.rstrip()
+        return text[len(text.plain) - len(text.plain.lstrip()) :]
+
     thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
-    if head:
-        console.print(Text(head, style="bold"))
     if thinking:
         reasoning = sum(token >= layout.standard_size for token in thinking)
         of_them = pluralize(reasoning, "of them a reasoning token", "of them reasoning tokens")
         console.print(Text(f"thinking ({pluralize(len(thinking), 'token')}, {of_them})", style="dim"))
-        console.print(_marked(checkpoint, thinking, console), end="\n\n")
+        console.print(marked(thinking), end="\n\n")
         console.print(Text("answer", style="dim"))
-    console.print(_marked(checkpoint, answer, console) if answer else "(none)")
+    console.print(marked(answer) if answer else "(none)")
     if not completion.finished:
         length = pluralize(len(completion.completion_ids), "token")
         console.print(Text(f"(cut off after {length}: max_new_tokens)", style="yellow"))
-    if head:
-        console.print()
-
-
-def _marked(checkpoint: Checkpoint, ids: list[int], console: Console) -> Text:
-    spans = Marker(checkpoint.tokenizer, checkpoint.layout).spans(ids)
-    text = marked_text(spans, colour=console.is_terminal)
-    text.rstrip()
-    return text[len(text.plain) - len(text.plain.lstrip()) :]
+    console.print()
 
 
 def turn_parts(layout: VocabLayout, prompt_ids: list[int], completion_ids: list[int]) -> tuple[list[int], list[int]]:
