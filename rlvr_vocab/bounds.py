@@ -1,4 +1,4 @@
-"""Numbers and paths as a configuration may have them, said beside their types for pydantic."""
+"""Numbers and paths as a configuration may have them, as annotations for pydantic."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,8 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Strict
 
 
 def _whole(value: Any) -> Any:
-    """1e3 is a whole number."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value  # 1e3 is a whole number
 
 
 def _not_empty(value: Any) -> Any:
@@ -19,8 +18,34 @@ def _not_empty(value: Any) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
+WholeFrom0 = Annotated[Whole, Ge(0)]
 Count = Annotated[Whole, Ge(1)]
 NotNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Ge(0), Le(1)]
-Seed = Annotated[Whole, Ge(0), Le(2**31 - 1)]  # NumPy takes 32 bits, and later stages count up from it
+Seed = Annotated[WholeFrom0, Le(2**31 - 1)]  # NumPy takes 32 bits, and later stages count up from it
+
+
+def _folder_to_write(folder: Path) -> Path:
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is a file; give a folder")
+    return folder
+
+
+def _new_folder(folder: Path) -> Path:
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError("not empty; choose another folder")
+    return folder
+
+
+def _file_to_write(file: Path) -> Path:
+    if file.is_dir():
+        raise ValueError("a folder; give a file")
+    _folder_to_write(file.parent)
+    return file
+
+
 UserPath = Annotated[Path, Strict(False), BeforeValidator(_not_empty), AfterValidator(Path.expanduser)]
+OutFolder = Annotated[UserPath, AfterValidator(_folder_to_write)]
+NewFolder = Annotated[OutFolder, AfterValidator(_new_folder)]
+OutFile = Annotated[UserPath, AfterValidator(_file_to_write)]

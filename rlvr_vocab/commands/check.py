@@ -12,7 +12,7 @@ from math import ceil
 
 from rich.console import Console
 
-from rlvr_vocab.config.command_table import CheckSettings, other_sets
+from rlvr_vocab.config.command_settings import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.answers import cell_text, decimal_comma, gold_text, unread_marker, with_decimal_points
 from rlvr_vocab.data.duplicates import find_overlap, repeated_problems
@@ -52,7 +52,7 @@ def run(settings: CheckSettings) -> int:
     # Problems of a generator are worded alike by design: only the same ones count, which training leaves out.
     if divided.parts.held_out and not isinstance(divided.source.generator, GymProblems):
         advice += _show_overlap("the held-out problems", divided, divided.reserved, console)
-    for other in other_sets(settings):
+    for other in settings.other_sets():
         measured = read_usable_rows(other, settings.seed).problems
         if not measured:
             raise UserError(f'{other.name} has no problem in its column "{other.columns.problem}"')

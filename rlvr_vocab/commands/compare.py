@@ -24,9 +24,8 @@ from rlvr_vocab.analysis.compare.runs import (
     seed_deviation,
 )
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.config.command_table import CompareSettings
-from rlvr_vocab.config.help import command_line, command_to_repeat
-from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
+from rlvr_vocab.config.command_settings import CompareSettings
+from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, command_to_repeat, read_recorded
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_json, atomic_write_text, read_json_if_there

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from rlvr_vocab.config.command_table import EvaluateSettings
+from rlvr_vocab.config.command_settings import EvaluateSettings
 from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.problem_key import problem_key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.command_table import ExpandSettings
+from rlvr_vocab.config.command_settings import ExpandSettings
 from rlvr_vocab.runs.model import untrained_plan
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.text import pluralize

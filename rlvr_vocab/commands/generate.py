@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from rlvr_vocab.config.command_table import GenerateSettings
+from rlvr_vocab.config.command_settings import GenerateSettings
 from rlvr_vocab.data.rows import read_prompts
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import (

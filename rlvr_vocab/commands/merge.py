@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.command_table import MergeSettings
+from rlvr_vocab.config.command_settings import MergeSettings
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.runs.final_model import merge_report_lines
 from rlvr_vocab.runs.model_card import card_of_adapter, quantized_note, write_card

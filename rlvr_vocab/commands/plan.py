@@ -11,7 +11,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from rlvr_vocab.config.command_table import PlanSettings
+from rlvr_vocab.config.command_settings import PlanSettings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
@@ -36,7 +36,7 @@ def run(settings: PlanSettings) -> int:
         ahead=_ahead(settings),
         completion=settings.completion_tokens,
     )
-    fit = None if settings.fit_gib is None else fit_into(settings, where, settings.fit_gib)
+    fit = None if settings.fit is None else fit_into(settings, where, settings.fit)
     forecast = forecast_of(settings, where) if fit is None else fit.forecast
     if settings.out is not None:
         atomic_write(settings.out, forecast.to_json())
@@ -57,7 +57,7 @@ def run(settings: PlanSettings) -> int:
 
 def _device(settings: PlanSettings) -> Device:
     """The card that is asked for, with the memory of `fit` where that is given."""
-    gib = settings.fit_gib
+    gib = settings.fit
     if gib is None:
         return device_named(settings.gpu)
     return device_with(gib) if settings.gpu is None else replace(device_named(settings.gpu), memory=gib * GIB)
@@ -75,7 +75,7 @@ def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: 
     if fit is not None:
         effects = ((each.words, each.effect or "the same training, more slowly") for each in fit.changes)
         lines = [f"{' '.join(words)}  # {effect}" for words, effect in effects]
-        print_section(console, f"to fit into {settings.fit_gib:g} GiB", lines or ["nothing has to change"])
+        print_section(console, f"to fit into {settings.fit:g} GiB", lines or ["nothing has to change"])
     print_section(console, planned.exp_name, _of_model(planned, forecast))
     print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(forecast))
     console.print(_memory_table(forecast))

@@ -15,9 +15,9 @@ from rich.table import Table
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.config.command_table import ProbeSettings
-from rlvr_vocab.config.help import command_line
+from rlvr_vocab.config.command_settings import ProbeSettings
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import command_line
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError

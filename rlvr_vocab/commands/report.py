@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.command_table import ReportSettings
+from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.runs.report import write_report
 from rlvr_vocab.terminal import make_console
 

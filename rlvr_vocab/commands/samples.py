@@ -24,8 +24,7 @@ from rlvr_vocab.analysis.samples import (
     sample_text,
     samples_page,
 )
-from rlvr_vocab.config.checks.recorded_runs import sample_filter_of
-from rlvr_vocab.config.command_table import SamplesSettings
+from rlvr_vocab.config.command_settings import SamplesSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
 from rlvr_vocab.config.values import read
@@ -44,7 +43,7 @@ from rlvr_vocab.vocab.marking import Marker
 
 def run(settings: SamplesSettings) -> int:
     """Show what is found, or write it to `out`; a file that cannot be read is named at the end."""
-    files, sample_filter = CompletionFiles(settings.run / COMPLETIONS), sample_filter_of(settings)
+    files, sample_filter = CompletionFiles(settings.run / COMPLETIONS), _sample_filter(settings)
     if not files.steps:
         raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
     reader, unreadable = _reader(settings), list[str]()
@@ -59,6 +58,11 @@ def run(settings: SamplesSettings) -> int:
     for line in unreadable:
         print(f"left out: {line}", file=sys.stderr)
     return 0
+
+
+def _sample_filter(settings: SamplesSettings) -> SampleFilter:
+    names = ("step", "problem", "contains", "verdict", "min_reward", "max_reward")
+    return SampleFilter(**{name: getattr(settings, name) for name in names})
 
 
 def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, probe: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rlvr_vocab.config.command_table import ScoreSettings
+from rlvr_vocab.config.command_settings import ScoreSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, plain_text

@@ -20,14 +20,11 @@ from typing_extensions import is_typeddict
 
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, yaml_line
-from rlvr_vocab.config.sections import OURS
-from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
 from rlvr_vocab.config.values import alternatives, keys_of, unknown_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
-OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", "--multirun", "-m", "--job")
 CAN_START_FROM_FILE = ("train", "quickstart", "plan")
 
 
@@ -36,21 +33,21 @@ class CommandLine:
     """A command with its overrides, options apart."""
 
     command: str
-    overrides: tuple[str, ...] = ()
-    config_dir: Path | None = None
-    config_name: str | None = None
-    config_file: Path | None = None
-    show: str | None = None
-    help: bool = False
-    cfg: bool = False
-    resolve: bool = False
-    multirun: bool = False
-    job: int | None = None
-    trust_code: bool = False
+    overrides: tuple[str, ...]
+    config_file: Path | None  # of config=FILE
+    trust_code: bool
+    config_dir: Path | None
+    config_name: str | None
+    show: str | None
+    help: bool
+    cfg: str | None
+    resolve: bool
+    multirun: bool
+    job: int | None
 
     @property
     def folders(self) -> list[Path]:
-        """Where YAML files are looked for; the first that has a file wins: a user's over ours."""
+        """The folders of YAML files; the first that has a file wins: a user's over ours."""
         if self.config_dir is None:
             return [CONF]
         if not self.config_dir.is_dir():
@@ -61,13 +58,13 @@ class CommandLine:
     def primary_file(self) -> Path:
         """The file to start from; --config-dir alone adds groups and does not replace ours."""
         row = COMMANDS[self.command]
-        name = (self.config_name or row.over or row.config).removesuffix(".yaml")
+        name = (self.config_name or row.over or row.config or row.name).removesuffix(".yaml")
         searched = self.folders if self.config_name else [CONF]
-        for folder in searched:
-            if (folder / f"{name}.yaml").is_file():
-                return folder / f"{name}.yaml"
-        known = sorted({path.stem for folder in searched for path in folder.glob("*.yaml")})
-        raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
+        found = [folder / f"{name}.yaml" for folder in searched if (folder / f"{name}.yaml").is_file()]
+        if not found:
+            known = sorted({path.stem for folder in searched for path in folder.glob("*.yaml")})
+            raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
+        return found[0]
 
 
 class _OneLineParser(argparse.ArgumentParser):
@@ -97,9 +94,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     known, rest = parser.parse_known_args(list(argv))
     for word in rest:
         if word.startswith("-"):
-            bare = word.lstrip("-")
-            hint = f": keys have no dashes, write {bare}" if "=" in bare else did_you_mean(word, OPTIONS)
-            raise UserError(f"unknown option {word}{hint}")
+            raise UserError(f"unknown option {word}: keys have no dashes, write {word.lstrip('-')}")
     trust = [word.partition("=")[2] for word in rest if word.startswith("trust_code=")]
     if not {"true", "false"}.issuperset(trust):
         raise UserError(f"trust_code={trust[-1]}: must be true or false")
@@ -108,8 +103,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     if command == "quickstart" and not files:  # a recorded run holds its recipe already
         words = ["experiment=quickstart", *words]
     file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    options = {**vars(known), "cfg": known.cfg is not None}
-    return CommandLine(command, tuple(words), config_file=file, trust_code=trust[-1:] == ["true"], **options)
+    return CommandLine(command, tuple(words), file, trust[-1:] == ["true"], **vars(known))
 
 
 @dataclass(frozen=True)
@@ -131,7 +125,7 @@ def compose(line: CommandLine) -> Composed:
     row = COMMANDS[line.command]
     primary = read_yaml(line.primary_file) if line.config_file is None else _recorded_primary(line, chosen)
     if row.over:
-        primary = {**read_yaml(CONF / f"{row.config}.yaml"), **primary}
+        primary = {**read_yaml(CONF / f"{row.name}.yaml"), **primary}
     config = _compose_with_hydra(primary, hydra, line.folders)
     if line.command == "evaluate" and "dataset" not in chosen and line.primary_file.parent == CONF:
         _take_problems_of_run(config, given)
@@ -151,19 +145,10 @@ def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
         OmegaConf.update(config, key, value)
 
 
-def compose_section(group: str, choice: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """The keys of a file of a group, over the defaults of the group; of TRL's fields those that the file sets."""
-    config = _compose_with_hydra({"defaults": [{group: choice}]}, [], folders)
-    own = as_mapping(config)[group]
-    if not isinstance(own, dict):
-        raise UserError(f"{group}={choice}: expected keys and values in the file, found {own!r:.80}")
-    base = CONF / group / "_base.yaml"
-    if not base.is_file():
-        return own
-    defaults = {key: value for key, value in read_yaml(base).items() if group != "training" or key in OURS}
-    merged = OmegaConf.merge(OmegaConf.create(defaults), config[group])
-    assert isinstance(merged, DictConfig)
-    return as_mapping(merged)
+def compose_section(group: str, choice: str, folders: Sequence[Path]) -> DictConfig:
+    """The keys of a file of a group, as the section `group` of a configuration."""
+    base = ["dataset/_base"] if group == "dataset" else []
+    return _compose_with_hydra({"defaults": [*base, {group: choice}]}, [], folders)
 
 
 def _compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
@@ -219,19 +204,19 @@ def as_mapping(config: DictConfig, *, resolve: bool = False, complete: bool = Fa
 def _recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
     """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
     assert line.config_file is not None
-    if "experiment" in chosen:
-        raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
-    if line.config_name is not None:
-        raise UserError("config=FILE and --config-name both name the file to start from: give one")
+    if "experiment" in chosen or line.config_name is not None:
+        raise UserError("config=FILE holds a whole run: experiment=… and --config-name cannot be put over it")
     sections = {key: value for key, value in read_recorded(line.config_file).items() if key not in chosen}
     groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 
 
-# Where a literal ${ is no interpolation.
+# --- words ---
+
+# Keys whose text may hold a literal ${, which is no interpolation there.
 _PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
-# An element of a list that Hydra's grammar has no character for.
+# A tag in a list, for which Hydra's grammar has no characters.
 _BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
 _OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
@@ -257,36 +242,37 @@ def translate(words: Sequence[str], command: str) -> tuple[list[str], set[str], 
             raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
         _check_key(key, keys)
         given.add(key)
-        hydra.append(word if match["prefix"] == "~" else f"++{key}={in_grammar(key, value, keys)}")
+        hydra.append(word if match["prefix"] == "~" else f"++{key}={_in_grammar(key, value, keys)}")
     return hydra, given, chosen
 
 
 def _check_key(key: str, keys: Mapping[str, Any]) -> None:
-    """Raises UserError where no command has the key; TRL's fields are looked at when they are read."""
+    """Raises UserError where no command has the key; TRL's fields are checked when they are read."""
     parts = key.split(".")
     kinds = [kind for depth in range(1, len(parts)) for kind in alternatives(keys.get(".".join(parts[:depth])))]
-    free = any((get_origin(kind) or kind) is dict or is_typeddict(kind) for kind in kinds)
-    if key in keys or free:
+    if key in keys or any((get_origin(kind) or kind) is dict or is_typeddict(kind) for kind in kinds):
         return
     if "training" in keys:
+        from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
+
         refuse_what_is_not_used(key)
     if "training" not in keys or parts[0] != "training" or len(parts) > 2:
         raise UserError(unknown_key(key, keys))
 
 
-def in_grammar(key: str, value: str, keys: Mapping[str, Any]) -> str:
+def _in_grammar(key: str, value: str, keys: Mapping[str, Any]) -> str:
     """A value as Hydra's grammar reads it: text is quoted where the key takes nothing else."""
     kinds = set(alternatives(keys.get(key)))
     lists = {kind for kind in kinds if get_origin(kind) is tuple}
     text = bool(kinds & {str, Path}) and kinds - lists <= {str, Path, type(None)}
     if text and value != "null" and not (lists and value.startswith("[")) and not _QUOTED.fullmatch(value):
-        return quoted(escaped(value) if key in _PROSE else value)
+        return _quoted(escaped(value) if key in _PROSE else value)
     if "'" not in value and '"' not in value:
-        return _BARE_TAG.sub(lambda tag: tag[1] + quoted(tag[2]), value)
+        return _BARE_TAG.sub(lambda tag: tag[1] + _quoted(tag[2]), value)
     return value
 
 
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     """Any text as Hydra's grammar quotes it: only quotes, and backslashes before them, need a backslash."""
     inside = re.sub(r"(\\*)'", r"\1\1\\'", text)
     return "'" + re.sub(r"(\\+)$", r"\1\1", inside) + "'"

@@ -1,14 +1,13 @@
-"""What rlvr-vocab --help and rlvr-vocab <command> --help print."""
+"""The text of rlvr-vocab --help, rlvr-vocab <command> --help, --show and --cfg."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from rlvr_vocab.config.command_table import COMMANDS, Command
 from rlvr_vocab.config.compose import CAN_START_FROM_FILE, CommandLine, as_mapping, compose, group_choices
@@ -17,9 +16,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.secrets import MASK, is_secret
 from rlvr_vocab.text import did_you_mean
 
-LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
-VALUE_WIDTH = 40
-KEY_WIDTH = 52
+_LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
+_VALUE_WIDTH = 40
+_KEY_WIDTH = 52
 
 
 def overview() -> str:
@@ -42,93 +41,75 @@ def printed(line: CommandLine) -> str | None:
             raise UserError(f"--show {line.show}: no such key{did_you_mean(line.show, list(values))}")
         return as_typed(values[line.show])
     if line.cfg:
-        config = masked(as_mapping(compose(line).config, resolve=line.resolve))
+        config = _masked(as_mapping(compose(line).config, resolve=line.resolve))
         return OmegaConf.to_yaml(OmegaConf.create(config)).rstrip()
     return None
 
 
 def command_help(line: CommandLine) -> str:
     """The summary of a command, an example, its groups and their choices, its keys and their values."""
-    row, config = COMMANDS[line.command], compose(line).config
+    row, config = COMMANDS[line.command], as_mapping(compose(line).config, resolve=True)
+    comments = _key_comments(row, line.folders)
     parts = [f"rlvr-vocab {row.name}: {row.summary}", f"Example:\n  {row.example}"]
-    groups = [f"  {group:<12}{', '.join(group_choices(group, line.folders))}" for group in row.groups]
-    if groups:
+    if row.groups:
+        groups = [f"  {group:<12}{', '.join(group_choices(group, line.folders))}" for group in row.groups]
         parts.append("\n".join(["Files to choose from (group=choice):", *groups]))
-    comments = key_comments(row, line.folders)
-    parts.append("\n".join(["Keys (key=value, as they stand now):", *key_rows(config, comments)]))
+    parts.append("\n".join(["Keys (key=value, as they stand now):", *_key_rows(config, comments)]))
     if "training" in row.groups:
         parts.append(
             "Any other field of TRL's GRPOConfig: training.<field>=value\n"
             "Start from an earlier run: config=out/<run>/config.yaml; trust_code=true imports the code that it names"
         )
-    parts.append(
+    options = (
         "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME\n"
         "The value that one key would have, and nothing else: --show KEY\n"
         "All of it as YAML: --cfg job, interpolations applied: --cfg job --resolve"
     )
     if row.name in CAN_START_FROM_FILE:
-        parts[-1] += "\nA run of each combination of values, one after another: --multirun seed=1,2,3 key=a,b"
-    return "\n\n".join(parts)
+        options += "\nA run of each combination of values, one after another: --multirun seed=1,2,3 key=a,b"
+    return "\n\n".join([*parts, options])
 
 
-def masked(value: Any, key: str = "") -> Any:
-    """A configuration with `***` in the place of each secret; what stands in a list has the list's key."""
+def _masked(value: Any, key: str = "") -> Any:
+    """A configuration with `***` in the place of each secret; an element of a list has the list's key."""
     if isinstance(value, dict):
-        return {name: masked(item, f"{key}.{name}") for name, item in value.items()}
+        return {name: _masked(item, f"{key}.{name}") for name, item in value.items()}
     if isinstance(value, list):
-        return [masked(item, key) for item in value]
+        return [_masked(item, key) for item in value]
     return MASK if is_secret(key, value) else value
 
 
-def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:
-    for key, value in leaves(as_mapping(config, resolve=True)):
+def _key_rows(config: dict[str, Any], comments: dict[str, str]) -> Iterator[str]:
+    for key, value in leaves(config):
         shown = "(required)" if value == "???" else " ".join(as_typed(value).split())
-        shown = shown if len(shown) <= VALUE_WIDTH else f"{shown[: VALUE_WIDTH - 1]}…"
+        shown = shown if len(shown) <= _VALUE_WIDTH else f"{shown[: _VALUE_WIDTH - 1]}…"
         comment = f"  # {comments[key]}" if key in comments else ""
-        yield f"  {f'{key}={shown}':<{KEY_WIDTH}}{comment}".rstrip()
+        yield f"  {f'{key}={shown}':<{_KEY_WIDTH}}{comment}".rstrip()
 
 
-def key_comments(command: Command, folders: Sequence[Path]) -> dict[str, str]:
-    """Dotted key -> the comment beside it in the YAML files; a group's own files before its _base.yaml."""
+def _key_comments(command: Command, folders: Sequence[Path]) -> dict[str, str]:
+    """Dotted key -> the comment beside it in the YAML files, a user's before ours."""
     comments: dict[str, str] = {}
     for folder in folders:
-        files = [(folder / f"{name}.yaml", "") for name in (command.config, command.over) if name]
+        files = [(folder / f"{name}.yaml", "") for name in (command.config or command.name, command.over)]
         for group in command.groups:
             prefix = "" if group == "experiment" else f"{group}."
             files += [(path, prefix) for path in sorted((folder / group).glob("*.yaml"))]
         for path, prefix in files:
             if path.is_file():
-                for key, comment in commented_keys(path.read_text(encoding="utf-8"), prefix):
+                for key, comment in _commented_keys(path.read_text(encoding="utf-8"), prefix):
                     comments.setdefault(key, comment)
     return comments
 
 
-def commented_keys(text: str, prefix: str) -> Iterator[tuple[str, str]]:
+def _commented_keys(text: str, prefix: str) -> Iterator[tuple[str, str]]:
     """(dotted key, comment) of each commented line of a YAML file, read by its indentation."""
     parents: list[tuple[int, str]] = []
     for line in text.splitlines():
-        match = LINE.match(line)
+        match = _LINE.match(line)
         if match is None:
             continue
         indent = len(match["indent"])
-        parents = [parent for parent in parents if parent[0] < indent]
-        parents.append((indent, match["name"]))
+        parents = [*(parent for parent in parents if parent[0] < indent), (indent, match["name"])]
         if match["comment"]:
             yield prefix + ".".join(name for _, name in parents), match["comment"]
-
-
-def command_to_repeat(folder: Path, exp_name: str) -> str:
-    """The command that trains the run again, beside itself."""
-    name = f"{exp_name}_again"
-    words = [
-        f"config={folder}/config.yaml",
-        f"exp_name={name}",
-        f"output_dir={folder.with_name(f'{folder.name}_again')}",
-    ]
-    return shlex.join(["rlvr-vocab", "train", *words])
-
-
-def command_line(command: str, settings: Any) -> str:
-    """The command line that gives a command these settings."""
-    args = [f"{name}={as_typed(value)}" for name, value in vars(settings).items() if value is not None]
-    return shlex.join(["rlvr-vocab", command, *args])

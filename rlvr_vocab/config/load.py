@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator
 
-from rlvr_vocab.config.command_table import COMMANDS, keys_without_use
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, Composed, as_mapping, compose, compose_section, parse_command_line
 from rlvr_vocab.config.recorded import escaped
 from rlvr_vocab.config.sections import (
     RewardSettings,
     RunSettings,
+    StageKeys,
     StageSettings,
-    UntilSettings,
     grpo_arguments,
     stage_error_context,
 )
@@ -30,25 +28,20 @@ from rlvr_vocab.secrets import is_secret, variable_with
 
 # model.generation_kwargs.<key> -> the same thing as training.<key>
 SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
-# Sections without a name: their other keys are defaults that nothing reads.
-UNNAMED = {"check": ("model",), "score": ("model", "dataset")}
+# Sections of a command that are not used unless their `name` is given.
+_OPTIONAL_SECTIONS = {"check": ("model",), "score": ("model", "dataset")}
 # Keys by which code of a model's folder or of the hub runs; so does an attention that the hub holds.
-BRING_CODE = ("trust_remote_code", "use_kernels")
+_BRING_CODE = ("trust_remote_code", "use_kernels")
 Run = TypeVar("Run", bound=RunSettings)
 
 
 def read_settings(command: str, argv: Sequence[str]) -> Any:
-    """The settings of one command, as `settings_of` reads them.
-
-    Args:
-        command: one of COMMANDS.
-        argv: the words after it, e.g. ["model=tiny", "training.max_steps=3"].
-    """
+    """The settings of one command, as `settings_of` reads them, from its words, e.g. ["model=tiny", "seed=3"]."""
     return settings_of(parse_command_line(command, argv))
 
 
 def settings_of(line: CommandLine) -> Any:
-    """The settings of a command, of the type that its row in COMMANDS names; nothing is looked for on disk yet.
+    """The settings of a command, of the type that its row in COMMANDS names.
 
     Raises:
         UserError: an unknown key or choice, a value of the wrong type or out of its bounds, a secret.
@@ -59,16 +52,21 @@ def settings_of(line: CommandLine) -> Any:
             _refuse_secrets({key: value})
     kind, composed = COMMANDS[line.command].settings, compose(line)
     if issubclass(kind, RunSettings):
-        settings: Any = _with_stages(_read_run(composed, kind), composed, line)
-        _allow_typed_code(settings, composed, recorded=line.config_file is not None)
-    else:
-        config = _plain(composed.config)
-        for name in UNNAMED.get(line.command, ()):
-            config[name] = config[name] if config[name]["name"] is not None else None
-        settings = read(kind, config)
-        _allow(getattr(settings, "rewards", None), getattr(settings, "grader", None))
-    for fault in keys_without_use(settings, composed.given):
-        raise UserError(fault)
+        run = _with_stages(_read_run(composed, kind), composed, line.folders)
+        _allow_typed_code(run, composed, recorded=line.config_file is not None)
+        for key in composed.given - {"model.lora.enabled"}:
+            if key.startswith("model.lora.") and not run.model.trains_adapter:
+                raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
+        return run
+    config = _plain(composed.config)
+    for section in _OPTIONAL_SECTIONS.get(line.command, ()):
+        if config[section]["name"] is None:
+            unused = sorted(key for key in composed.given if key.startswith(f"{section}."))
+            if unused:
+                raise UserError(f"{unused[0]} has no {section} to apply to: choose one with {section}.name=…")
+            config[section] = None
+    settings = read(kind, config)
+    _allow(getattr(settings, "rewards", None), getattr(settings, "grader", None))
     return settings
 
 
@@ -99,12 +97,13 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
     others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
     training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
     run = replace(run, training=training)
-    # Reloading a recorded configuration must not overwrite anything, or go back to a checkpoint, by itself.
-    inert = {"overwrite": False, "resume": "auto", "allow_changes": []}
     grader, tasks = run.evaluation.grader, run.dataset.tasks
     resolved = {
         **config,
-        **inert,
+        # A recorded configuration must not overwrite anything, or go back to a checkpoint, when it is reloaded.
+        "overwrite": False,
+        "resume": "auto",
+        "allow_changes": [],
         "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size},
         "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
         "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},
@@ -117,20 +116,16 @@ def _normalize_shared_keys(config: dict[str, Any], composed: Composed) -> None:
     """model.generation_kwargs.X and training.Y are one thing: both get the value that was typed, else training's."""
     generation, training = config["model"]["generation_kwargs"], config["training"]
     if not isinstance(generation, dict) or not isinstance(training, dict):
-        return  # which is refused as soon as it is read
+        return  # `read` refuses it
     for model_key, training_key in SHARED_KEYS.items():
         one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
         value, twin = generation.get(model_key), training.get(training_key)
         if one in composed.given and value is not None:
             chosen = other in composed.given or "training" in composed.chosen
             if value != twin and twin is not None and chosen:
-                raise _two_values(one, value, other, twin)
+                raise UserError(f"{one}={value} and {other}={twin} are the same thing with two values: give {other}")
             twin = value
         generation[model_key] = training[training_key] = value if twin is None else twin
-
-
-def _two_values(one: str, value: Any, other: str, twin: Any) -> UserError:
-    return UserError(f"{one}={value} and {other}={twin} are the same thing with two values: give {other} alone")
 
 
 def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -> None:
@@ -147,7 +142,7 @@ def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -
         _allow(stage.run.rewards)
     for key, value in single_values(run.resolved):
         name = key.rpartition(".")[2]
-        brings_code = name in BRING_CODE or (name == "attn_implementation" and "/" in str(value))
+        brings_code = name in _BRING_CODE or (name == "attn_implementation" and "/" in str(value))
         if brings_code and value and not typed("stages" if key.startswith("stages.") else key):
             require_allowed(f"{key}={as_typed(value)}", "runs code of others")
 
@@ -161,77 +156,57 @@ def _allow(rewards: RewardSettings | None, grader: Sequence[RewardSpec] | None =
 # --- stages ---
 
 
-def _folder_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise ValueError("is no name for a folder; use letters, digits, - and _")
-    return name
-
-
-@dataclass(frozen=True)
-class StageKeys:
-    """A stage as it is written: each section holds keys, or the name of a file of its group."""
-
-    name: Annotated[str, AfterValidator(_folder_name)]
-    rewards: str | list[Any] | dict[str, Any] | None = None
-    training: str | dict[str, Any] | None = None
-    dataset: str | dict[str, Any] | None = None
-    generation: dict[str, Any] | None = None
-    until: UntilSettings | None = None
-
-
-def _with_stages(run: Run, composed: Composed, line: CommandLine) -> Run:
+def _with_stages(run: Run, composed: Composed, folders: Sequence[Path]) -> Run:
     """The run with the settings of each of its stages: the stage's own keys over the run's."""
-    written = read(tuple[dict[str, Any], ...] | None, run.resolved["stages"], "stages") or ()
-    keys: list[StageKeys] = [read(StageKeys, stage, f"stages[{place}]") for place, stage in enumerate(written)]
-    names = [each.name for each in keys]
+    written = read(tuple[StageKeys, ...] | None, run.resolved["stages"], "stages") or ()
+    names = [stage.name for stage in written]
     if len(set(names)) < len(names):
         raise UserError(f"stages: several are called {max(names, key=names.count)}; give each a name of its own")
     stages = []
-    for each in keys:
-        with stage_error_context(each.name):
-            over = _overrides_of(each, line.folders)
-            config = OmegaConf.merge(composed.config, over, {"stages": None})
+    for stage in written:
+        with stage_error_context(stage.name):
+            over = _stage_overrides(stage, folders)
+            keys = frozenset(key for key, _ in leaves(as_mapping(over)))
+            config = OmegaConf.merge(composed.config, _shared_values(run), over, {"stages": None})
             assert isinstance(config, DictConfig)
-            settings = _read_run(replace(composed, config=config), type(run))
-            stages.append(StageSettings(each.name, each.until, settings, frozenset(key for key, _ in leaves(over))))
+            settings = _read_run(Composed(config, keys, frozenset()), type(run))
+            stages.append(StageSettings(stage.name, stage.until, settings, keys))
     recorded = [_recorded_stage(stage, run) for stage in stages] or None
     return replace(run, stages=tuple(stages), resolved={**run.resolved, "stages": recorded})
 
 
-def _overrides_of(stage: StageKeys, folders: Sequence[Path]) -> dict[str, Any]:
-    """The keys that a stage sets over those of the run; limit and temperature under both of their names."""
-    found: dict[str, Any] = {}
+def _shared_values(run: RunSettings) -> dict[str, Any]:
+    """Limit and temperature of the run, whichever of their names they were given by."""
+    generation, training = run.model.generation_kwargs, run.training.grpo
+    return {
+        "model": {"generation_kwargs": {key: generation[key] for key in SHARED_KEYS}},
+        "training": {key: training[key] for key in SHARED_KEYS.values()},
+    }
+
+
+def _stage_overrides(stage: StageKeys, folders: Sequence[Path]) -> DictConfig:
+    """The keys that a stage sets over those of the run."""
+    over = OmegaConf.create({"model": {"generation_kwargs": escaped(stage.generation)}} if stage.generation else {})
     for group in ("rewards", "training", "dataset"):
         content = getattr(stage, group)
         if isinstance(content, str):
-            section = compose_section(group, content, folders)
-            # A file of the group training that leaves the limit to the model does not set it.
-            found[group] = {
-                key: value
-                for key, value in section.items()
-                if group != "training" or key not in SHARED_KEYS.values() or not str(value).startswith("${")
-            }
+            over = OmegaConf.merge(over, compose_section(group, content, folders))
         elif content is not None:
-            found[group] = escaped({"functions": content} if isinstance(content, list) else content)
-    generation, training = dict(stage.generation or {}), found.get("training", {})
-    for model_key, training_key in SHARED_KEYS.items():
-        one, other = generation.get(model_key), training.get(training_key)
-        if None not in (one, other) and one != other:
-            raise _two_values(f"generation.{model_key}", one, f"training.{training_key}", other)
-        if one is not None or other is not None:
-            generation[model_key] = training[training_key] = other if one is None else one
-    model = {"model": {"generation_kwargs": escaped(generation)}} if generation else {}
-    return {**found, **({"training": training} if training else {}), **model}
+            over[group] = escaped({"functions": content} if isinstance(content, list) else content)
+    assert isinstance(over, DictConfig)
+    return over
 
 
 def _recorded_stage(stage: StageSettings, run: RunSettings) -> dict[str, Any]:
     """A stage as config.yaml keeps it: every key in which it differs from the run, resolved."""
-    here, there = stage.run.resolved, run.resolved
-    sections = {section: _differing(here[section], there[section]) for section in ("rewards", "training", "dataset")}
-    sections["generation"] = _differing(here["model"]["generation_kwargs"], there["model"]["generation_kwargs"])
+
+    def differing(*path: str) -> dict[str, Any]:
+        here, there = stage.run.resolved, run.resolved
+        for part in path:
+            here, there = here[part], there[part]
+        return {key: value for key, value in here.items() if key not in there or there[key] != value}
+
+    sections = {section: differing(section) for section in ("rewards", "training", "dataset")}
+    sections["generation"] = differing("model", "generation_kwargs")
     until = {"until": asdict(stage.until)} if stage.until is not None else {}
     return {"name": stage.name, **{key: keys for key, keys in sections.items() if keys}, **until}
-
-
-def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in here.items() if key not in there or there[key] != value}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,20 +13,20 @@ import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlvr_vocab.config.values import refuse_impossible_values
+from rlvr_vocab.config.values import as_typed, refuse_impossible_values
 from rlvr_vocab.data.generators import REASONING_GYM
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
 
 CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
 RUN_SECTIONS = ("model", "dataset", "training")
-# How a run goes about its work, not what it is.
+# Keys that do not change the outcome of a run.
 NOT_COMPARED = ("overwrite", "resume", "allow_changes", "max_hours", "report", "on_full_disk", "logging", "output_dir")
 ABSENT = "(absent)"
 
 
 def _arm(n: Any, source_ids: Any) -> str:
-    """The part of a run's name that tells the arms of a comparison apart."""
+    """The part of a run's name that differs between the arms of a comparison."""
     if isinstance(source_ids, (list, ListConfig)) and not n:
         n = len(source_ids)
     return f"reasoning_{n}" if n else "baseline"
@@ -46,7 +47,7 @@ def config_yaml(resolved: Mapping[str, Any]) -> str:
 
 
 def escaped(value: Any) -> Any:
-    """Text with a literal `${` escaped, so that reading it again does not take it for an interpolation."""
+    """Text with a literal `${` escaped, so that it is no interpolation when it is read again."""
     if isinstance(value, str):
         return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
     if isinstance(value, Mapping):
@@ -55,11 +56,7 @@ def escaped(value: Any) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys and values of a YAML file, interpolations as they stand.
-
-    Raises:
-        UserError: it holds something else, or is not readable.
-    """
+    """The keys and values of a YAML file, interpolations as they stand; UserError for any other file."""
     try:
         content = OmegaConf.load(path)
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -70,7 +67,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def yaml_line(error: Exception) -> str:
-    """Where a YAML file breaks and why, in one line."""
+    """The line at which a YAML file breaks, and the reason."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     return f"line {mark.line + 1}: {problem}" if mark is not None else " ".join(str(error).split())
 
@@ -83,10 +80,10 @@ def _defaults() -> DictConfig:
 
 
 def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
-    """The content of a config.yaml, what it leaves out with its default; a run's folder stands for its config.yaml.
+    """The content of a config.yaml, or of that in a run's folder; missing keys have their defaults.
 
     Raises:
-        UserError: where it is missing, unreadable or not the configuration of a run.
+        UserError: it is missing, unreadable or not the configuration of a run.
     """
     path = path / "config.yaml" if path.is_dir() else path
     if not path.is_file():
@@ -95,8 +92,6 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     content = read_yaml(path)
     if not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
         raise UserError(f"config={path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
-    if "defaults" in content:
-        raise UserError(f"config={path}: a file with a defaults list is given by --config-dir and --config-name")
     try:
         whole = OmegaConf.to_container(OmegaConf.merge(_defaults(), content), resolve=resolve)
     except OmegaConfBaseException as error:
@@ -108,7 +103,7 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, value in one, value in other) where two configurations differ, bookkeeping left out."""
+    """(dotted key, value in one, value in other) where two configurations differ, NOT_COMPARED left out."""
     for name in [*one, *(name for name in other if name not in one)]:
         key = f"{prefix}{name}"
         here, there = one.get(name, ABSENT), other.get(name, ABSENT)
@@ -118,3 +113,15 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = 
             yield from differences(here, there, f"{key}.")
         elif here != there:
             yield key, here, there
+
+
+def command_to_repeat(folder: Path, exp_name: str) -> str:
+    """The command that trains the run again, beside itself."""
+    again = [f"exp_name={exp_name}_again", f"output_dir={folder.with_name(f'{folder.name}_again')}"]
+    return shlex.join(["rlvr-vocab", "train", f"config={folder}/config.yaml", *again])
+
+
+def command_line(command: str, settings: Any) -> str:
+    """The command line that gives a command these settings."""
+    args = [f"{name}={as_typed(value)}" for name, value in vars(settings).items() if value is not None]
+    return shlex.join(["rlvr-vocab", command, *args])

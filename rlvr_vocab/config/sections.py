@@ -1,8 +1,9 @@
-"""The configuration as typed, frozen dataclasses with their rules beside them; defaults: conf/. `values.read` reads it.
+"""The configuration of a run as frozen dataclasses, read by `values.read`, with their rules beside the fields.
 
-A key that is no field is unknown. Imports no torch.
+The defaults are in conf/. A key that is no field is unknown.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -13,8 +14,8 @@ from annotated_types import Ge, Gt, Lt, MinLen
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, with_config
 from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
 
-from rlvr_vocab.bounds import Count, NotNegative, Seed, UserPath
-from rlvr_vocab.config.trl_fields import NONE_BELOW_0, GrpoFields
+from rlvr_vocab.bounds import Count, NotNegative, OutFolder, Seed, UserPath, WholeFrom0
+from rlvr_vocab.config.trl_fields import GrpoFields
 from rlvr_vocab.config.values import INLINE, NO_KEY, ONE_KEY
 from rlvr_vocab.data.generators import REASONING_GYM, ArithmeticTask, GymProblems, GymTask, without_worked_solutions
 from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSource, PromptStyle, Split
@@ -45,7 +46,7 @@ ThinkTags = Annotated[tuple[str, str], AfterValidator(_two_tags)]
 
 @with_config(ConfigDict(extra="allow"))
 class FromPretrained(TypedDict):
-    """Arguments of from_pretrained that are checked: a word such as `no`, a text here, would switch one on."""
+    """Arguments of from_pretrained whose type is checked: the text `no` would switch one on."""
 
     torch_dtype: Literal["bf16", "fp16", "fp32", "bfloat16", "float16", "float32"]
     load_in_8bit: NotRequired[bool | None]
@@ -85,11 +86,11 @@ else:
 @dataclass(frozen=True)
 class ModelSettings:
     name: str
-    reasoning_vocab_size: NONE_BELOW_0 | Literal["full"]
+    reasoning_vocab_size: WholeFrom0 | Literal["full"]
     reasoning_multiplicity: Count
-    source_ids: Annotated[tuple[NONE_BELOW_0, ...], MinLen(1)] | None
+    source_ids: Annotated[tuple[WholeFrom0, ...], MinLen(1)] | None
     reasoning_mode: Literal["expand", "replace"]
-    reasoning_rank: NONE_BELOW_0 | None
+    reasoning_rank: WholeFrom0 | None
     preserve_odds: bool
     think_tags: ThinkTags
     init_noise: NotNegative
@@ -110,13 +111,11 @@ class ModelSettings:
             raise UserError(f"model.name={self.name}: model.tiny belongs to model=tiny alone, choose that file")
         if self.reasoning_rank == 0 and self.init_noise:
             raise UserError(
-                f"model.init_noise={self.init_noise} with model.reasoning_rank=0: such a copy is what its source is; "
-                "set model.init_noise=0, or a rank of 1 or more"
+                f"model.init_noise={self.init_noise} with model.reasoning_rank=0: such a copy equals its source; set "
+                "model.init_noise=0, or a rank of 1 or more"
             )
         if self.model_kwargs.get("load_in_8bit") and self.model_kwargs.get("load_in_4bit"):
             raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
-        if not lora.target_modules or not all(name.strip() for name in lora.target_modules):
-            raise UserError("model.lora.target_modules: name a module or more, as in [q_proj,v_proj], or all-linear")
         if self.needs_adapter is not None and lora.enabled is False:
             raise UserError(
                 f"{self.needs_adapter} trains an adapter, nothing else can train: leave model.lora.enabled=false out"
@@ -142,7 +141,7 @@ class ModelSettings:
 
     @property
     def needs_adapter(self) -> str | None:
-        """What of the settings can train an adapter alone; None where the weights themselves may train."""
+        """The setting under which only an adapter can train; None where the weights themselves may train."""
         return None if self.bits is None else f"model.model_kwargs.load_in_{self.bits}bit=true"
 
     @property
@@ -151,7 +150,7 @@ class ModelSettings:
 
     @property
     def trains_adapter(self) -> bool:
-        """Quantized weights cannot be trained: asked for alone, they switch LoRA on."""
+        """Quantized weights switch LoRA on, unless `lora.enabled` says otherwise."""
         return self.needs_adapter is not None if self.lora.enabled is None else self.lora.enabled
 
     @property
@@ -167,7 +166,7 @@ class ModelSettings:
 
     @property
     def from_pretrained_kwargs(self) -> dict[str, Any]:
-        """What model_kwargs passes through to from_pretrained."""
+        """The model_kwargs that pass through to from_pretrained."""
         return {key: value for key, value in self.model_kwargs.items() if key not in NOT_FOR_FROM_PRETRAINED}
 
 
@@ -188,7 +187,7 @@ class DatasetSettings:
     split: str
     eval_split: str | None
     eval_fraction: Annotated[float, Ge(0), Lt(1)]
-    max_eval_samples: NONE_BELOW_0 | None
+    max_eval_samples: WholeFrom0 | None
     max_train_samples: Count | None
     columns: Columns
     answer_format: AnswerFormat
@@ -215,7 +214,7 @@ class TrainingSettings:
     grpo: Grpo = field(metadata={INLINE: True})
     max_prompt_length: Count | None
     warmup_ratio: Annotated[float, Ge(0), Lt(1)] | None
-    kl_log_steps: NONE_BELOW_0 | None
+    kl_log_steps: WholeFrom0 | None
     kl_over: KLOver
     dynamic_sampling: bool
     max_rounds: Count
@@ -308,7 +307,7 @@ class RunSettings:
 
     exp_name: Annotated[str, AfterValidator(_run_name)]
     seed: Seed
-    output_dir: UserPath
+    output_dir: OutFolder
     overwrite: bool
     resume: str
     allow_changes: tuple[str, ...]
@@ -343,6 +342,24 @@ def grpo_arguments(run: RunSettings) -> dict[str, Any]:
     return grpo
 
 
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ValueError("is no name for a folder; use letters, digits, - and _")
+    return name
+
+
+@dataclass(frozen=True)
+class StageKeys:
+    """A stage as it is written: each section holds keys, or the name of a file of its group."""
+
+    name: Annotated[str, AfterValidator(_folder_name)]
+    rewards: str | list[Any] | dict[str, Any] | None = None
+    training: str | dict[str, Any] | None = None
+    dataset: str | dict[str, Any] | None = None
+    generation: dict[str, Any] | None = None
+    until: UntilSettings | None = None
+
+
 @dataclass(frozen=True)
 class StageSettings:
     """One stage of a run: the settings in force in it, the keys that it sets itself, and when it may end early."""
@@ -350,12 +367,12 @@ class StageSettings:
     name: str
     until: UntilSettings | None
     run: RunSettings
-    keys: frozenset[str] = field(default=frozenset(), compare=False)  # a recorded run tells those that differ
+    keys: frozenset[str] = field(default=frozenset(), compare=False)  # of a recorded run those that differ
 
 
 @contextmanager
 def stage_error_context(name: str) -> Iterator[None]:
-    """Says in which stage something is wrong; nothing of a run in one piece, whose stage has no name."""
+    """Put the name of the stage in front of an error; a run in one piece has a stage without a name."""
     try:
         yield
     except UserError as error:
@@ -383,27 +400,28 @@ def problem_source(dataset: DatasetSettings) -> ProblemSource:
 
 def _gym_problems(dataset: DatasetSettings) -> GymProblems | None:
     """The tasks of reasoning-gym that a problem set is made of; None for any other set."""
+    tasks, number = dataset.tasks, dataset.num_problems
     if dataset.name != REASONING_GYM:
-        if dataset.tasks is not None or dataset.num_problems is not None:
+        if tasks is not None or number is not None:
             raise UserError(f"dataset.tasks and dataset.num_problems belong to dataset={REASONING_GYM}")
         return None
-    if dataset.tasks is None:
-        raise UserError("dataset.tasks is missing: name families of reasoning-gym, as in dataset.tasks=[chain_sum,lcm]")
-    if dataset.num_problems is None:
-        raise UserError(f"dataset.num_problems is missing: choose the file, dataset={REASONING_GYM}")
+    if tasks is None or number is None:
+        raise UserError(
+            f"dataset.tasks is missing: choose the file, dataset={REASONING_GYM}, and name families of reasoning-gym, "
+            "as in dataset.tasks=[chain_sum,lcm]"
+        )
     if dataset.eval_split is None:
-        return GymProblems(dataset.tasks, dataset.num_problems, 0)
+        return GymProblems(tasks, number, 0)
     if not dataset.eval_fraction:
         raise UserError(
             f"dataset.eval_fraction=0 leaves no problem for dataset.eval_split={dataset.eval_split}: set both, or "
             "dataset.eval_split=null beside it to hold none out"
         )
-    return GymProblems(dataset.tasks, dataset.num_problems, max(1, round(dataset.eval_fraction * dataset.num_problems)))
+    return GymProblems(tasks, number, max(1, round(dataset.eval_fraction * number)))
 
 
 def prompt_style(dataset: DatasetSettings) -> PromptStyle:
-    turns = tuple((turn.problem, turn.answer) for turn in dataset.examples or ())
-    return PromptStyle(dataset.system_prompt, turns)
+    return PromptStyle(dataset.system_prompt, tuple((turn.problem, turn.answer) for turn in dataset.examples or ()))
 
 
 def problem_split(dataset: DatasetSettings, seed: int) -> Split:

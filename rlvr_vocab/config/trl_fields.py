@@ -1,4 +1,4 @@
-"""Fields of TRL's GRPOConfig: those with bounds of ours, those that nothing here would read, and TRL's own."""
+"""Fields of TRL's GRPOConfig: those with bounds of ours, those that nothing here uses, and the others by TRL."""
 
 import dataclasses
 import os
@@ -13,7 +13,6 @@ from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
 from rlvr_vocab.config.values import read, unknown_key
 from rlvr_vocab.errors import UserError
 
-NONE_BELOW_0 = Annotated[Whole, Ge(0)]
 _MOST_HELD_OUT = 256
 
 
@@ -33,7 +32,7 @@ Interval = Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_tex
 class GrpoFields(TypedDict):
     """Fields of TRL's GRPOConfig that the shipped files or our checks name, with bounds that TRL does not ask for.
 
-    Others are read by TRL's own annotations (`trl_fields`). Those that are required have a default in training/_base.
+    The required ones have a default in training/_base; TRL's own annotations read all other fields.
     """
 
     per_device_train_batch_size: Count
@@ -68,13 +67,9 @@ class GrpoFields(TypedDict):
     vllm_importance_sampling_correction: bool
     vllm_importance_sampling_mode: Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
     epsilon: NotRequired[NotNegative]
-    delta: NotRequired[NotNegative | None]
     scale_rewards: NotRequired[Literal["group", "batch", "none"] | bool]
-    multi_objective_aggregation: NotRequired[Literal["sum_then_normalize", "normalize_then_sum"]]
     use_bias_correction_kl: NotRequired[bool]
     mask_truncated_completions: NotRequired[bool]
-    top_entropy_quantile: NotRequired[Share]
-    lr_scheduler_kwargs: NotRequired[dict[str, Any] | None]
     warmup_steps: NotRequired[Steps]
     weight_decay: NotRequired[NotNegative]
     adam_beta1: NotRequired[Annotated[float, Ge(0), Lt(1)]]
@@ -87,7 +82,6 @@ class GrpoFields(TypedDict):
     eval_strategy: NotRequired[Interval]
     load_best_model_at_end: NotRequired[bool]
     metric_for_best_model: NotRequired[str | None]
-    dataloader_num_workers: NotRequired[NONE_BELOW_0]
     use_liger_kernel: NotRequired[bool]
     use_transformers_continuous_batching: NotRequired[bool]
     generation_kwargs: NotRequired[dict[str, Any] | None]
@@ -95,14 +89,8 @@ class GrpoFields(TypedDict):
     top_k: NotRequired[Whole]
 
 
-_NO_UPLOAD = "a run uploads nothing: hf upload NAME FOLDER takes its final_model"
-_HELD_OUT = "held-out problems are answered under the region policy, one answer each"
-_LAUNCHED = "a run is spread by accelerate launch --config_file accelerate_configs/…, see docs/distributed.md"
-_REFERENCE = "the reference stays the model before training"
-_ORDER = "problems come in groups and in seeded order"
-# What users type all the same, and the key that decides it, or why nothing does.
-NOT_USED = {
-    "evaluation_strategy": "set training.eval_strategy",
+# Keys that users type all the same: the key that decides it, or the reason why nothing does.
+_INSTEAD = {
     "max_new_tokens": "set training.max_completion_length",
     "max_length": "set training.max_prompt_length and training.max_completion_length",
     "lr": "set training.learning_rate",
@@ -110,8 +98,6 @@ NOT_USED = {
     "report_to": "set logging=wandb, logging=offline or logging=disabled (logging.enabled and logging.mode)",
     "output_dir": "set output_dir",
     "model_init_kwargs": "set model.model_kwargs",
-    "overwrite_output_dir": "set overwrite",
-    "logging_dir": "set output_dir",
     "reward_weights": "set the weight of each of rewards.functions",
     "run_name": "set exp_name",
     "project": "set logging.project",
@@ -120,27 +106,30 @@ NOT_USED = {
     "data_seed": "set seed",
     "use_transformers_paged": "set training.use_transformers_continuous_batching",
     "vllm_importance_sampling_cap": "set training.vllm_importance_sampling_clip_max",
-    "chat_template_kwargs": "set model.chat_template or dataset.open_thinking, by which held-out problems are asked",
+    "chat_template_kwargs": "set model.chat_template or dataset.open_thinking, which hold for held-out problems too",
     "resume_from_checkpoint": "set resume",
-    **dict.fromkeys(("push_to_hub", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy"), _NO_UPLOAD),
-    **dict.fromkeys(("hub_always_push", "hub_revision", "log_completions_hub_repo"), _NO_UPLOAD),
-    **dict.fromkeys(("per_device_eval_batch_size", "num_generations_eval", "prediction_loss_only"), _HELD_OUT),
-    **dict.fromkeys(("eval_accumulation_steps", "eval_do_concat_batches", "eval_use_gather_object"), _HELD_OUT),
-    **dict.fromkeys(("batch_eval_metrics", "include_for_metrics", "bf16_full_eval", "fp16_full_eval"), _HELD_OUT),
-    "label_names": _HELD_OUT,
-    **dict.fromkeys(("fsdp", "fsdp_config", "deepspeed", "parallelism_config"), _LAUNCHED),
-    **dict.fromkeys(("trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"), "runs are logged to W&B"),
-    **dict.fromkeys(("train_sampling_strategy", "length_column_name"), _ORDER),
-    **dict.fromkeys(("ref_model_mixup_alpha", "ref_model_sync_steps"), _REFERENCE),
-    "max_tool_calling_iterations": "there are no tools to call",
-    "log_multimodal": "problems are text",
-    "label_smoothing_factor": "GRPO's loss has no labels",
-    "remove_unused_columns": "reward functions are given every column",
-    "do_train": "the command says what is done",
-    "do_sample": "training always samples, as do_sample=true says",
-    "do_predict": "rlvr-vocab evaluate and generate do that",
-    "local_rank": "the launcher tells each process its rank",
 }
+_REASONS = {
+    "a run uploads nothing: hf upload NAME FOLDER takes its final_model": (
+        "push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision "
+        "log_completions_hub_repo"
+    ),
+    "held-out problems are answered under the region policy, one answer each": (
+        "per_device_eval_batch_size num_generations_eval prediction_loss_only eval_accumulation_steps "
+        "eval_do_concat_batches eval_use_gather_object batch_eval_metrics include_for_metrics bf16_full_eval "
+        "fp16_full_eval label_names label_smoothing_factor"
+    ),
+    "accelerate launch --config_file accelerate_configs/… spreads a run, see docs/distributed.md": (
+        "fsdp fsdp_config deepspeed parallelism_config local_rank"
+    ),
+    "runs are logged to W&B": "trackio_space_id trackio_bucket_id trackio_static_space_id",
+    "problems come as text, in groups and in seeded order, and rewards get every column": (
+        "train_sampling_strategy length_column_name remove_unused_columns log_multimodal max_tool_calling_iterations"
+    ),
+    "the reference stays the model before training": "ref_model_mixup_alpha ref_model_sync_steps",
+    "the command decides: train samples and trains, evaluate and generate predict": "do_train do_sample do_predict",
+}
+NOT_USED = _INSTEAD | {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 
 def refuse_what_is_not_used(key: str) -> None:
@@ -168,8 +157,7 @@ def trl_values(fields: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str,
             hints[field.name] = Literal[tuple(field.metadata["choices"])] | None
     for name in fields:
         if name not in hints:
-            of_trl = {f"training.{each}": None for each in hints if each not in NOT_USED}
-            raise UserError(unknown_key(f"training.{name}", {**known, **of_trl}))
+            raise UserError(unknown_key(f"training.{name}", {**known, **{f"training.{each}": None for each in hints}}))
     return {name: read(hints[name], value, f"training.{name}") for name, value in fields.items()}
 
 
@@ -182,5 +170,5 @@ def completions_together(grpo: Mapping[str, Any], processes: int | None = None) 
 
 
 def held_out_batch(grpo: Mapping[str, Any]) -> int:
-    """Held-out problems that a process answers at a time: with no gradients more fit than are trained on."""
+    """Held-out problems that a process answers at a time; without gradients more fit than are trained on."""
     return int(min(_MOST_HELD_OUT, 8 * grpo["per_device_train_batch_size"]))

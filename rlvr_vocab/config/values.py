@@ -1,4 +1,4 @@
-"""Plain values of a configuration -> annotated types, by pydantic; what is wrong as one line that names the key."""
+"""Plain values of a configuration -> annotated types, by pydantic; an error is one line that names the key."""
 
 import json
 import math
@@ -15,55 +15,52 @@ from typing_extensions import is_typeddict
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean, nearest_keys, visible_text, writable
 
-LARGEST_WHOLE_NUMBER = 2**63 - 1
+_LARGEST_WHOLE_NUMBER = 2**63 - 1
 # Metadata of a field: it is no key; it is one key, without those of its type; the keys of its type take its place.
 NO_KEY, ONE_KEY, INLINE = "no key", "one key", "inline"
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 def read(kind: Any, value: Any, key: str = "") -> Any:
-    """`value` as `kind`, a dataclass or any annotation, says: no text is a number, no unknown key is taken.
+    """`value` as `kind`, a dataclass or any annotation: text is never a number, and unknown keys are refused.
 
     Raises:
-        UserError: naming the dotted key, what was given and what is expected.
+        UserError: naming the dotted key, its value and the expected one.
     """
     try:
         # In JSON a list may be a tuple, and text a path.
         return _reader(kind).validate_json(json.dumps([value]), strict=True)[0]
     except ValidationError as error:
-        raise UserError(_line(error, value, kind, key)) from error
+        raise UserError(_error_line(error, value, kind, key)) from error
 
 
 @cache
 def _reader(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(tuple[kind], config=_CONFIG)  # a dataclass takes the configuration of what it stands in
+    return TypeAdapter(tuple[kind], config=_CONFIG)  # a dataclass takes the configuration of its container
 
 
-def _line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
-    errors = [(*_place(each["loc"][1:], value), each) for each in error.errors(include_url=False)]
+def _error_line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
+    errors = [(*_locate(each["loc"][1:], value), each) for each in error.errors(include_url=False)]
     first = errors[0][0]
-    # Of a union each kind has its say: that which got furthest knows best.
+    # Every alternative of a union has an error: the deepest one is the most exact.
     path, given, worst = max((each for each in errors if each[0][: len(first)] == first), key=lambda each: len(each[0]))
     cause = worst.get("ctx", {}).get("error")
     if isinstance(cause, UserError):  # a rule of ours, which names its keys
         return str(cause)
-    key = prefix + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    key = key.removeprefix(".")
+    key = (prefix + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)).removeprefix(".")
     if worst["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return unknown_key(key, keys_of(kind, prefix))
     if worst["type"] == "missing":
         return f"{key}.{worst['loc'][-1]} is missing".removeprefix(".")
-    said = [each["msg"] for where, _, each in errors if where == path]
-    expected = " or ".join(dict.fromkeys(re.sub(r"^(Input|Value error,) ", "", each) for each in said))
-    choices = re.findall(r"'([^']*)'", expected)
-    near = did_you_mean(given, choices) if isinstance(given, str) else ""
+    messages = [re.sub(r"^(Input|Value error,) ", "", each["msg"]) for where, _, each in errors if where == path]
+    expected = " or ".join(dict.fromkeys(messages))
+    near = did_you_mean(given, re.findall(r"'([^']*)'", expected)) if isinstance(given, str) else ""
     python_none = "; YAML's None is null" if given == "None" else ""
-    shown = visible_text(as_typed(given), "⏎")
-    return f"{key}={shown:.80}: {expected}{near}{python_none}"
+    return f"{key}={visible_text(as_typed(given), '⏎'):.80}: {expected}{near}{python_none}"
 
 
-def _place(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]:
-    """Where in a value an error is, and what is there; pydantic also names which kind of a union it has tried."""
+def _locate(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]:
+    """The path of an error in a value, without pydantic's names of union members, and the value there."""
     path: list[int | str] = []
     for part in loc:
         here = isinstance(value, Mapping) and part in value
@@ -84,16 +81,14 @@ def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     metadata = {field.name: field.metadata for field in fields(kind)} if is_dataclass(kind) else {}
     for name, hint in get_type_hints(kind).items():
-        if NO_KEY in metadata.get(name, ()):
+        flags, key = metadata.get(name, ()), f"{prefix}.{name}".removeprefix(".")
+        if NO_KEY in flags:
             continue
-        if INLINE in metadata.get(name, ()):
+        if INLINE in flags:
             found |= keys_of(hint, prefix)
             continue
-        key = f"{prefix}.{name}".removeprefix(".")
         found[key] = hint
-        if ONE_KEY in metadata.get(name, ()):
-            continue
-        for part in alternatives(hint):
+        for part in () if ONE_KEY in flags else alternatives(hint):
             listed = get_origin(part) is tuple
             element = get_args(part)[0] if listed else part
             if is_typeddict(element) or (isinstance(element, type) and is_dataclass(element)):
@@ -115,7 +110,7 @@ def leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def single_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of everything that is no mapping and no list; what stands in a list has the list's key."""
+    """(dotted key, value) of everything that is no mapping and no list; an element of a list has the list's key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from single_values(item, f"{key}.{name}" if key else str(name))
@@ -129,7 +124,7 @@ def single_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 def refuse_impossible_values(config: Mapping[str, Any]) -> None:
     """Raises UserError where a number is too large for 64 bits or not finite, or UTF-8 cannot write a text."""
     for key, value in single_values(config):
-        if isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER:
+        if isinstance(value, int) and abs(value) > _LARGEST_WHOLE_NUMBER:
             raise UserError(f"{key}: a whole number of {len(str(abs(value)))} digits is too large")
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{key}={value}: must be finite")

@@ -5,17 +5,20 @@ Every function that a file of `library` declares can be imported from here, by e
 
 from typing import Any
 
-from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import Score, reward
 
-__all__ = ["LIBRARY", "Score", "reward"]
+__all__ = ["Score", "reward"]
 
 
 def __getattr__(name: str) -> Any:
+    from rlvr_vocab.rewards.library import LIBRARY  # most commands need no reward
+
     if name not in LIBRARY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return LIBRARY[name]
 
 
 def __dir__() -> list[str]:
+    from rlvr_vocab.rewards.library import LIBRARY
+
     return [*globals(), *LIBRARY]

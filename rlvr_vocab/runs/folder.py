@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -75,7 +75,6 @@ def check_run_folder(settings: RunSettings) -> None:
     if not is_main_process():  # which may have begun to write by now
         return
     folder, named = settings.output_dir, settings.resume not in RESUME_MODES
-    check_no_file_in_the_way(folder, "output_dir")
     check_not_running(folder)
     if not _holds_a_run(folder):
         if named:
@@ -175,28 +174,6 @@ def changes_of(settings: RunSettings) -> list[Change]:
 def _covers(allowed: str, key: str) -> bool:
     """Whether `allowed` is the key or a section that it lies in."""
     return key == allowed or key.startswith(f"{allowed}.")
-
-
-def check_new_folder(folder: Path, key: str) -> None:
-    """Raises UserError where the folder exists and is not empty."""
-    check_no_file_in_the_way(folder, key)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{key}={folder}: not empty; choose another folder")
-
-
-def check_new_file(file: Path, key: str, read: Iterable[str]) -> None:
-    """Raises UserError where a folder is in the way, or the file is one of those that are read."""
-    if file.is_dir():
-        raise UserError(f"{key}={file}: a folder; give a file")
-    if any(Path(name).expanduser().resolve() == file.resolve() for name in read):
-        raise UserError(f"{key}={file}: is a problem set of this command; give another file")
-    check_no_file_in_the_way(file.parent, key)
-
-
-def check_no_file_in_the_way(folder: Path, key: str) -> None:
-    for path in (folder, *folder.parents):
-        if path.exists() and not path.is_dir():
-            raise UserError(f"{key}={folder}: {path} is a file; give a folder")
 
 
 def results_file(folder: Path, when: str) -> Path:

@@ -15,9 +15,8 @@ from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
-from rlvr_vocab.config.command_table import ReportSettings
-from rlvr_vocab.config.help import command_to_repeat
-from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, read_recorded
+from rlvr_vocab.config.command_settings import ReportSettings
+from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_text

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlvr_vocab.config.command_table import EvaluateSettings
+from rlvr_vocab.config.command_settings import EvaluateSettings
 from rlvr_vocab.config.recorded import reward_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Lt
+from annotated_types import Ge, Lt, MinLen
 
-from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
+from rlvr_vocab.bounds import Count, NotNegative, Share, WholeFrom0
 from rlvr_vocab.text import pluralize
 
 # The distribution whose KL to the initial model counts, where one text has several ids.
@@ -68,12 +68,12 @@ class WarmupSettings:
     A check comes every `check_every` steps, on `num_check_problems` problems that are not trained on.
     """
 
-    max_steps: Annotated[Whole, Ge(0)]
+    max_steps: WholeFrom0
     batch_size: Count = 64
     learning_rate: NotNegative = 2e-3
     until_accuracy: Share | None = None
     check_every: Count = 20
-    num_check_problems: Annotated[Whole, Ge(0)] = 0
+    num_check_problems: WholeFrom0 = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Lora:
 
     r: Count = 16
     lora_alpha: Count = 32
-    target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    target_modules: Literal["all-linear"] | Annotated[tuple[str, ...], MinLen(1)] = "all-linear"
     lora_dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
     train_rows: Literal["reasoning", "all", "none"] = "reasoning"
     enabled: bool | None = None

@@ -24,16 +24,9 @@ def test_what_a_recorded_file_leaves_out_has_its_default(tmp_path):
     assert (recorded["training"]["max_steps"], recorded["training"]["max_completion_length"]) == (3, 1024)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("model: {}\ntraining: {}\n", "not the config.yaml of a run"),
-        ("defaults: []\nmodel: {}\ndataset: {}\ntraining: {}\n", "defaults list"),
-    ],
-)
-def test_what_is_no_configuration_of_a_run_is_refused(text, said, tmp_path):
-    (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(UserError, match=said):
+def test_what_is_no_configuration_of_a_run_is_refused(tmp_path):
+    (tmp_path / "config.yaml").write_text("model: {}\ntraining: {}\n")
+    with pytest.raises(UserError, match="not the config"):
         read_recorded(tmp_path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.cli import load_settings
-from rlvr_vocab.config.checks import machine
+from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import parse_command_line
 from rlvr_vocab.config.help import command_help
@@ -62,7 +62,7 @@ def of_group(group: str) -> list[str]:
 def test_every_model_goes_with_every_problem_set_training_and_reward(
     model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(machine, "installed", lambda package: True)
+    monkeypatch.setattr(checks, "installed", lambda package: True)
     (tmp_path / "problems.csv").write_text("problem,answer\n1+1=,2\n")
     others = [of_group(group) for group in ("dataset", "training", "rewards")]
     for number in range(max(map(len, others))):  # each choice of a group once

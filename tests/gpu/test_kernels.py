@@ -5,7 +5,7 @@ from importlib.metadata import distributions
 import pytest
 import torch
 
-from rlvr_vocab.config.checks.machine import FLASH_PACKAGES
+from rlvr_vocab.config.checks.run import FLASH_PACKAGES
 from rlvr_vocab.training.settings import Lora
 
 # Mean distance in nats between two computations in bfloat16 of logits that spread by 2: they round otherwise.

@@ -21,14 +21,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.config.command_table import COMMANDS
-
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil.rmtree", "os.truncate")
 
 
 def main() -> None:
     for command in ("train", "evaluate", "report", "compare", "samples", "doctor"):
-        import_module(f"rlvr_vocab.commands.{COMMANDS[command].code}")  # seconds, which no run has to wait for again
+        import_module(f"rlvr_vocab.commands.{command}")  # seconds, which no run has to wait for again
 
     for line in sys.stdin:
         request = json.loads(line)

@@ -1,4 +1,4 @@
-"""What each command refuses before anything heavy is imported: `check_<command>`."""
+"""What the commands beside `train` refuse before anything heavy is imported: `check_<command>`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr_vocab.bounds import Count, NotNegative
-from rlvr_vocab.config.checks import machine
-from rlvr_vocab.config.checks.recorded_runs import check_is_run
 from rlvr_vocab.config.checks.run import (
     check_batches,
     check_dataset,
@@ -15,8 +13,9 @@ from rlvr_vocab.config.checks.run import (
     check_loss,
     check_model,
     check_rewards,
+    require,
 )
-from rlvr_vocab.config.command_table import (
+from rlvr_vocab.config.command_settings import (
     CheckSettings,
     EvaluateSettings,
     ExpandSettings,
@@ -25,7 +24,6 @@ from rlvr_vocab.config.command_table import (
     PlanSettings,
     ProbeSettings,
     ScoreSettings,
-    other_sets,
 )
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
@@ -35,46 +33,36 @@ from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
-from rlvr_vocab.record.files import FINAL_MODEL, PROBE, STEP_FILES, step_files
+from rlvr_vocab.record.files import FINAL_MODEL, STEP_FILES, step_files
 from rlvr_vocab.record.probe import ARMS
 from rlvr_vocab.record.results import grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.folder import check_new_file, check_new_folder, check_no_file_in_the_way
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
 
-_SAMPLING = ("max_new_tokens", "temperature")
-
 
 def check_probe(settings: ProbeSettings) -> None:
     for arm in settings.arms or ():
         if arm not in ARMS:
             raise UserError(f"arms: no arm {arm}{nearest_and_all(arm, ARMS)}")
-    check_new_file(settings.folder / PROBE, "out", ())
     for run in settings.run:
-        check_is_run(run, "run")
         check_checkpoint_folder(run / FINAL_MODEL, None)
         if not VocabLayout.load(run / FINAL_MODEL).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
-    _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run], "leave backend=transformers")
+    _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run])
 
 
 def check_generate(settings: GenerateSettings) -> None:
     check_checkpoint_folder(settings.checkpoint, settings.base)
-    if (settings.prompt is None) == (settings.prompts is None):
-        raise UserError('give either prompt="…" or prompts=FILE')
-    if settings.prompt is not None and not settings.prompt.strip():
-        raise UserError('prompt is empty: give it as prompt="…"')
     if settings.prompts is not None:
         check_file(settings.prompts)
 
 
 def check_merge(settings: MergeSettings) -> None:
-    check_new_folder(settings.out, "out")
     folder = settings.checkpoint
     if is_adapter(folder):
         check_adapter_folder(folder, settings.base)
@@ -90,23 +78,20 @@ def check_check(settings: CheckSettings) -> None:
     check_dataset(settings.dataset)
     if settings.model is not None:
         check_model(settings.model)
-    for other in other_sets(settings):
+    for other in settings.other_sets():
         check_source(other, PromptStyle(system_prompt=None))
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
     for checkpoint in settings.checkpoints:
         check_checkpoint_folder(checkpoint, settings.base)
-    merge_first = "fold it into its base first, rlvr-vocab merge checkpoint={0} out=…, or leave backend=transformers"
-    _check_backend(settings.backend, settings.checkpoints, merge_first)
+    _check_backend(settings.backend, settings.checkpoints)
     check_dataset(settings.dataset)
-    check_graders(settings)
-    for folder in settings.folders:
-        check_no_file_in_the_way(folder, "out")
+    _check_graders(settings)
 
 
-def check_graders(settings: EvaluateSettings) -> None:
-    """What grades the answers of each checkpoint is there, and is the same for all."""
+def _check_graders(settings: EvaluateSettings) -> None:
+    """The grader of each checkpoint is there, and is the same for all."""
     specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
     for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
         Grader(spec, dummy_context(RewardContext())).check_parameters()
@@ -118,56 +103,43 @@ def check_graders(settings: EvaluateSettings) -> None:
             )
 
 
-def _check_backend(backend: str, checkpoints: Sequence[Path], for_adapter: str) -> None:
-    """`for_adapter`: what to do about an adapter, the place of which goes into its braces."""
-    adapters = [each for each in checkpoints if is_adapter(each)]
-    if backend == "vllm" and adapters:
-        raise UserError(f"backend=vllm: {adapters[0]} is an adapter: {for_adapter.format(adapters[0])}")
-    if backend == "vllm":
-        machine.require("vllm", "backend=vllm", "leave backend=transformers")
+def _check_backend(backend: str, checkpoints: Sequence[Path]) -> None:
+    if backend != "vllm":
+        return
+    for folder in filter(is_adapter, checkpoints):
+        raise UserError(
+            f"backend=vllm: {folder} is an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} "
+            "out=…, or leave backend=transformers"
+        )
+    require("vllm", "backend=vllm", "leave backend=transformers")
 
 
 def check_expand(settings: ExpandSettings) -> None:
     check_model(settings.model)
-    check_new_folder(settings.out, "out")
 
 
 def check_score(settings: ScoreSettings) -> None:
-    completions, dataset, model = settings.completions, settings.dataset, settings.model
-    if completions is not None and (dataset is not None or model is not None):
-        other = "dataset" if dataset is not None else "model"
-        raise UserError(f"completions=… and {other}=… are two things to score: give one")
-    if completions is None and dataset is None and model is not None:
-        raise UserError(f"model.name={model.name} needs problems to answer: choose them with dataset=…")
-    if completions is None and dataset is None:
-        raise UserError(
-            "nothing to score: give completions=FILE, dataset=… for its gold answers, or model=… dataset=… for samples"
-        )
-    if settings.think_tags is not None and model is not None:
-        raise UserError("think_tags is for completions and gold answers; a model has model.think_tags")
     check_rewards(settings.rewards)
-    if completions is not None:
-        check_completions(completions)
-    if dataset is not None:
-        check_dataset(dataset)
-        check_gold_answers(settings.rewards, dataset)
-        if dataset.columns.answer is None and model is None:
+    if settings.completions is not None:
+        check_completions(settings.completions)
+    if settings.dataset is not None:
+        check_dataset(settings.dataset)
+        check_gold_answers(settings.rewards, settings.dataset)
+        if settings.dataset.columns.answer is None and settings.model is None:
             raise UserError("dataset.columns.answer=null: no gold answers to score; give a model=… that answers")
-    if model is not None:
-        _check_sampling_model(model)
-    if settings.out is not None:
-        of_dataset = (dataset.name, dataset.eval_split) if dataset is not None else ()
-        check_new_file(settings.out, "out", [str(each) for each in (completions, *of_dataset) if each])
+    if settings.model is not None:
+        _check_sampling_model(settings.model)
 
 
 def _check_sampling_model(model: ModelSettings) -> None:
     check_model(model)
     refuse_expanded(model.name)
+    kinds = {"max_new_tokens": Count, "temperature": NotNegative}
     for key, value in model.generation_kwargs.items():
         where = f"model.generation_kwargs.{key}"
-        if key not in _SAMPLING:
-            raise UserError(f"{where}={value}: samples are drawn as in training, with {' and '.join(_SAMPLING)} alone")
-        read(Count if key == "max_new_tokens" else NotNegative, value, where)
+        if key not in kinds:
+            raise UserError(f"{where}={value}: samples are drawn as in training, with {' and '.join(kinds)} alone")
+        read(kinds[key], value, where)
 
 
 def check_completions(path: Path) -> None:
@@ -190,7 +162,5 @@ def check_plan(settings: PlanSettings) -> None:
     architecture_of_run(settings)
     if settings.gpu is not None:
         device_named(settings.gpu)
-    if settings.fit_gib is not None and settings.gpu == CPU:
-        raise UserError(f"fit={settings.fit} with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")
-    if settings.out is not None:
-        check_new_file(settings.out, "out", ())
+    if settings.fit is not None and settings.gpu == CPU:
+        raise UserError(f"fit with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.metadata import distributions
+from importlib.util import find_spec
 from typing import Any
 
-from rlvr_vocab.config.checks import machine
 from rlvr_vocab.config.sections import (
     DatasetSettings,
+    LoggingSettings,
     ModelSettings,
     RewardSettings,
     RunSettings,
@@ -28,55 +32,48 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
-from rlvr_vocab.text import did_you_mean
+from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.vocab.layout import refuse_expanded
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
-
-# What `until` of a stage may look at; docs/files.md says what each is.
-LOGGED_METRICS = (
-    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl"),
-    *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
-    *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
-    *("answering/mean_length", "num_tokens", "step_time"),
-    *("entropy/text", "entropy/thinking", "entropy/answering", "entropy/copies"),
-    *("hidden/capacity", "hidden/bound", "hidden/bound_per_thought"),
-    *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
-    *("reward/sampled", "dynamic/rounds"),
-)
-EVAL = "eval/"
-REWARD_FIGURES = ("mean", "std", "weight", "failures")
 
 
 def check_run(settings: RunSettings) -> None:
     """Raises UserError for the first reason for which a training run cannot work."""
     check_model(settings.model)
     check_configuration(settings)
-    check_files(settings)
+    _check_problems_and_rewards(settings)
     for stage in settings.stages:
         with stage_error_context(stage.name):
-            check_training(stage.run)
-            check_files(stage.run)
-            check_until(stage)
-    check_grader(settings)
-    check_evaluations(settings)
-    machine.check_wandb_login(settings.logging)
+            _check_training(stage.run)
+            _check_problems_and_rewards(stage.run)
+            _check_until(stage)
+    _check_grader(settings)
+    _check_evaluations(settings)
+    _check_wandb_login(settings.logging)
     check_run_folder(settings)
 
 
 def check_configuration(settings: RunSettings) -> None:
     """The values alone: nothing is looked for, and no code of the user's is loaded."""
-    check_warmup(settings)
-    check_training(settings)
+    _check_warmup(settings)
+    _check_training(settings)
 
 
-def check_files(settings: RunSettings) -> None:
-    check_dataset(settings.dataset)
-    check_rewards(settings.rewards)
-    if not settings.stages:  # each of which is looked at by itself
-        check_gold_answers(settings.rewards, settings.dataset)
+# --- model and machine ---
 
-
-# --- model ---
+_ATTENTION = "model.model_kwargs.attn_implementation"
+# Those of Transformers that a model can be trained with, by the distribution that each needs: two share a module.
+FLASH_PACKAGES = {
+    "flash_attention_2": "flash-attn",
+    "flash_attention_3": "flash-attn-3",
+    "flash_attention_4": "flash-attn-4",
+}
+_ATTENTIONS = ("sdpa", "eager", "flex_attention", *FLASH_PACKAGES)
+_OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
+_INSTALLED_BY = {
+    "bitsandbytes": "pip install -e '.[quantization]'",
+    "vllm": "pip install -e '.[vllm]' (docs/vllm.md)",
+}
 
 
 def check_model(model: ModelSettings) -> None:
@@ -87,33 +84,38 @@ def check_model(model: ModelSettings) -> None:
         check_model_source(model)
 
 
-def check_packages(settings: RunSettings) -> None:
+def installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def require(package: str, wanted_by: str, otherwise: str) -> None:
+    """Raises UserError where an optional package is missing, with how to install it and what to do without it."""
+    if not installed(package):
+        name = package.replace("_", "-")
+        command = _INSTALLED_BY.get(package, f"pip install {name}")
+        raise UserError(f"{wanted_by}: {name} is not installed; install it with {command}, or {otherwise}")
+
+
+def _check_packages(settings: RunSettings) -> None:
     """The optional packages that a model, its optimizer and its sampler need are installed, and go together."""
     model, grpo = settings.model, settings.training.grpo
+    half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
     refuse_expanded(model.name)
     if model.bits is not None:
         key = f"model.model_kwargs.load_in_{model.bits}bit"
-        machine.require("bitsandbytes", f"{key}=true", f"set {key}=false")
+        require("bitsandbytes", f"{key}=true", f"set {key}=false")
         if grpo["use_vllm"]:
             raise UserError(
                 f"training.use_vllm=true with {key}=true: vLLM takes no weights of bitsandbytes; set {key}=false, or "
                 "training.use_vllm=false"
             )
-    attention = model.model_kwargs.get("attn_implementation")
-    machine.check_attention(attention)
-    half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
-    if attention in machine.FLASH_PACKAGES and model.loaded_dtype == "float32" and half is None:
-        raise UserError(
-            f"{machine.ATTENTION}={attention} computes in 16 bits: set training.bf16=true, or {machine.ATTENTION}=sdpa"
-        )
-    if model.model_kwargs.get("use_kernels"):
-        machine.require("kernels", "model.model_kwargs.use_kernels=true", "leave it out")
+    _check_attention(model.model_kwargs.get("attn_implementation"), in_16_bits=half or model.loaded_dtype != "float32")
     if grpo["use_vllm"]:
-        machine.check_vllm()
+        require("vllm", "training.use_vllm=true", "set training.use_vllm=false")
     if grpo["optim"].startswith(_OF_BITSANDBYTES):
-        machine.require("bitsandbytes", f"training.optim={grpo['optim']}", "set training.optim=adamw_torch_fused")
+        require("bitsandbytes", f"training.optim={grpo['optim']}", "set training.optim=adamw_torch_fused")
     if grpo.get("use_liger_kernel"):
-        machine.require("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
+        require("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
     if grpo.get("use_transformers_continuous_batching") and half is not None:
         raise UserError(
             f"training.use_transformers_continuous_batching=true with training.{half}=true: to sample, TRL then casts "
@@ -121,66 +123,85 @@ def check_packages(settings: RunSettings) -> None:
         )
 
 
-_OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
+def _check_attention(name: Any, *, in_16_bits: object) -> None:
+    """The attention exists and its package is there; a name with a slash is a kernel of the hub, for `kernels`."""
+    if name is None:
+        return
+    if "/" not in str(name) and name not in _ATTENTIONS:
+        raise UserError(f"{_ATTENTION}={name}: no such attention{nearest_and_all(str(name), _ATTENTIONS)}")
+    package = "kernels" if "/" in name else FLASH_PACKAGES.get(name)
+    if package is not None and not installed("kernels") and not any(distributions(name=package)):
+        raise UserError(f"{_ATTENTION}={name}: {package} is not installed; install it, or set {_ATTENTION}=sdpa")
+    if name in FLASH_PACKAGES and not in_16_bits:
+        raise UserError(f"{_ATTENTION}={name} computes in 16 bits: set training.bf16=true, or {_ATTENTION}=sdpa")
+
+
+def _check_wandb_login(logging: LoggingSettings) -> None:
+    """Off a terminal nobody can answer W&B's question for a key: the run would die with the model loaded."""
+    offline = {logging.mode, os.environ.get("WANDB_MODE")} & {"offline", "disabled", "dryrun"}
+    if logging.report_to == "none" or offline or os.environ.get("WANDB_API_KEY"):
+        return
+    from requests.utils import get_netrc_auth  # as W&B looks for it
+
+    in_netrc = get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai") is not None
+    if not in_netrc and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(
+            "not logged in to Weights & Biases: set WANDB_API_KEY, or run `wandb login`, "
+            "or add logging=offline or logging=disabled"
+        )
 
 
 # --- training ---
 
+# (field, its value, why it is refused and what to do instead)
+_REFUSED: tuple[tuple[str, Any, str], ...] = (
+    ("lr_scheduler_type", "reduce_lr_on_plateau", "it follows a held-out loss, and GRPO has none; set cosine"),
+    ("lr_scheduler_type", "greedy", "it follows a held-out loss, and GRPO has none; set cosine"),
+    ("sync_ref_model", True, "the moved reference lies in no checkpoint; leave it out"),
+    ("ignore_data_skip", True, "a resumed run would be given its first problems again; leave it out"),
+    ("enable_jit_checkpoint", True, "a run saves at signals by itself; leave it out"),
+    ("logging_strategy", "epoch", "a resume would lose or double the row of an epoch's end; set logging_steps"),
+    ("eval_strategy", "epoch", "a resume would lose or double the measurement at an epoch's end; set steps"),
+    ("eval_on_start", True, "every run is measured before it trains, in evaluation/before.jsonl; leave it out"),
+    ("save_strategy", "best", "a signal would save nothing; set steps, and training.load_best_model_at_end=true"),
+)
 
-def check_training(settings: RunSettings) -> None:
+
+def _check_training(settings: RunSettings) -> None:
     """The rules for each stage of a run."""
-    check_sampling(settings)
-    check_curriculum(settings)
-    check_batches(settings.training.grpo)
-    check_loss(settings.training.grpo)
-    check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
-    check_packages(settings)
-
-
-def check_sampling(settings: RunSettings) -> None:
-    """The sampler must draw from the distribution that is trained: no truncation, no penalties."""
     grpo, options = settings.training.grpo, settings.model.generation_kwargs
     known = (*OF_VLLM, "max_new_tokens") if grpo["use_vllm"] else OF_TRANSFORMERS
     refuse_off_policy_options(options, grpo, known, "model.generation_kwargs.", "training.")
     refuse_off_policy(grpo, reasoning=settings.model.adds_copies, key="training.")
-
-
-def check_curriculum(settings: RunSettings) -> None:
     if settings.dataset.curriculum.skip_solved is not None and solved_by(settings) is None:
         raise UserError(
             "dataset.curriculum.skip_solved: no reward of this run tells right from wrong; add one that does to "
             "rewards, with weight 0 if it is not to count"
         )
-
-
-_MOST_ADVISED = 64  # completions of a group
+    check_batches(grpo)
+    check_loss(grpo)
+    _check_resumable(grpo, staged=bool(settings.resolved["stages"]))
+    _check_packages(settings)
 
 
 def check_batches(grpo: Mapping[str, Any], processes: int | None = None) -> None:
-    """Whole groups are drawn together; else numbers that would work.
-
-    Args:
-        processes: that train together; None: those that a launcher has begun.
-    """
+    """Whole groups are drawn together; `processes` train together, None for those that a launcher has begun."""
     at_once, steps = completions_together(grpo, processes)
     group, batch = grpo["num_generations"], grpo["generation_batch_size"]
     if batch is not None and batch % at_once:
         raise UserError(f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
-    if at_once * steps % group == 0:
-        return
-    unit = group // math.gcd(at_once, group)
-    field, each = ("steps_per_generation", 1) if batch is None else ("generation_batch_size", at_once)
-    divisors = [size for size in range(2, min(at_once * steps, _MOST_ADVISED) + 1) if at_once * steps % size == 0]
-    groups = f", or training.num_generations={' or '.join(map(str, divisors[:6]))}" if divisors else ""
-    raise UserError(
-        f"training.num_generations={group} does not divide the {at_once * steps} completions drawn together "
-        f"({at_once} at once, {steps} steps per generation): "
-        f"set training.{field}={unit * -(-steps // unit) * each} (a multiple of {unit * each}){groups}"
-    )
+    if at_once * steps % group:
+        unit = group // math.gcd(at_once, group)
+        field, each = ("steps_per_generation", 1) if batch is None else ("generation_batch_size", at_once)
+        raise UserError(
+            f"training.num_generations={group} does not divide the {at_once * steps} completions drawn together "
+            f"({at_once} at once, {steps} steps per generation): set "
+            f"training.{field}={unit * -(-steps // unit) * each} (a multiple of {unit * each})"
+        )
 
 
 def check_loss(grpo: Mapping[str, Any]) -> None:
-    """CISPO's bound is the largest importance ratio itself; TRL warns of other ratios that a loss is not made for."""
+    """CISPO's bound is the largest importance ratio itself."""
     highest = grpo["epsilon_high"]
     if grpo["loss_type"] == "cispo" and (highest is None or highest < 1):
         raise UserError(
@@ -189,35 +210,66 @@ def check_loss(grpo: Mapping[str, Any]) -> None:
         )
 
 
-# (field, its value, why it is refused and what to do instead)
-REFUSED: tuple[tuple[str, Any, str], ...] = (
-    ("lr_scheduler_type", "reduce_lr_on_plateau", "it follows a held-out loss, and GRPO has none; set cosine"),
-    ("lr_scheduler_type", "greedy", "it follows a held-out loss, and GRPO has none; set cosine"),
-    ("sync_ref_model", True, "the moved reference lies in no checkpoint; leave it out"),
-    ("ignore_data_skip", True, "a resumed run would be given its first problems again; leave it out"),
-    ("enable_jit_checkpoint", True, "a run saves at signals by itself; leave it out"),
-    ("logging_strategy", "epoch", "a resume would lose or double the row of an epoch's end; set logging_steps"),
-    ("eval_strategy", "epoch", "a resume would lose or double what is measured at an epoch's end; set steps"),
-    ("eval_on_start", True, "every run is measured before it trains, in evaluation/before.jsonl; leave it out"),
-    ("save_strategy", "best", "a signal would save nothing; set steps, and training.load_best_model_at_end=true"),
-)
-
-
-def check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
-    """Raises UserError for what would be lost or doubled by an interruption."""
-    for field, value, why in REFUSED:
+def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
+    """Raises UserError for what an interruption would lose or double."""
+    for field, value, why in _REFUSED:
         if grpo.get(field) == value:
             raise UserError(f"training.{field}={as_typed(value)}: {why}")
-    looks_for_the_best = grpo.get("load_best_model_at_end") or grpo.get("metric_for_best_model")
-    if looks_for_the_best and grpo["save_total_limit"] == 1:
+    keeps_best = grpo.get("load_best_model_at_end")
+    if (keeps_best or grpo.get("metric_for_best_model")) and grpo["save_total_limit"] == 1:
         raise UserError(
             "training.save_total_limit=1 keeps the best checkpoint and not the last, which a resume needs: at least 2"
         )
-    if grpo.get("load_best_model_at_end") and staged:
+    if keeps_best and staged:
         raise UserError("training.load_best_model_at_end: a stage begins where the one before ended; leave it out")
 
 
-def check_until(stage: StageSettings) -> None:
+# The metrics that `until` of a stage may name; docs/files.md explains each.
+_LOGGED_METRICS = [
+    "reward",
+    "reward_std",
+    "frac_reward_zero_std",
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "entropy",
+    "kl",
+    "kl/ids",
+    "num_tokens",
+    "step_time",
+    "completions/mean_length",
+    "completions/min_length",
+    "completions/max_length",
+    "completions/clipped_ratio",
+    "completions/mean_terminated_length",
+    "completions/duplicates",
+    "completions/shared",
+    "groups/reward_std",
+    "reward/sampled",
+    "thinking/mean_length",
+    "thinking/closed",
+    "thinking/reasoning_share",
+    "answering/mean_length",
+    "dynamic/rounds",
+    "entropy/text",
+    "entropy/thinking",
+    "entropy/answering",
+    "entropy/copies",
+    "sampling/logp_gap",
+    "weights/moved",
+    "sampling/entropy/text",
+    "sampling/entropy/thinking",
+    "sampling/entropy/answering",
+    "sampling/entropy/copies",
+    "hidden/capacity",
+    "hidden/bound",
+    "hidden/bound_per_thought",
+]
+_REWARD_FIGURES = ("mean", "std", "weight", "failures")
+_EVAL = "eval/"
+
+
+def _check_until(stage: StageSettings) -> None:
     """The metric that ends a stage is one that its steps log."""
     until, settings = stage.until, stage.run
     if until is None:
@@ -226,16 +278,15 @@ def check_until(stage: StageSettings) -> None:
         raise UserError(f"until and training.max_tokens={settings.training.max_tokens}: a stage ends by one of the two")
     if (until.above is None) == (until.below is None):
         raise UserError("until: give either above or below, as a number")
-    rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
-    known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
-    if settings.training.grpo["eval_steps"] is not None:
-        known += [f"{EVAL}{name}" for name in HELD_OUT_FIGURES]
-    elif until.metric.removeprefix(EVAL) in HELD_OUT_FIGURES and until.metric.startswith(EVAL):
+    if settings.training.grpo["eval_steps"] is None and until.metric.startswith(_EVAL):
         raise UserError(f"until.metric={until.metric}: held-out problems are measured with training.eval_steps=N alone")
-    _require_known("until.metric", until.metric, known, "no step logs that")
+    rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
+    of_rewards = [f"rewards/{name}/{figure}" for name in rewards for figure in _REWARD_FIGURES]
+    held_out = [f"{_EVAL}{name}" for name in HELD_OUT_FIGURES]
+    _require_known("until.metric", until.metric, [*_LOGGED_METRICS, *of_rewards, *held_out], "no step logs that")
 
 
-def _require_known(key: str, name: str, known: list[str] | tuple[str, ...], why: str) -> None:
+def _require_known(key: str, name: str, known: Iterable[str], why: str) -> None:
     if name not in known:
         near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         raise UserError(f"{key}={name}: {why}{near}")
@@ -244,11 +295,18 @@ def _require_known(key: str, name: str, known: list[str] | tuple[str, ...], why:
 # --- problems, rewards, measurements ---
 
 
+def _check_problems_and_rewards(settings: RunSettings) -> None:
+    check_dataset(settings.dataset)
+    check_rewards(settings.rewards)
+    if not settings.stages:  # each of which is checked by itself
+        check_gold_answers(settings.rewards, settings.dataset)
+
+
 def check_dataset(dataset: DatasetSettings) -> None:
     check_source(problem_source(dataset), prompt_style(dataset))
 
 
-def check_warmup(settings: RunSettings) -> None:
+def _check_warmup(settings: RunSettings) -> None:
     if not settings.warmup.max_steps:
         return
     for key, column in (("reasoning", settings.dataset.columns.reasoning), ("answer", settings.dataset.columns.answer)):
@@ -275,7 +333,7 @@ def check_rewards(rewards: RewardSettings) -> None:
 
 
 def check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> None:
-    """Refuse rewards that cannot do without gold answers where the problem set is said to have none."""
+    """Refuse rewards that need gold answers for a problem set without them."""
     for spec in rewards.functions if dataset.columns.answer is None else ():
         if any(column in GOLD_COLUMNS for column in required_columns(spec)):
             raise UserError(
@@ -284,7 +342,7 @@ def check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> Non
             )
 
 
-def check_grader(settings: RunSettings) -> None:
+def _check_grader(settings: RunSettings) -> None:
     """The grader of held-out answers is there, and gives an accuracy where a key asks for one."""
     spec = grader_of_run(settings)
     Grader(spec, dummy_context(RewardContext())).check_parameters()
@@ -292,21 +350,18 @@ def check_grader(settings: RunSettings) -> None:
     if spec.threshold is not None:
         return
     runs = [stage.run for stage in settings.stages] or [settings]
-    best = {run.training.grpo.get("metric_for_best_model") for run in runs}
-    until = {stage.until.metric for stage in settings.stages if stage.until is not None}
-    wanted = {
-        "training.metric_for_best_model=accuracy": bool(best & {"accuracy", "eval_accuracy"}),
-        f"until.metric={EVAL}accuracy": f"{EVAL}accuracy" in until,
-    }
-    for key in (key for key, asked in wanted.items() if asked):
+    best = {run.training.grpo.get("metric_for_best_model") for run in runs} & {"accuracy", "eval_accuracy"}
+    until = {stage.until.metric for stage in settings.stages if stage.until is not None} & {f"{_EVAL}accuracy"}
+    if best or until:
+        key = "training.metric_for_best_model=accuracy" if best else f"until.metric={_EVAL}accuracy"
         raise UserError(
             f"{key}: held-out answers are graded by {spec.name}, which calls none right or wrong: name one that "
             "does with evaluation.grader, or give evaluation.threshold"
         )
 
 
-def check_evaluations(settings: RunSettings) -> None:
-    """Refuse measurements without problems, at no interval, or judged by a figure that there is none of."""
+def _check_evaluations(settings: RunSettings) -> None:
+    """Refuse measurements without problems, or by a figure that does not exist."""
     dataset = settings.dataset
     holds_out = (dataset.eval_split or dataset.eval_fraction) and dataset.max_eval_samples != 0
     for run in [stage.run for stage in settings.stages] or [settings]:
@@ -317,6 +372,6 @@ def check_evaluations(settings: RunSettings) -> None:
                 "dataset.eval_fraction, and dataset.max_eval_samples above 0, or training.eval_steps=null"
             )
         best = grpo.get("metric_for_best_model")
-        if best is not None and best.removeprefix("eval_") not in HELD_OUT_FIGURES:
+        if best is not None:
             why = "nothing measures that on held-out problems"
-            _require_known("training.metric_for_best_model", best, tuple(HELD_OUT_FIGURES), why)
+            _require_known("training.metric_for_best_model", best.removeprefix("eval_"), HELD_OUT_FIGURES, why)

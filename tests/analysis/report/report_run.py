@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlvr_vocab.config.command_table import ReportSettings
+from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.results import ProblemResult

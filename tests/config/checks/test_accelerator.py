@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rlvr_vocab.cli import load_settings, main
-from rlvr_vocab.config.checks import accelerator, machine
+from rlvr_vocab.config.checks import accelerator, run
 from rlvr_vocab.config.checks.accelerator import check_accelerator, check_target_modules
 from rlvr_vocab.errors import UserError
 
@@ -16,7 +16,7 @@ RUN = ("quickstart", "training.use_cpu=true", "output_dir=run")
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(machine, "installed", lambda package: True)
+    monkeypatch.setattr(run, "installed", lambda package: True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,314 @@
+"""The keys of every command but train and quickstart, as frozen dataclasses with their rules; defaults: conf/."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from os.path import commonpath
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt, Le, Lt, MinLen
+from pydantic import AfterValidator, BeforeValidator
+
+from rlvr_vocab.bounds import Count, NewFolder, NotNegative, OutFile, OutFolder, Seed, UserPath, WholeFrom0
+from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.sections import (
+    DatasetSettings,
+    Grader,
+    ModelSettings,
+    RewardSettings,
+    RunSettings,
+    ThinkTags,
+    as_tuple,
+)
+from rlvr_vocab.data.source import AnswerFormat, Columns, ProblemSource
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import PROBE_FOLDER
+from rlvr_vocab.text import did_you_mean
+
+
+def _run_folder(folder: Path) -> Path:
+    """The folder of a run; its whole path for . and .., since reports and their commands name it."""
+    if not folder.is_dir():
+        siblings = [str(path.parent) for path in folder.parent.glob("*/config.yaml")]
+        raise ValueError(f"no such folder{did_you_mean(str(folder), siblings)}")
+    if not (folder / "config.yaml").is_file():
+        around = next((each for each in folder.absolute().parents if (each / "config.yaml").is_file()), None)
+        raise ValueError("not the folder of a run (no config.yaml)" + (f"; did you mean {around}?" if around else ""))
+    read_recorded(folder, resolve=True)
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
+def _matching_runs(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The folders; one with `*` or `?` in its name stands for the runs that match it."""
+    found: list[Path] = []
+    for folder in folders:
+        if {"*", "?"}.isdisjoint(str(folder)):
+            found.append(folder)
+            continue
+        matching = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
+        runs = sorted(each for each in matching if (each / "config.yaml").is_file())
+        if not runs:
+            raise ValueError(f"no folder of a run matches {folder}")
+        found += runs
+    return _each_once(tuple(map(_run_folder, found)))
+
+
+def _each_once(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    places = [folder.resolve() for folder in folders]
+    for place, folder in zip(places, folders, strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"{folder} is given twice")
+    return folders
+
+
+def _none_is_empty(value: Any) -> Any:
+    return () if value is None else as_tuple(value)
+
+
+RunFolder = Annotated[UserPath, AfterValidator(_run_folder)]
+Runs = Annotated[tuple[UserPath, ...], BeforeValidator(as_tuple), MinLen(1), AfterValidator(_matching_runs)]
+
+
+@dataclass(frozen=True)
+class DoctorSettings:
+    run: RunFolder
+    format: Literal["text", "json"]
+
+
+@dataclass(frozen=True)
+class SamplesSettings:
+    """step: a step or a range of them, as it was typed; format: None for the one that `out` ends with."""
+
+    run: RunFolder
+    step: str | None
+    problem: str | None
+    contains: str | None
+    verdict: Literal["right", "wrong"] | None
+    min_reward: float | None
+    max_reward: float | None
+    order: Literal["file", "lowest", "highest"]
+    max_samples: Count | None
+    format: Literal["text", "html"] | None
+    out: OutFile | None
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    run: RunFolder
+    out: OutFile | None
+    max_samples: Count
+
+    @property
+    def page(self) -> Path:
+        return self.out or self.run / "report.html"
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """key, baseline, evaluation, pair_seeds: None where the command finds them itself."""
+
+    runs: Runs
+    key: str | None
+    baseline: Any  # a value of that key
+    evaluation: str | None
+    pair_seeds: bool | None
+    confidence: Annotated[float, Gt(0), Lt(1)]
+    power: Annotated[float, Gt(0), Lt(1)]
+    out: UserPath
+
+    def __post_init__(self) -> None:
+        if len(self.runs) < 2:
+            raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """run: one or several.
+
+    draws: versions of each thought in each arm, and answers after it.
+    permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
+    telling_effect: the largest effect that a verdict of no sign may have missed.
+    out: the folder of the verdict; the answers stay with their runs.
+    """
+
+    run: Runs
+    arms: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] | None
+    samples: Count
+    draws: Count
+    permutations: Count
+    max_samples: Count | None
+    backend: Literal["transformers", "vllm"]
+    batch_size: Count
+    telling_effect: Annotated[float, Gt(0)]
+    out: OutFolder | None
+    seed: Seed
+
+    @property
+    def folder(self) -> Path:
+        """`out`; one run has its probe beside it, several have their common verdict in out/."""
+        return self.out or (self.run[0] / PROBE_FOLDER if len(self.run) == 1 else Path("out", PROBE_FOLDER))
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    """checkpoint: one or several; out: None where several have their results beside them.
+
+    rewards: without functions where the run of the checkpoint decides; grader, threshold: see `grader_spec`.
+    """
+
+    checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1), AfterValidator(_each_once)]
+    base: UserPath | None
+    dataset: DatasetSettings
+    rewards: RewardSettings
+    grader: Grader
+    threshold: float | None
+    split: Literal["eval", "train"]
+    samples: Count
+    backend: Literal["transformers", "vllm"]
+    batch_size: Count
+    temperature: NotNegative | None
+    max_new_tokens: Count | None
+    max_samples: Count | None
+    out: OutFolder | None
+    seed: Seed
+
+    @property
+    def checkpoints(self) -> tuple[Path, ...]:
+        return (self.checkpoint,) if isinstance(self.checkpoint, Path) else self.checkpoint
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folder of the results of each checkpoint; below one `out` by the end of its path that differs."""
+        if self.out is None:
+            return tuple(each / "evaluation" / Path(self.dataset.name).stem for each in self.checkpoints)
+        if isinstance(self.checkpoint, Path):
+            return (self.out,)
+        whole = [each.absolute() for each in self.checkpoints]
+        shared = commonpath([each.parent for each in whole])
+        return tuple(self.out / each.relative_to(shared) for each in whole)
+
+
+@dataclass(frozen=True)
+class GenerateSettings:
+    checkpoint: UserPath
+    base: UserPath | None
+    prompt: str | None
+    prompts: UserPath | None
+    system_prompt: str | None
+    temperature: NotNegative | None
+    top_p: Annotated[float, Gt(0), Le(1)]
+    max_new_tokens: Count
+    batch_size: Count
+    format: Literal["text", "json"]
+    seed: Seed
+
+    def __post_init__(self) -> None:
+        if (self.prompt is None) == (self.prompts is None) or self.prompt == "":
+            raise UserError('give either prompt="…" or prompts=FILE')
+
+
+@dataclass(frozen=True)
+class MergeSettings:
+    checkpoint: UserPath
+    base: UserPath | None
+    out: NewFolder
+    dtype: Literal["auto", "fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """model: None where no tokens are counted; against: further problem sets, whose problems alone are read."""
+
+    model: ModelSettings | None
+    dataset: DatasetSettings
+    against: Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
+    against_subset: str | None
+    against_split: str
+    against_problem_column: str | None
+    seed: Seed
+
+    def other_sets(self) -> list[ProblemSource]:
+        columns = Columns(self.against_problem_column or self.dataset.columns.problem, None)
+        subset, split = self.against_subset, self.against_split
+        return [
+            ProblemSource(name, columns, subset, split, problem_key="against_problem_column") for name in self.against
+        ]
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """Scores completions, or the gold answers of a dataset, or a model's answers to its problems.
+
+    think_tags: None for those of the run that the completions are from.
+    """
+
+    model: ModelSettings | None
+    dataset: DatasetSettings | None
+    rewards: RewardSettings
+    completions: UserPath | None
+    completion_column: str
+    prompt_column: str | None
+    solution_column: str | None
+    solution_format: AnswerFormat
+    think_tags: ThinkTags | None
+    samples: Count
+    batch_size: Count
+    max_samples: Count | None
+    show: WholeFrom0
+    order: Literal["lowest", "highest", "file"]
+    out: OutFile | None
+    seed: Seed
+
+    def __post_init__(self) -> None:
+        completions, dataset, model = self.completions, self.dataset, self.model
+        if completions is None and dataset is None:
+            if model is not None:
+                raise UserError(f"model.name={model.name} needs problems to answer: choose them with dataset=…")
+            raise UserError(
+                "nothing to score: give completions=FILE, dataset=… for its gold answers, or model=… dataset=… for "
+                "samples"
+            )
+        if completions is not None and (dataset is not None or model is not None):
+            other = "dataset" if dataset is not None else "model"
+            raise UserError(f"completions=… and {other}=… are two things to score: give one")
+        if self.think_tags is not None and model is not None:
+            raise UserError("think_tags is for completions and gold answers; a model has model.think_tags")
+        inputs = (completions,) if dataset is None else (dataset.name, dataset.eval_split)
+        if self.out is not None and any(
+            each is not None and self.out.resolve() == Path(each).expanduser().resolve() for each in inputs
+        ):
+            raise UserError(f"out={self.out}: this command reads it; give another file")
+
+
+@dataclass(frozen=True)
+class ExpandSettings:
+    model: ModelSettings
+    out: NewFolder
+    seed: Seed
+
+
+def _in_gib(memory: Any) -> Any:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", str(memory).strip(), re.IGNORECASE)
+    if memory is not None and (found is None or not float(found[1])):
+        raise ValueError("expected the memory of a card, as 24GiB")
+    return None if found is None else float(found[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings(RunSettings):
+    """The keys of a run, and those of the plan.
+
+    prompt_tokens, completion_tokens, train_problems: None for the values that follow from the run.
+    """
+
+    gpu: str | None
+    gpus: Count
+    sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
+    fit: Annotated[float | None, BeforeValidator(_in_gib)]  # GiB
+    prompt_tokens: Count | None
+    completion_tokens: Count | None
+    train_problems: Count | None
+    format: Literal["text", "json", "slurm_time"]
+    out: OutFile | None
