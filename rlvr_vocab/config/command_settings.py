@@ -275,10 +275,8 @@ class ScoreSettings:
             raise UserError(f"completions=… and {other}=… are two things to score: give one")
         if self.think_tags is not None and model is not None:
             raise UserError("think_tags is for completions and gold answers; a model has model.think_tags")
-        inputs = (completions,) if dataset is None else (dataset.name, dataset.eval_split)
-        if self.out is not None and any(
-            each is not None and self.out.resolve() == Path(each).expanduser().resolve() for each in inputs
-        ):
+        inputs = [str(each) for each in (completions, dataset and dataset.name, dataset and dataset.eval_split) if each]
+        if self.out is not None and self.out.resolve() in (Path(each).expanduser().resolve() for each in inputs):
             raise UserError(f"out={self.out}: this command reads it; give another file")
 
 

@@ -69,4 +69,4 @@ def test_prompts_that_a_reward_needs_are_asked_for(
     path = tmp_path / "p.jsonl"
     path.write_text('{"completion": "c", "difficulty": 3, "question": "q"}')
     message = refusal(f"rewards=[{reward.format(mine=mine)}]", f"completions={path}")
-    assert "needs prompts" in message and message.endswith("name it with prompt_column=…\n")
+    assert "needs prompts" in message and "prompt_column=…" in message
