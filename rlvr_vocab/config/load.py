@@ -186,13 +186,14 @@ def _shared_values(run: RunSettings) -> dict[str, Any]:
 
 def _stage_overrides(stage: StageKeys, folders: Sequence[Path]) -> DictConfig:
     """The keys that a stage sets over those of the run."""
-    over = OmegaConf.create({"model": {"generation_kwargs": escaped(stage.generation)}} if stage.generation else {})
+    sections: list[Any] = [{"model": {"generation_kwargs": escaped(stage.generation)}}] if stage.generation else []
     for group in ("rewards", "training", "dataset"):
         content = getattr(stage, group)
         if isinstance(content, str):
-            over = OmegaConf.merge(over, compose_section(group, content, folders))
+            sections.append(compose_section(group, content, folders))
         elif content is not None:
-            over[group] = escaped({"functions": content} if isinstance(content, list) else content)
+            sections.append({group: escaped({"functions": content} if isinstance(content, list) else content)})
+    over = OmegaConf.merge({}, *sections)
     assert isinstance(over, DictConfig)
     return over
 
