@@ -12,16 +12,219 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import reduce
+from typing import Any
 
 import mpmath
 
-from rlvr_vocab.verify.evaluation import Evaluation, Point, Undefined, exact_value, rounding
-from rlvr_vocab.verify.reading import parser
-from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, parts, variables
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.reading.parser import CONSTANTS, Call, Exact, Formula, Symbol, parse, parts, variables
+from rlvr_vocab.verify.reading.quantities import power_of
+from rlvr_vocab.verify.reading.scanning import MAX_BITS, TooLarge, Unreadable
+
+Point = Mapping[str, Fraction]
+
+_LARGEST_FACTORIAL, _LARGE_FACTORIAL = 1_000, "the factorial or a binomial coefficient of a large number"
+_LARGEST_DEGREE = 1_000
+# Beyond this, sine and cosine need the argument to more digits than are computed.
+_LARGEST_ARGUMENT = 10**30
+# The base of a logarithm that does not name it, e to some and 10 to others: what holds for this one holds for all.
+_SOME_BASE = 5.7193
+
+
+class Undefined(ArithmeticError):
+    """A formula without a value: a division by zero, the logarithm of 0."""
+
+
+_EXACT_OPERATIONS = frozenset(("+", "*", "neg", "inverse", "^", "abs", "floor", "ceil", "factorial", "binom"))
+
+
+def exact_value(formula: Formula, point: Point) -> Fraction | None:
+    """The value at a point, None where it takes more than rational arithmetic.
+
+    Raises:
+        Undefined: it has none there.
+        TooLarge: a number on the way has more than `MAX_BITS` bits.
+    """
+    if isinstance(formula, Exact):
+        return formula.value
+    if isinstance(formula, Symbol):
+        return point.get(formula.name)
+    if formula.name not in _EXACT_OPERATIONS:
+        return None
+    values = []
+    for argument in formula.arguments:
+        value = exact_value(argument, point)
+        if value is None:
+            return None
+        values.append(value)
+    match formula.name, values:
+        case "+", _:
+            return _bounded(sum(values, Fraction(0)))
+        case "*", _:
+            return reduce(lambda product, factor: _bounded(product * factor), values)
+        case "neg", [value]:
+            return -value
+        case "inverse", [value]:
+            if value == 0:
+                raise Undefined("a division by zero")
+            return 1 / value
+        case "^", [base, exponent]:
+            return _exact_power(base, exponent)
+        case "abs", [value]:
+            return abs(value)
+        case "floor", [value]:
+            return Fraction(math.floor(value))
+        case "ceil", [value]:
+            return Fraction(math.ceil(value))
+    if any(value.denominator != 1 or value < 0 for value in values):
+        return None
+    if values[0] > _LARGEST_FACTORIAL:
+        raise TooLarge(_LARGE_FACTORIAL)
+    return Fraction((math.factorial if formula.name == "factorial" else math.comb)(*map(int, values)))
+
+
+def _bounded(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        raise TooLarge("a number of astronomical size")
+    return value
+
+
+def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
+    if exponent.denominator != 1:
+        return None
+    if base == 0 and exponent <= 0:
+        raise Undefined("0 to a power that is not positive")
+    power = power_of(base, exponent.numerator)
+    if power is None:
+        raise TooLarge("a power of astronomical size")
+    return power
+
+
+def rounding(digits: int) -> mpmath.mpf:
+    """The error of a number of so many digits, relative to the largest number on the way to it."""
+    return mpmath.mpf(10) ** -(digits * 9 // 10)
+
+
+class Evaluation:
+    """The `number` that a formula is at a point, with the largest and the smallest number on the way to it.
+
+    Sums count for the largest only: what is left of one may be nothing but rounding.
+
+    Raises:
+        Undefined: it has no value there.
+        TooLarge: a number on the way has more than `MAX_BITS` bits.
+        Unreadable: it holds something that is not evaluated here.
+    """
+
+    def __init__(self, formula: Formula, point: Point, digits: int) -> None:
+        with mpmath.workdps(digits + 10):
+            self._point, self._rounding = point, rounding(digits)
+            self.largest = self.smallest = mpmath.mpf(1)
+            self.number = self._value(formula)
+
+    def _value(self, formula: Formula) -> mpmath.mpc:
+        try:
+            value = mpmath.mpc(self._compute(formula))
+        except (TooLarge, Unreadable):
+            raise
+        except (ZeroDivisionError, ValueError) as error:  # mpmath at a pole
+            raise Undefined(str(error)) from error
+        if not mpmath.isfinite(value):
+            raise Undefined("an infinite value")
+        size = abs(value)
+        self.largest = max(self.largest, size)
+        if size and not (isinstance(formula, Call) and formula.name == "+"):
+            self.smallest = min(self.smallest, size)
+        return value
+
+    def _compute(self, formula: Formula) -> Any:
+        if isinstance(formula, Exact):
+            return mpmath.mpf(formula.value.numerator) / formula.value.denominator
+        if isinstance(formula, Symbol):
+            if formula.name in CONSTANTS:
+                return {r"\pi": +mpmath.pi, "e": +mpmath.e, "i": mpmath.j}[formula.name]
+            value = self._point[formula.name]
+            return mpmath.mpf(value.numerator) / value.denominator
+        arguments = [self._value(argument) for argument in formula.arguments]
+        match formula.name, arguments:
+            case "+", _:
+                total = mpmath.fsum(arguments)
+                is_rounding = abs(total) <= self._rounding * max(map(abs, arguments))
+                return mpmath.mpc(0) if is_rounding else total  # or it would be divided by
+            case "*", _:
+                return mpmath.fprod(arguments)
+            case "neg", [number]:
+                return -number
+            case "inverse", [divisor]:
+                return 1 / divisor
+            case "^", [base, exponent]:
+                return _power(base, exponent, exact_value(formula.arguments[1], {}))
+            case "root", [radicand, degree]:
+                return _root(radicand, _real(degree))
+            case "ln", [number]:
+                return mpmath.log(number)
+            case "log", [number, *base]:
+                return mpmath.log(number) / mpmath.log(mpmath.mpc(base[0] if base else _SOME_BASE))
+            case "abs", [number]:
+                return abs(number)
+            case "floor" | "ceil", [number]:
+                real = _real(number)
+                nearest = mpmath.nint(real)
+                is_whole = abs(real - nearest) <= self._rounding * abs(real)
+                return nearest if is_whole else getattr(mpmath, formula.name)(real)
+            case "factorial" | "binom", _:
+                return self._factorial(*map(_real, arguments))
+            case name, [argument]:
+                return self._entire(getattr(mpmath, name.replace("arc", "a")), argument)
+
+    def _factorial(self, number: mpmath.mpf, *below: mpmath.mpf) -> mpmath.mpf:
+        """Of a variable it is the gamma function, which obeys the same laws and has values between the integers."""
+        if max(map(abs, (number, *below))) > _LARGEST_FACTORIAL:
+            raise TooLarge(_LARGE_FACTORIAL)
+        if below:
+            return mpmath.binomial(number, *below)
+        if not self._point and not mpmath.isint(number):
+            raise Unreadable("the factorial of something that is not a whole number")
+        return mpmath.factorial(number)
+
+    def _entire(self, function: Callable[[Any], Any], argument: mpmath.mpc) -> Any:
+        if abs(argument) > _LARGEST_ARGUMENT:
+            raise TooLarge(f"{function.__name__} of a huge number")
+        # cos x differs from 1 by the square of a small x, and tanh x by so little of a large one.
+        unseen = mpmath.exp(-2 * abs(mpmath.re(argument))) if function is mpmath.tanh else abs(argument) ** 2
+        self.smallest = min(self.smallest, unseen or 1)
+        return function(argument)
+
+
+def _power(base: mpmath.mpc, exponent: mpmath.mpc, rational_exponent: Fraction | None) -> mpmath.mpc:
+    if base == 0:
+        if mpmath.re(exponent) <= 0:
+            raise Undefined("0 to a power that is not positive")
+        return mpmath.mpc(0)
+    if abs(exponent) * (1 + abs(mpmath.log(abs(base), 2))) > MAX_BITS:
+        raise TooLarge("a power of astronomical size")
+    odd_root = rational_exponent is not None and rational_exponent.denominator % 2 and rational_exponent.denominator > 1
+    if odd_root and mpmath.im(base) == 0 and mpmath.re(base) < 0:
+        raise Undefined("an odd root of a negative number, which may be the real or the principal one")
+    return mpmath.power(base, exponent)
+
+
+def _root(radicand: mpmath.mpc, degree: mpmath.mpf) -> mpmath.mpc:
+    r"""`\sqrt[n]{x}`, which for odd n and negative x is the real one."""
+    if not mpmath.isint(degree) or not 2 <= degree <= _LARGEST_DEGREE:
+        raise Unreadable("a root whose degree is no number from 2 on")
+    if int(degree) % 2 and mpmath.im(radicand) == 0 and mpmath.re(radicand) < 0:
+        return -mpmath.root(-radicand, int(degree))
+    return mpmath.root(radicand, int(degree))
+
+
+def _real(value: mpmath.mpc) -> mpmath.mpf:
+    if mpmath.im(value) != 0:
+        raise Undefined("the order of complex numbers")
+    return mpmath.re(value)
+
 
 _DIGITS_OF_FIRST_LOOK = 50
 _DIGITS_OF_NUMBERS = 1_000
@@ -68,7 +271,7 @@ def within(one: str, other: str, distance: Fraction) -> bool:
         return bool(abs(values[0] - values[1]) < mpmath.mpf(distance.numerator) / distance.denominator)
 
 
-def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
+def proportional(one: Sequence[str], other: Sequence[str]) -> int:
     """The sign of the factor between two equations `one[0] = one[1]`; 0 without one, or without a variable.
 
     Raises like `equal`.
@@ -96,20 +299,11 @@ def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
 
 def _ratio(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
     """How often the difference of the last two sides goes into that of the first two; 0 where one of them vanishes."""
-    exact = [value for side in sides if (value := exact_value(side, point)) is not None]
     with mpmath.workdps(_DIGITS_OF_FORMULAS):
-        if len(exact) == len(sides):
-            above, below = exact[0] - exact[1], exact[2] - exact[3]
-            return mpmath.mpf((above / below).numerator) / (above / below).denominator if below else mpmath.mpf(0)
         values = [Evaluation(side, point, _DIGITS_OF_FORMULAS) for side in sides]
         above, below = values[0].number - values[1].number, values[2].number - values[3].number
         noise = max(value.largest for value in values) * rounding(_DIGITS_OF_FORMULAS)
         return above / below if min(abs(above), abs(below)) > noise else mpmath.mpf(0)
-
-
-@lru_cache(maxsize=512)
-def parse(latex: str) -> Formula:
-    return parser.parse(latex)
 
 
 def _is_read(latex: str) -> bool:

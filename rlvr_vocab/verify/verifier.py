@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from rlvr_vocab.verify.equality import Algebra, NoAlgebra, same
 from rlvr_vocab.verify.reading.cleaning import (
     NUMBER_WITH_UNIT,
     PLAIN_NAMES,
@@ -24,7 +23,17 @@ from rlvr_vocab.verify.reading.cleaning import (
 from rlvr_vocab.verify.reading.parser import parse
 from rlvr_vocab.verify.reading.quantities import UNITS_OF_TWO_LETTERS, Unit, read_number
 from rlvr_vocab.verify.reading.reader import cleaned_answer, label_of, read
-from rlvr_vocab.verify.reading.readings import Choice, Number, Reading, Text, Written, expressions
+from rlvr_vocab.verify.reading.readings import (
+    Algebra,
+    Choice,
+    NoAlgebra,
+    Number,
+    Reading,
+    Text,
+    Written,
+    expressions,
+    same,
+)
 from rlvr_vocab.verify.reading.scanning import MAX_CHARACTERS, TooLarge, Unreadable
 from rlvr_vocab.verify.worker_pool import Outcome, WorkerPool
 

@@ -13,7 +13,7 @@ import sympy
 from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 
-from rlvr_vocab.verify.evaluation import Evaluation, Undefined
+from rlvr_vocab.verify.algebra import Evaluation, Undefined
 from rlvr_vocab.verify.reading.parser import parse, variables
 from rlvr_vocab.verify.reading.reader import read
 from rlvr_vocab.verify.reading.readings import expressions

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from rlvr_vocab.verify import algebra
-from rlvr_vocab.verify.evaluation import Undefined, exact_value
+from rlvr_vocab.verify.algebra import Undefined, exact_value
 from rlvr_vocab.verify.reading.cleaning import clean
 from rlvr_vocab.verify.reading.parser import parse
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable

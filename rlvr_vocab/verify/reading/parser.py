@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from rlvr_vocab.verify.reading.scanning import MAX_DIGITS, TooLarge, Unreadable
 
@@ -74,6 +75,7 @@ _NO_FACTOR = frozenset(("", "+", "-", "*", "/", "^", "_", "!", "'", "[", *(set(_
 _FUNCTION_LETTERS = frozenset("fghFGH")
 
 
+@lru_cache(maxsize=512)
 def parse(latex: str) -> Formula:
     """The formula of cleaned LaTeX.
 

@@ -13,6 +13,8 @@ from functools import lru_cache, partial
 from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean, is_formula, plain_words
 from rlvr_vocab.verify.reading.quantities import DEGREE, DENIALS, read_number, split_unit
 from rlvr_vocab.verify.reading.readings import (
+    INFINITY,
+    MINUS_INFINITY,
     Approximation,
     BasedNumeral,
     Bracketed,
@@ -41,7 +43,6 @@ from rlvr_vocab.verify.reading.scanning import (
 
 ReadPart = Callable[[str], Reading]
 
-INFINITY, MINUS_INFINITY = Expression(r"\infty"), Expression(r"-\infty")
 _DEEPEST = 8
 _MOST_ITEMS = 200
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")

@@ -1,13 +1,20 @@
-"""The forms of an answer, into which the reader sorts it and in which two answers are compared."""
+"""The forms of an answer, into which the reader sorts it, and whether two of them are the same answer.
+
+Never accept on doubt: a wrong answer that is accepted will be found and repeated by the model, a right one that is
+refused costs one sample. `same` states each rule that accepts something not written alike.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import ModuleType
+from typing import NoReturn
 
-from rlvr_vocab.verify.reading.quantities import Unit
+from rlvr_vocab.verify.reading.cleaning import same_words
+from rlvr_vocab.verify.reading.quantities import DEGREE, PERCENT, Unit, read_number, same_value
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
 INFINITE = re.compile(r"\\(?:infty|emptyset)(?![A-Za-z])")
@@ -40,6 +47,9 @@ class Expression:
 
     def __str__(self) -> str:
         return self.latex if self.unit is None else f"{self.latex} {self.unit}"
+
+
+INFINITY, MINUS_INFINITY = Expression(r"\infty"), Expression(r"-\infty")
 
 
 @dataclass(frozen=True)
@@ -224,3 +234,171 @@ def expressions(reading: Reading) -> Iterator[str]:
             yield from (latex for row in rows for entry in row for latex in expressions(entry))
         case Approximation(exact):
             yield from expressions(exact)
+
+
+class AlgebraNeeded(Exception):
+    """Two formulas have to be compared."""
+
+
+class NoAlgebra:
+    """Stands for `rlvr_vocab.verify.algebra` in the process that trains, where formulas may not be compared."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AlgebraNeeded
+
+
+Algebra = ModuleType | NoAlgebra
+
+
+def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
+    """Whether two readings are the same answer.
+
+    Raises:
+        Unreadable, TooLarge, ArithmeticError: the two cannot be compared.
+    """
+    if gold == answer:
+        return True
+    match gold, answer:
+        case Approximation(), Approximation():
+            return same(gold.exact, answer.exact, algebra) and same(gold.about, answer.about, algebra)
+        case Approximation(), _:
+            return same(gold.exact, answer, algebra)
+        case _, Approximation():  # it must be the rounding of its own exact side
+            exact = answer.exact.values[-1] if isinstance(answer.exact, Equality) else answer.exact
+            is_rounding = algebra.within(as_latex(exact), as_latex(answer.about), answer.within)
+            return is_rounding and same(gold, answer.exact, algebra)
+
+        # `x = 5` is 5, `x = 41 = 42` is nothing, and of two equations one must be a multiple of the other.
+        case Equality(), Equality() if gold.name is not None and gold.name == answer.name:
+            return all(same(one, other, algebra) for one in gold.values for other in answer.values)
+        case Equality(), Equality():
+            return _factor_sign(gold.sides, answer.sides, algebra) != 0
+        case Equality(), _:
+            return gold.name is not None and all(same(value, answer, algebra) for value in gold.values)
+        case Choice(letter), Equality() if any(
+            isinstance(side, Choice) and side.letter != letter for side in answer.sides
+        ):
+            return False  # `B = C` names two
+        case _, Equality():
+            return bool(answer.values) and all(same(gold, value, algebra) for value in answer.values)
+
+        # An inequality solved for a variable is the interval that it describes; `(1, 2)` may be a point.
+        case Inequality(solved=Bracketed() as one), Inequality(solved=Bracketed() as other):
+            return gold.name == answer.name and same(one, other, algebra)
+        case Inequality(), Inequality():
+            return _same_unsolved(gold, answer, algebra)
+        case Inequality(solved=Bracketed() as interval), Bracketed():
+            return same(interval, answer, algebra)
+        case Bracketed(), Inequality(solved=Bracketed() as interval):
+            may_be_point = (gold.opened, gold.closed) == ("(", ")") and not {MINUS_INFINITY, INFINITY} & {*gold.items}
+            return (answer.signs == (r"\in",) or not may_be_point) and same(gold, interval, algebra)
+
+        case Text(), Text():
+            return same_words(gold.words, answer.words)
+        case Number(unit=Unit() as unit), Text():
+            number, _, words = answer.words.partition(" ")
+            return words == unit.name and read_number(number) == gold.value
+        case Choice(), Choice():
+            same_letter, one, other = gold.letter == answer.letter, gold.content, answer.content
+            return same_letter and (one is None or other is None or same(one, other, algebra))
+        case Choice(content=content), _ if content is not None:
+            return same(content, answer, algebra)
+
+        case ((Items() | Collection()), (Items() | Collection())):
+            return _same_items(gold.items, answer.items, algebra)
+        case (Bracketed() as point, Items() as named) | (Items() as named, Bracketed() as point):
+            # `x = 1, y = 2` is the point `(1, 2)`; `(1, 2]` is an interval.
+            values = [item.values[0] for item in named.items if isinstance(item, Equality) and len(item.values) == 1]
+            is_point = (point.opened, point.closed) == ("(", ")")
+            return is_point and _are_named(named.items) and _all_same(point.items, values, algebra)
+        case Bracketed(), Bracketed():
+            are_alike = (gold.opened, gold.closed) == (answer.opened, answer.closed)
+            return are_alike and _all_same(gold.items, answer.items, algebra)
+        case Union(), Union():
+            return _match(gold.items, answer.items, algebra)
+        case Matrix(), Matrix():
+            are_alike = gold.kind == answer.kind and len(gold.rows) == len(answer.rows)
+            return are_alike and all(_all_same(*rows, algebra) for rows in zip(gold.rows, answer.rows, strict=True))
+
+        case Number(), Number():
+            return same_value(gold.value, gold.unit, answer.value, answer.unit)
+        case ((Number() | Expression()), (Number() | Expression())):
+            return _same_values(gold, answer, algebra)
+    return False
+
+
+def _same_values(gold: Number | Expression, answer: Number | Expression, algebra: Algebra) -> bool:
+    if isinstance(gold, Number) and isinstance(answer, Expression) and gold.unit and answer.unit is None:
+        # `5m` is five metres where the gold answer is in metres: elsewhere it is a product.
+        unit = gold.unit.name if gold.unit.power == 1 else f"{gold.unit.name}^{{{gold.unit.power}}}"
+        number = read_number(answer.latex.removesuffix(unit).strip()) if answer.latex.endswith(unit) else None
+        if number is not None:
+            return number == gold.value
+    one, other = as_latex(gold), as_latex(answer)
+    if INFINITE.search(one) or INFINITE.search(other):
+        return False  # equal infinities are written alike
+    # A unit may be left out on one side, unless it changes the value: 2π % and 2π degrees are not 2π.
+    units = {gold.unit, answer.unit}
+    units_agree = len(units) == 1 or (None in units and not units & {PERCENT, DEGREE})
+    return units_agree and algebra.equal(one, other)
+
+
+def _same_unsolved(gold: Inequality, answer: Inequality, algebra: Algebra) -> bool:
+    """Side by side; `a ≠ b` in both directions, and of one relation its positive multiples."""
+    if gold.signs != answer.signs or len(gold.sides) != len(answer.sides):
+        return False
+    if _all_same(gold.sides, answer.sides, algebra):
+        return True
+    if gold.signs == (r"\ne",):
+        return _all_same(gold.sides, answer.sides[::-1], algebra)
+    return _factor_sign(gold.sides, answer.sides, algebra) > 0
+
+
+def _factor_sign(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> int:
+    """The sign of the factor between two relations; 0 where there is none, or a side is no formula or has a unit."""
+
+    def is_formula(side: Reading) -> bool:
+        return isinstance(side, Choice) or (isinstance(side, Number | Expression) and side.unit is None)
+
+    first, second = (
+        [as_latex(side) for side in sides] if len(sides) == 2 and all(map(is_formula, sides)) else []
+        for sides in (gold, answer)
+    )
+    return int(algebra.proportional(first, second)) if first and second else 0
+
+
+def _same_items(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> bool:
+    """In any order, unless each is the value of another name."""
+    if not _are_named(gold) and not _are_named(answer):
+        return _match(gold, answer, algebra)
+    if all(isinstance(item, Equality) for item in (*gold, *answer)):
+        return _all_same(sorted(gold, key=_name_of), sorted(answer, key=_name_of), algebra)
+    return _all_same(gold, answer, algebra)
+
+
+def _are_named(items: Sequence[Reading]) -> bool:
+    """Whether items are the values of different names in alphabetical order, as in `x = 1, y = 2`."""
+    names = [_name_of(item) for item in items]
+    return len(names) > 1 and "" not in names and names == sorted(set(names))
+
+
+def _name_of(item: Reading) -> str:
+    return (item.name or "") if isinstance(item, Equality) else ""
+
+
+def _all_same(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> bool:
+    """Place by place."""
+    return len(gold) == len(answer) and all(same(*pair, algebra) for pair in zip(gold, answer, strict=True))
+
+
+def _match(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> bool:
+    """In any order, each equally often."""
+    left = list(answer)
+    if len(gold) != len(left):
+        return False
+    for one in gold:
+        partner = next((other for other in left if same(one, other, algebra)), None)
+        if partner is None:
+            return False
+        left.remove(partner)
+    return True
