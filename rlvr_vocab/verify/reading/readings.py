@@ -299,8 +299,8 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
             number, _, words = answer.words.partition(" ")
             return words == unit.name and read_number(number) == gold.value
         case Choice(), Choice():
-            same_letter, one, other = gold.letter == answer.letter, gold.content, answer.content
-            return same_letter and (one is None or other is None or same(one, other, algebra))
+            left, right = gold.content, answer.content
+            return gold.letter == answer.letter and (left is None or right is None or same(left, right, algebra))
         case Choice(content=content), _ if content is not None:
             return same(content, answer, algebra)
 
