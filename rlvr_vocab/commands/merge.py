@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rlvr_vocab.config.command_settings import MergeSettings
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
-from rlvr_vocab.runs.final_model import merge_report_lines
-from rlvr_vocab.runs.model_card import card_of_adapter, quantized_note, write_card
+from rlvr_vocab.runs.final_model import card_of_adapter, merge_report_lines, write_card
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.merge import merge_adapter
 
@@ -13,14 +12,14 @@ from rlvr_vocab.vocab.merge import merge_adapter
 def run(settings: MergeSettings) -> int:
     quiet_libraries()
     console = make_console()
-    facts = card_of_adapter(settings.checkpoint)
+    card = card_of_adapter(settings.checkpoint)
     report = merge_adapter(
         settings.checkpoint,
         settings.out,
         settings.base,
         LONG_DTYPE_NAMES.get(settings.dtype, settings.dtype),
-        finish=lambda folder, report: write_card(folder, facts, report),
+        finish=lambda folder, report: write_card(folder, card, report),
     )
-    for line in merge_report_lines(report, settings.out, quantized_note(facts)):
+    for line in merge_report_lines(report, settings.out, card):
         console.print(line, markup=False)
     return 0

@@ -29,9 +29,8 @@ from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PRO
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
 from rlvr_vocab.record.results import HeldOutMetric, grader_text, same_grader
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.data_report import fingerprint_of
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.problems import held_out_problems, stages_of
+from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import Any
 
 from accelerate import PartialState
@@ -16,8 +17,7 @@ from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import plan_model, start_run
-from rlvr_vocab.runs.problems import load_run_problems, write_data_report
-from rlvr_vocab.runs.processes import init_distributed
+from rlvr_vocab.runs.problems import load_run_problems, write_problems_record
 from rlvr_vocab.runs.prompts import print_prompt_warnings
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stages import StagedRun, make_stages
@@ -26,11 +26,16 @@ from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpoints import report_disk_full
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 
+DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
+
 
 def run(settings: RunSettings) -> int:
     """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
     check_processes(settings)
-    state = init_distributed(settings)
+    grpo = settings.training.grpo
+    timeout = timedelta(seconds=grpo.get("ddp_timeout") or DDP_TIMEOUT)
+    # The first PartialState decides backend and timeout.
+    state = PartialState(cpu=bool(grpo.get("use_cpu")), backend=grpo.get("ddp_backend"), timeout=timeout)
     stop = StopOnSignalOrTime(settings.max_hours)
     console = make_console(quiet=not state.is_main_process)
     quiet_libraries()
@@ -64,12 +69,12 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
     held_out = HeldOutEvaluator(run, problems.held_out)
     if is_main:
         write_forecast(run, [stage.prompt_lengths for stage in stages])
-        write_data_report(run, problems, [len(stage.train) for stage in stages], held_out.graded_by)
+        write_problems_record(run, problems, [len(stage.train) for stage in stages], held_out.graded_by)
 
     training = StagedRun(run, stages, held_out, stop)
     training.train()
     measured = held_out.outcome(training.trainer, training.step_of_the_weights)
-    save_final_model(run, training.trainer, training.steps, held_out.measure)
+    save_final_model(run, training.trainer, training.steps, held_out.metric)
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
     summary = {**training.summary(), **measured, "seconds": seconds}

@@ -1,59 +1,86 @@
-"""Writes `final_model/`, and `final_adapter/` where an adapter was trained."""
+"""Writes `final_model/`, and `final_adapter/` where an adapter was trained, with their model cards.
+
+The text of a card is in `model_card.md.j2`.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import jinja2
 from accelerate.utils import broadcast_object_list
+from huggingface_hub import ModelCard, ModelCardData
 from peft import PeftModel
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
+from rlvr_vocab import __version__
+from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.files import atomic_dir
-from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
+from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, read_record, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
-from rlvr_vocab.record.results import HeldOutMetric
-from rlvr_vocab.runs.folder import Run
-from rlvr_vocab.runs.model_card import CardFacts, card_of_run, quantized_note, write_adapter_card, write_card
+from rlvr_vocab.record.results import HeldOutMetric, read_results
+from rlvr_vocab.runs.folder import Run, results_file
+from rlvr_vocab.runs.record import system_prompt_used
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.merge import MergeReport, merge_adapter
+
+CARD = "README.md"
+_TEMPLATE = Path(__file__).with_name("model_card.md.j2")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+# The keys that a card shows, and no others: model_kwargs may hold a token.
+_SHOWN_KEYS = (
+    *("model.name", "model.reasoning_vocab_size", "model.reasoning_multiplicity", "model.reasoning_mode"),
+    *("model.reasoning_rank", "model.generation_kwargs.max_new_tokens", "model.generation_kwargs.temperature"),
+    *("model.model_kwargs.load_in_8bit", "model.model_kwargs.load_in_4bit", "model.lora.r", "dataset.name"),
+    *("training.learning_rate", "training.max_steps", "training.num_train_epochs", "training.num_generations"),
+    *("training.per_device_train_batch_size", "training.gradient_accumulation_steps", "training.beta"),
+    *("training.loss_type", "seed"),
+)
 
 
 @peak_memory.phase("final_model")
-def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, measure: HeldOutMetric) -> None:
+def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: HeldOutMetric) -> None:
     """Write the trained model with its card; an adapter by itself first, then folded into its base.
 
     Args:
-        measure: the figure of the held-out problems.
+        metric: the figure of the held-out problems.
 
     Raises:
         UserError: the merged model is not the one that was trained; the adapter stays.
     """
     is_main, adapter = trainer.accelerator.is_main_process, isinstance(trainer.model, PeftModel)
-    facts = card_of_run(run.folder, run.settings.resolved, measure, adapter=adapter, steps=f"{steps:,}")
+    card = card_of_run(run.folder, run.settings.resolved, metric, adapter=adapter, steps=steps, links=True)
     saved = run.folder / (FINAL_ADAPTER if adapter else FINAL_MODEL)
     with _replaced(saved) if is_main else nullcontext(saved) as folder:
         trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
         trainer.accelerator.wait_for_everyone()
         if is_main:
-            (write_adapter_card if adapter else write_card)(folder, facts)
+            write_card(folder, card, alone=adapter)
             write_manifest(folder)
     trainer.accelerator.wait_for_everyone()
     if is_main and adapter:  # past the barrier, where waiting for long would end the others
-        _merge(run, saved, trainer.initial_model, facts)
+        _merge(run, saved, trainer.initial_model, card)
 
 
 @contextmanager
 def _replaced(folder: Path) -> Iterator[Path]:
-    remove_previous_output(folder)
+    _remove_previous(folder)
     with atomic_dir(folder) as partial:
         yield partial
 
 
-def remove_previous_output(folder: Path) -> None:
+def _remove_previous(folder: Path) -> None:
     """Remove the folder of an earlier end of this run; where it has been evaluated, rename it."""
     if (folder / "evaluation").is_dir():
         set_aside(folder, "earlier")
@@ -61,22 +88,22 @@ def remove_previous_output(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _merge(run: Run, adapter: Path, base: Path, facts: CardFacts) -> None:
+def _merge(run: Run, adapter: Path, base: Path, card: Card) -> None:
     out = run.folder / FINAL_MODEL
-    remove_previous_output(out)
+    _remove_previous(out)
     unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
 
     def finish(folder: Path, report: MergeReport) -> None:
-        write_card(folder, facts, report)
+        write_card(folder, card, report)
         write_manifest(folder)
 
     # In float32, like a model that was trained whole: the measured weights are kept.
     report = merge_adapter(adapter, out, base, finish=finish)
-    for line in merge_report_lines(report, out, quantized_note(facts)):
+    for line in merge_report_lines(report, out, card):
         run.console.print(line, markup=False)
 
 
-def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:
+def merge_report_lines(report: MergeReport, out: Path, card: Card) -> Iterator[str]:
     """The report of a merge in lines: the base, the largest differences of logits, a note, and the folder."""
     yield (
         f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens:"
@@ -87,6 +114,146 @@ def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[st
             f"  {report.rounding.largest:.1e} by rounding to {report.dtype}, mean KL {report.rounding.mean_kl:.1e} "
             f"nats a token; {report.training.largest:.1e} and {report.training.mean_kl:.1e} by training"
         )
-    if note:
-        yield note
+    if card.quantized_note:
+        yield card.quantized_note
     yield f"{out}: the merged model in {report.dtype}"
+
+
+# --- model cards ---
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of a model card; without `rows` it is that of an adapter that lies in no run's folder.
+
+    Attributes:
+        steps: of GRPO that the weights have seen.
+        before, after: the held-out figure at the start and at the end of training; None where it was not measured.
+        rows: keys and values of the configuration, then the rewards.
+        base_model, dataset: names on the hub.
+    """
+
+    name: str = "A merged model"
+    adapter: bool = True
+    steps: int | None = None
+    measure: str = "accuracy"
+    before: str | None = None
+    after: str | None = None
+    rows: tuple[tuple[str, str], ...] = ()
+    stages: tuple[str, ...] = ()
+    system_prompt: str | None = None
+    quantized_bits: int | None = None
+    base_model: str | None = None
+    dataset: str | None = None
+
+    @property
+    def quantized_note(self) -> str:
+        bits = (
+            f"The adapter was trained on the base in {self.quantized_bits} bit and folded into the unquantized base: "
+        )
+        return (
+            ""
+            if self.quantized_bits is None
+            else bits + "the rounding of that quantization is not in the merged model."
+        )
+
+
+def card_of_run(
+    folder: Path,
+    config: Mapping[str, Any],
+    metric: HeldOutMetric,
+    *,
+    adapter: bool,
+    steps: int | None,
+    at_end: bool = True,
+    links: bool = False,
+) -> Card:
+    """The card of a run's weights.
+
+    Args:
+        at_end: whether they are those of its end.
+        links: whether to name model and problems on the hub; another working folder may have paths of such names.
+    """
+    kwargs, names = config["model"]["model_kwargs"], [config[section]["name"] for section in ("model", "dataset")]
+    on_hub = [name if links and _HUB_NAME.fullmatch(name) and not Path(name).exists() else None for name in names]
+
+    def shown(value: Any) -> str:
+        """Of a path only its last part: the rest describes somebody's machine."""
+        is_path = isinstance(value, str) and value not in on_hub
+        return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if is_path else as_typed(value)
+
+    values = dict(leaves(config))
+    keys = [key for key in _SHOWN_KEYS if adapter or not key.startswith("model.lora.")]
+    rows = [(key, shown(values.get(key))) for key in keys]
+    rewards = ", ".join(
+        f"{shown(each['name'])} × {each.get('weight', 1.0):g}" for each in config["rewards"]["functions"]
+    )
+    return Card(
+        name=str(config["exp_name"]),
+        adapter=adapter,
+        steps=steps,
+        measure=f"{metric.name}{metric.by}",
+        before=_measured(folder, "before", metric),
+        after=_measured(folder, "after", metric) if at_end else None,
+        rows=(*(row for row in rows if row[1] not in ("null", "false")), ("rewards", rewards)),
+        stages=tuple(stage["name"] for stage in config.get("stages") or ()),
+        system_prompt=config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
+        quantized_bits=next((bits for bits in (8, 4) if kwargs.get(f"load_in_{bits}bit")), None),
+        base_model=on_hub[0],
+        dataset=on_hub[1],
+    )
+
+
+def card_of_adapter(checkpoint: Path) -> Card:
+    """The card of an adapter's run, for its merged model; `evaluation/after.jsonl` measured the final one alone."""
+    folder = run_folder_of(checkpoint)
+    if folder is None:
+        return Card()
+    summary, final = read_record(folder, SUMMARY) or {}, checkpoint.name == FINAL_ADAPTER
+    step = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
+    steps = summary.get("steps") if final else int(step[1]) if step else None
+    metric = HeldOutMetric.of(summary.get("grader"))
+    return card_of_run(folder, read_recorded(folder, resolve=True), metric, adapter=True, steps=steps, at_end=final)
+
+
+def _measured(run_folder: Path, when: str, metric: HeldOutMetric) -> str | None:
+    """The held-out figure of a run with the number of answers that have a score."""
+    path = results_file(run_folder, when)
+    values = [answer.value for answer in read_results(path) if answer.value is not None] if path.is_file() else []
+    return f"{metric.value(sum(values) / len(values))} on {pluralize(len(values), 'problem')}" if values else None
+
+
+def write_card(folder: Path, card: Card, merge: MergeReport | None = None, *, alone: bool = False) -> None:
+    """Write the card beside the weights of a whole model, or of an adapter `alone`, in place of PEFT's empty form."""
+    data = ModelCardData(
+        base_model=card.base_model,
+        datasets=None if card.dataset is None else [card.dataset],
+        library_name="peft" if alone else "transformers",
+        pipeline_tag="text-generation",
+        tags=["grpo", "rlvr", "trl", "rlvr-vocab"] if card.rows else ["rlvr-vocab"],
+    )
+    layout = VocabLayout.load(folder) if not alone and (folder / LAYOUT_FILE).is_file() else None
+    environment = jinja2.Environment(trim_blocks=True)
+    environment.filters |= {"code": _code, "plain": _plain}
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    # A fence ends at the first run of backticks that is as long as its own.
+    fence = "`" * max(3, 1 + _longest_ticks(card.system_prompt or ""))
+    text = template.render(facts=card, version=__version__, fence=fence, layout=layout, merge=merge, alone=alone)
+    ModelCard(without_secrets(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n")).save(folder / CARD)
+
+
+def _code(value: Any) -> str:
+    """A value as a code span, in which neither Markdown nor HTML counts, in a table too."""
+    text = visible_text(" ".join(str(value).split())).replace("|", "\\|")
+    ticks = "`" * (1 + _longest_ticks(text))
+    pad = " " * (text.startswith("`") or text.endswith("`"))
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _plain(text: str) -> str:
+    """A name as it is where Markdown and HTML see nothing in it, else as a code span."""
+    return text if re.fullmatch(r"[\w ,.:×+%-]*", text) else _code(text)

@@ -1,4 +1,4 @@
-"""The folder of a run: what a start of it may find there, and the records that it begins with. Needs no torch."""
+"""The folder of a run: what a start may find there, and the records that it begins with. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
@@ -43,6 +42,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+RESUME_MODES = ("auto", "never")  # any other value of `resume` is a checkpoint
+_DIFFERENCES_SHOWN = 3
+# The lock, a scheduler's log, a leftover of a killed start: they may lie there before a run, and stay after it.
+_NOT_OF_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|" + re.escape(LOCK))
+# Keys that `allow_changes` may name: the model is made, and the problems are divided.
+_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -61,13 +67,7 @@ class Run:
         return self.folder / INITIAL_MODEL
 
 
-_DIFFERENCES_SHOWN = 3
-_CLEARED = ".cleared"
-# A scheduler's log; what a start that was killed leaves, in an empty folder or in that of a run that it replaced.
-_BEFORE_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|\.cleared")
-RESUME_MODES = ("auto", "never")  # any other value of `resume` is a checkpoint
-# Keys that `allow_changes` may name: the model is made, and the problems are divided.
-_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
+# --- what a start may find ---
 
 
 def check_run_folder(settings: RunSettings) -> None:
@@ -80,38 +80,25 @@ def check_run_folder(settings: RunSettings) -> None:
         if named:
             raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
         return
-    if settings.overwrite:
-        if named:
-            raise UserError(
-                f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them"
-            )
-        # A config.yaml copied into a working folder or a repository does not make it a run's folder.
-        if (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve()):
-            raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
-        return
-    _check_resume(settings)
-    changes = changes_of(settings)
-    _check_same_run(settings, changes)
-    if changes and (folder / SUMMARY).is_file():
-        _check_trains_further(settings, [key for key, _, _ in changes])
+    if not settings.overwrite:
+        _check_resume(settings)
+        _check_changes(settings)
+    elif named:
+        raise UserError(f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them")
+    # A config.yaml copied into a working folder or a repository does not make it a run's folder.
+    elif (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
 
 
 def _holds_a_run(folder: Path) -> bool:
     """Whether there is a run in the folder; raises UserError where there is something else."""
-    if not folder.is_dir() or all(map(_belongs_to_no_run, folder.iterdir())):
+    if not folder.is_dir() or all(_NOT_OF_A_RUN.fullmatch(path.name) for path in folder.iterdir()):
         return False
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"output_dir={folder}: not empty, and not a run of ours (no config.yaml); choose another one")
     try:
         read_recorded(folder, resolve=True)
     except UserError as error:
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
     return True
-
-
-def _belongs_to_no_run(path: Path) -> bool:
-    """Whether a file may be there before the run, and stays when the run is replaced."""
-    return path.name == LOCK or _BEFORE_A_RUN.fullmatch(path.name) is not None
 
 
 def _check_resume(settings: RunSettings) -> None:
@@ -121,46 +108,10 @@ def _check_resume(settings: RunSettings) -> None:
             f"resume=never: {settings.output_dir} holds checkpoints of this run; leave it out to go on, or choose "
             "another output_dir, or add overwrite=true"
         )
-    if settings.resume in RESUME_MODES:
-        return
-    if Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
+    named = settings.resume not in RESUME_MODES
+    if named and Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
         listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
         raise UserError(f"resume={settings.resume}: no checkpoint of {settings.output_dir}; there are {listed}")
-
-
-def _check_same_run(settings: RunSettings, changes: list[Change]) -> None:
-    """Refuse another configuration, but for the keys that may change and were named."""
-    for key in settings.allow_changes:
-        if any(_covers(key, changed) for changed, _, _ in changes) and not key.startswith(_CHANGEABLE):
-            raise UserError(f"allow_changes: {key} cannot change on resume; start a new run")
-    if any(key == "training.optim" for key, _, _ in changes):
-        raise UserError("training.optim: an optimizer cannot go on from the state of another; start a new run")
-    refused = [change for change in changes if not any(_covers(key, change[0]) for key in settings.allow_changes)]
-    if not refused:
-        return
-    shown = [f"{key}: {as_typed(there)} there, {as_typed(here)} here" for key, there, here in refused]
-    if len(shown) > _DIFFERENCES_SHOWN:
-        shown[_DIFFERENCES_SHOWN:] = [f"{len(shown) - _DIFFERENCES_SHOWN} more"]
-    keys = [key for key, _, _ in refused]
-    may_change = all(key.startswith(_CHANGEABLE) for key in keys)
-    go_on = f", or go on with the change by allow_changes=[{','.join(keys)}]" if may_change else ""
-    raise UserError(
-        f"output_dir={settings.output_dir}: holds a run with another configuration ({'; '.join(shown)}); "
-        f"choose another exp_name or output_dir, or add overwrite=true{go_on}"
-    )
-
-
-def _check_trains_further(settings: RunSettings, changed: list[str]) -> None:
-    """Refuse to change a finished run in a way that trains nothing more, or from nothing."""
-    folder, max_steps = settings.output_dir, settings.training.grpo["max_steps"]
-    finished = f"output_dir={folder}: this run is finished, and"
-    if settings.stages or not any(folder.glob("checkpoint-*")):
-        why = "its stages have ended" if settings.stages else "holds no checkpoint to go on from"
-        raise UserError(f"{finished} {why}: choose another exp_name or output_dir to train anew")
-    done = (read_record(folder, SUMMARY) or {}).get("steps", 0)
-    longer = max_steps > done if max_steps is not None else "training.num_train_epochs" in changed
-    if not longer:
-        raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")
 
 
 Change = tuple[str, Any, Any]
@@ -171,9 +122,39 @@ def changes_of(settings: RunSettings) -> list[Change]:
     return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
 
 
-def _covers(allowed: str, key: str) -> bool:
-    """Whether `allowed` is the key or a section that it lies in."""
-    return key == allowed or key.startswith(f"{allowed}.")
+def _check_changes(settings: RunSettings) -> None:
+    """Refuse another configuration, but for keys that may change and were named, and changes that train nothing."""
+    folder, changes = settings.output_dir, changes_of(settings)
+    keys = [key for key, _, _ in changes]
+    for key in keys:
+        allowed = any(key == each or key.startswith(f"{each}.") for each in settings.allow_changes)
+        if allowed and (key == "training.optim" or not key.startswith(_CHANGEABLE)):
+            raise UserError(f"allow_changes: {key} cannot change on resume; start a new run")
+    refused = [
+        (key, f"{key}: {as_typed(there)} there, {as_typed(here)} here")
+        for key, there, here in changes
+        if not any(key == each or key.startswith(f"{each}.") for each in settings.allow_changes)
+    ]
+    if refused:
+        shown = [line for _, line in refused[:_DIFFERENCES_SHOWN]]
+        shown += [f"{len(refused) - _DIFFERENCES_SHOWN} more"] * (len(refused) > _DIFFERENCES_SHOWN)
+        may_change = all(key.startswith(_CHANGEABLE) for key, _ in refused)
+        allow = f"allow_changes=[{','.join(key for key, _ in refused)}]"
+        raise UserError(
+            f"output_dir={folder}: holds a run with another configuration ({'; '.join(shown)}); choose another "
+            f"exp_name or output_dir, or add overwrite=true{f', or go on with the change by {allow}' * may_change}"
+        )
+    if changes and (folder / SUMMARY).is_file():
+        finished = f"output_dir={folder}: this run is finished, and"
+        if settings.stages or not any(folder.glob("checkpoint-*")):
+            why = "its stages have ended" if settings.stages else "holds no checkpoint to go on from"
+            raise UserError(f"{finished} {why}: choose another exp_name or output_dir to train anew")
+        done, max_steps = (read_record(folder, SUMMARY) or {}).get("steps", 0), settings.training.grpo["max_steps"]
+        if not (max_steps > done if max_steps is not None else "training.num_train_epochs" in keys):
+            raise UserError(f"{finished} these changes train nothing more: raise training.max_steps above {done}")
+
+
+# --- the records that a start writes ---
 
 
 def results_file(folder: Path, when: str) -> Path:
@@ -183,49 +164,31 @@ def results_file(folder: Path, when: str) -> Path:
 
 def start_run_folder(settings: RunSettings) -> None:
     """Make the folder and write configuration and environment; `overwrite` clears an earlier run first."""
-    folder = settings.output_dir
-    if (folder / _CLEARED).exists():  # by a start that was killed
-        shutil.rmtree(folder / _CLEARED)
-    here = environment()
+    folder, here = settings.output_dir, environment()
     if (folder / CONFIG).is_file():
         if settings.overwrite:
             _clear(folder)
         else:
+            before = (read_record(folder, ENVIRONMENT) or {}).get("threads")
+            if before not in (None, here["threads"]) and not here["gpus"]:  # they add up in another order
+                threads = f"the run began with {before} threads and goes on with {here['threads']}"
+                logger.warning("%s: its last digits will be others; OMP_NUM_THREADS=%s keeps them", threads, before)
             for name in (INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL):  # partly written by a killed process
-                for path in folder.glob(f".*{name}.*"):
+                for path in folder.glob(f".{name}.*"):
                     shutil.rmtree(path)
-            _warn_of_other_threads(folder, here)
             _record_changes(settings)
             (folder / MANIFEST).unlink(missing_ok=True)  # of a finished run: from here on this is none
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
-    atomic_write(folder / ENVIRONMENT, json_text({**here, "names_on_hub": names_on_hub(settings.resolved)}))
+    atomic_write(folder / ENVIRONMENT, json_text(here))
 
 
 def _clear(folder: Path) -> None:
-    """Remove an earlier run; killed in the middle, it is a run that is not finished, then one without a checkpoint."""
-    cleared = folder / _CLEARED
-    cleared.mkdir()
-    for path in sorted(filter(lambda path: not _belongs_to_no_run(path), folder.iterdir()), key=_removal_order):
-        path.rename(cleared / path.name)
-    shutil.rmtree(cleared)
-
-
-def _removal_order(path: Path) -> tuple[bool, bool, bool, str]:
-    """A key for sorting: the outcome first, then checkpoints, the configuration last, as it marks a run."""
-    is_checkpoint = path.name == "stages" or path.name.startswith("checkpoint-")
-    return path.name == CONFIG, path.name not in (MANIFEST, SUMMARY), not is_checkpoint, path.name
-
-
-def _warn_of_other_threads(folder: Path, here: dict[str, Any]) -> None:
-    """On a CPU another number of threads adds up in another order."""
-    before = (read_record(folder, ENVIRONMENT) or {}).get("threads")
-    if before not in (None, here["threads"]) and not here["gpus"]:
-        logger.warning(
-            "the run began with %s threads and goes on with %s: its last digits will be others; OMP_NUM_THREADS=%s "
-            "keeps them",
-            *(before, here["threads"], before),
-        )
+    """Remove an earlier run; killed in the middle, it is an unfinished run, whose config.yaml goes last."""
+    first = [path for path in (folder / SUMMARY, folder / MANIFEST) if path.exists()]
+    others = [path for path in folder.iterdir() if path not in first and not _NOT_OF_A_RUN.fullmatch(path.name)]
+    for path in [*first, *sorted(others, key=lambda path: path.name == CONFIG)]:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _record_changes(settings: RunSettings) -> None:
@@ -273,23 +236,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
-_FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
-
-
-def names_on_hub(config: Mapping[str, Any]) -> list[str]:
-    """The names of model and problem sets that are on the hub, seen from the working folder.
-
-    `customers/tickets` may also be a folder: the start of a run decides, and a model card shows no path.
-    """
-    stages = [stage.get("dataset", {}) for stage in config.get("stages") or []]
-    names = [config["model"]["name"], config["dataset"]["name"], *(each["name"] for each in stages if "name" in each)]
-    return sorted(
-        {
-            name
-            for name in names
-            if _HUB_NAME.fullmatch(name) and PurePath(name).suffix.lower() not in _FILES and not Path(name).exists()
-        }
-    )

@@ -19,7 +19,6 @@ from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.figures import format_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.record.files import MEASURED
-from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.results import (
     HeldOutMetric,
     ProblemResult,
@@ -45,6 +44,9 @@ class HeldOutEvaluator:
     """Measures a model on the held-out problems of a run, with answers sampled as in its last stage.
 
     `evaluation/<when>.jsonl` keeps the results; a measurement that is there already is not repeated.
+
+    Attributes:
+        metric: accuracy, or the mean reward of a grader that calls nothing right.
     """
 
     def __init__(self, run: Run, problems: Dataset | None) -> None:
@@ -53,6 +55,8 @@ class HeldOutEvaluator:
         self._run, self.problems = run, problems
         self._grader = Grader(grader_of_run(settings), reward_context(settings, run.layout))
         self.graded_by = self._grader.spec.record()
+        self.metric = HeldOutMetric.of(self.graded_by)
+        self._size = 0 if problems is None else len(problems)
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -61,17 +65,8 @@ class HeldOutEvaluator:
             limit_key="training.max_completion_length",
         )
 
-    @property
-    def measure(self) -> HeldOutMetric:
-        """Accuracy, or the mean reward of a grader that calls nothing right."""
-        return HeldOutMetric.of(self.graded_by)
-
-    @property
-    def _size(self) -> int:
-        return 0 if self.problems is None else len(self.problems)
-
     def measure_before(self, trainer: RegionGRPOTrainer) -> None:
-        """HeldOutMetric the initial model, now or, where it is still to be sharded, as soon as it is."""
+        """Measure the initial model, now or, where it is still to be sharded, as soon as it is."""
         if is_sharded(trainer.accelerator.state):
             trainer.add_callback(AtTrainBegin(lambda: self._measured("before", trainer)))
         else:
@@ -91,12 +86,11 @@ class HeldOutEvaluator:
         Args:
             step: the step that made the weights, whose measurement during training counts; None to measure again.
         """
-        before = self._found(results_file(self._run.folder, "before"))
-        if before is None and self.problems is not None:
-            self._warn("evaluation/before.jsonl is lost: the results before training are not known")
-        after = self._measured("after", trainer, step)
-        self._warn_where_none_could_be_right([*(before or ()), *after])
-        figures = {"before": held_out_figures(before or ()), "after": held_out_figures(after)}
+        before = self._found(results_file(self._run.folder, "before")) or ()
+        figures = {
+            "before": held_out_figures(before),
+            "after": held_out_figures(self._measured("after", trainer, step)),
+        }
         with trainer.accelerator.autocast():
             sample = self._sample(_checkpoint(trainer))
         return {
@@ -123,36 +117,15 @@ class HeldOutEvaluator:
         return results
 
     def _found(self, path: Path) -> list[ProblemResult] | None:
-        # One process looks for all: sharded models are sampled by every process together or not at all.
-        main = PartialState().is_main_process
-        [results] = broadcast_object_list([self._read(path) if main and path.exists() else None])
+        """The results in a file, which the main process reads for all; None without it, UserError for a damaged one."""
+        found = read_results(path) if PartialState().is_main_process and path.exists() else None
+        if found is not None and self.problems is not None and len(found) != self._size:
+            raise UserError(f"{path} holds {len(found):,} of {self._size:,} results; delete it, and it is made again")
+        [results] = broadcast_object_list([found])
         return results
-
-    def _read(self, path: Path) -> list[ProblemResult] | None:
-        """The results in a file; None, and the file set aside, where they are not those of all problems."""
-        try:
-            results = read_results(path)
-            if self.problems is None or len(results) == self._size:
-                return results
-            why = f"{path} holds {len(results):,} of {self._size:,} results"
-        except UserError as error:
-            why = str(error)
-        self._warn(f"{why}; set aside as {set_aside(path, 'broken').name}")
-        return None
 
     def _step_file(self, step: int) -> Path:
         return results_file(self._run.folder, f"step_{step:05d}")
-
-    def _warn_where_none_could_be_right(self, results: Sequence[ProblemResult]) -> None:
-        spec, scores = self._grader.spec, {each.score for each in results if each.score is not None}
-        if spec.threshold is not None and len(scores) > 1 and max(scores) < spec.threshold:
-            self._warn(
-                f"held-out answers score {max(scores):g} at best with {spec.name}, and one is right from "
-                f"{spec.threshold:g} on: set evaluation.threshold where that is not so"
-            )
-
-    def _warn(self, message: str) -> None:
-        self._run.console.print(f"warning: {message}", style="yellow", markup=False)
 
     @peak_memory.phase("evaluation")
     def _results(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import logging
 import os
 import socket
@@ -20,18 +19,11 @@ from rlvr_vocab.errors import UserError
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
-_WAIT = "wait for it, stop it, or choose another"
 _RETRY_SECONDS = 0.5
-_LOCKED = (errno.EAGAIN, errno.EACCES)
-_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def check_not_running(folder: Path) -> None:
-    """Refuse a folder that another process is writing; nothing is left there.
-
-    Raises:
-        UserError: naming that process.
-    """
+    """Raises UserError, which names the process, where another one is writing the folder; nothing is left there."""
     if (folder / LOCK).is_file():
         with only_writer(folder):
             pass
@@ -49,9 +41,31 @@ def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], 
         UserError: another process holds the lock; or the folder cannot be made.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    with _locked_file(folder, key, waiting) as file:
+    reported = False
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("a+", encoding="utf-8")
+        except FileNotFoundError:  # its last holder has removed the folder meanwhile
+            continue
+        except OSError as error:
+            raise UserError(f"{key}={folder} cannot be written: {error.strerror or error}") from error
+        holder = _try_to_lock(file)
+        if holder is None and _is_still_there(file, folder):
+            break
+        file.close()
+        if holder is not None and waiting is None:
+            raise UserError(f"{key}={folder}: {holder}; wait for it, stop it, or choose another {key}")
+        if holder is not None and waiting is not None:
+            if not reported:
+                waiting(holder)
+            reported = True
+            time.sleep(_RETRY_SECONDS)
+    with file:
         file.truncate(0)
-        file.write(json.dumps(_holder()))
+        started = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        job = f" (SLURM job {os.environ['SLURM_JOB_ID']})" if "SLURM_JOB_ID" in os.environ else ""
+        file.write(f"process {os.getpid()} on {socket.gethostname()}{job} has been writing it since {started}")
         file.flush()
         try:
             yield
@@ -62,63 +76,23 @@ def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], 
                     path.rmdir()
 
 
-@contextmanager
-def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) -> Iterator[IO[str]]:
-    reported = False
-    while True:
-        with _opened(folder, key) as file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits it, as it would a `flock`
-            except OSError as error:
-                if error.errno in _LOCKED:
-                    file.seek(0)
-                    holder = _describe(file.read())
-                    if waiting is None:
-                        raise UserError(f"{key}={folder}: {holder}; {_WAIT} {key}") from None
-                    if not reported:
-                        waiting(holder)
-                    reported = True
-                    time.sleep(_RETRY_SECONDS)
-                    continue
-                if error.errno not in _NO_LOCKS_HERE:
-                    raise
-                logger.warning("%s is on a file system without locks: see to it that no two jobs write it", folder)
-            if _is_still_there(file, folder):  # its holder may have removed it while we opened it
-                yield file
-                return
-
-
-def _opened(folder: Path, key: str) -> IO[str]:
-    while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            return (folder / LOCK).open("a+", encoding="utf-8")
-        except FileNotFoundError:  # its last holder has removed the folder meanwhile
-            continue
-        except OSError as error:
-            raise UserError(f"{key}={folder} cannot be written: {error.strerror or error}") from error
+def _try_to_lock(file: IO[str]) -> str | None:
+    """Lock the file; the holder where another process has it."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits it, as it would a `flock`
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            file.seek(0)
+            return file.read() or "another process has just begun to write it"
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        logger.warning("%s: this file system has no locks; start no second job on this folder", file.name)
+    return None
 
 
 def _is_still_there(file: IO[str], folder: Path) -> bool:
+    """Whether the file is the one in the folder; its last holder may have removed it before it was locked here."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat())
     except FileNotFoundError:
         return False
-
-
-def _holder() -> dict[str, object]:
-    return {
-        "process": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now().astimezone().isoformat(sep=" ", timespec="seconds"),
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
-
-
-def _describe(text: str) -> str:
-    try:
-        holder = json.loads(text)
-    except ValueError:  # it has the lock, and has not written its name yet
-        return "another process has just begun to write it"
-    job = f" (SLURM job {holder['job']})" if holder["job"] else ""
-    return f"process {holder['process']} on {holder['host']}{job} has been writing it since {holder['since']}"

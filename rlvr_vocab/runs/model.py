@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
@@ -22,21 +25,20 @@ from transformers import BitsAndBytesConfig
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16, weights_dtype
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.files import atomic_dir, make_readable
 from rlvr_vocab.record.files import INITIAL_MODEL
-from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
+from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.data_report import fingerprint_of
 from rlvr_vocab.runs.folder import Run, start_run_folder
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
-from rlvr_vocab.runs.problems import RunProblems, stages_of
-from rlvr_vocab.runs.processes import run_on_main_and_broadcast
+from rlvr_vocab.runs.problems import RunProblems, fingerprint_of, stages_of
 from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template, warmup_form
 from rlvr_vocab.runs.rewards import grader_of_warmup, reward_context
-from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
@@ -54,29 +56,36 @@ from rlvr_vocab.vocab.expand import (
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import chat_texts, find_turn_ids, prompt_is_thinking, template_text
 
+T = TypeVar("T")
 _OUTCOME = "warmup.json"
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions decide the bytes of a model made here
-_ROWS_CHECKED = 8  # prompts of a stage
+# Environment variables by which a launcher's processes find each other.
+_LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "NODE_RANK", "MASTER_", "FSDP_", "ROLE_", "TORCHELASTIC_")
+# Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
+_SOURCE_ARGUMENTS = (
+    *("revision", "token", "trust_remote_code", "cache_dir", "local_files_only", "force_download"),
+    *("proxies", "subfolder"),
+)
 
 
 def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -> ExpansionPlan:
     """The base model of a run, warmed up where that is configured, and its expansion; nothing is written in the run."""
-    if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
-        console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
-    with PartialState().main_process_first():  # the others find a model that is made here in the cache
-        untrained_base(settings)
+    model, dataset = settings.model, settings.dataset
+    if model.needs_adapter is not None and model.lora.enabled is None:
+        console.print(f"{model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     thinks = any(
-        asks_to_think(rows[:_ROWS_CHECKED]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])
+        asks_to_think(rows[:8]["prompt"], model.think_tags, stage.run.rewards, rows[0])
         for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
     )
-    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
+    with PartialState().main_process_first():  # the others find a model that is made here in the cache
+        plan = untrained_plan(model, settings.seed, dataset, thinks)
     require_chat_template(plan)
     warms_up = settings.warmup.max_steps > 0
     for rows in (problems.held_out, *(problems.by_stage if warms_up else ())):  # the others are rendered anyway
         chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])
     if warms_up:
-        base = run_on_main_and_broadcast(base_model, settings, problems.train)
-        plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking, thinks)
+        base = on_main_process(base_model, settings, problems.train)
+        plan = expansion_plan(base, model, settings.seed, dataset.open_thinking, thinks)
     if prompt_is_thinking(plan.tokenizer, plan.layout):
         console.print(
             "the chat template opens the thinking, in final_model too; dataset.open_thinking=model leaves it alone"
@@ -87,14 +96,13 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
 @peak_memory.phase("expansion")
 def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Run:
     """Start the folder of the run and write its initial model; on resume the one that is there is taken."""
-    folder = settings.output_dir / INITIAL_MODEL
-    state = PartialState()
+    run_folder, state = settings.output_dir, PartialState()
+    folder = run_folder / INITIAL_MODEL
     if state.is_main_process:
         start_run_folder(settings)
         problem = problem_with(folder) if folder.exists() else None
-        if problem is not None:  # the reference of a run that goes on would be another one
-            aside = set_aside(folder, "broken")
-            console.print(f"warning: {folder} is not valid: {problem}; set aside as {aside.name}", markup=False)
+        if problem is not None:
+            raise UserError(f"{folder}: {problem}; delete this folder, and it is made again from {plan.base}")
         if not folder.exists():
             with atomic_dir(folder) as partial:
                 write_expansion(plan, partial)
@@ -108,22 +116,11 @@ def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> R
     return Run(settings, layout, console)
 
 
-@peak_memory.phase("warmup")
-def base_model(settings: RunSettings, train: Dataset, console: Console | None = None) -> str:
-    """Hub name or folder of the model to expand; making and warming up are done once per configuration."""
-    quiet_libraries()  # this may be a process of its own
-    base = untrained_base(settings)
-    if settings.warmup.max_steps:
-        base = str(_warmed_up(base, settings, train, console or make_console()))
-    return base
+# --- the base and its expansion ---
 
 
-def untrained_base(settings: RunSettings) -> str:
-    """The model before any warm-up: as named, or made now."""
-    return _untrained(settings.model, settings.dataset, settings.seed)
-
-
-def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int) -> str:
+def untrained_base(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> str:
+    """Hub name or folder of the model before any warm-up: as named, or made now, once on this machine."""
     if model.tiny is None:
         return model.name
     system_prompt, tasks = (None, None) if dataset is None else (dataset.system_prompt, dataset.tasks)
@@ -136,18 +133,86 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
     return str(folder)
 
 
-def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
-    form = warmup_form(settings, train)
+def untrained_plan(
+    model: ModelSettings, seed: int, dataset: DatasetSettings | None = None, thinks: bool = False
+) -> ExpansionPlan:
+    """The expansion of the model before any warm-up; the dataset decides system prompt and opened thinking."""
+    open_thinking = "auto" if dataset is None else dataset.open_thinking
+    return expansion_plan(untrained_base(model, seed, dataset), model, seed, open_thinking, thinks)
+
+
+def expansion_plan(
+    base: str, model: ModelSettings, seed: int, open_thinking: str = "auto", thinks: bool = False
+) -> ExpansionPlan:
+    """The expansion of a base model that the settings ask for; errors name the keys that ask for it.
+
+    `auto` leaves the template of a model without copies alone, unless that `thinks` too.
+    """
+    if open_thinking == "auto" and not (thinks or model.adds_copies):
+        open_thinking = "model"
+    expansion = Expansion(
+        size=None if model.reasoning_vocab_size == "full" else model.reasoning_vocab_size,
+        multiplicity=model.reasoning_multiplicity,
+        source_ids=model.source_ids,
+        mode=model.reasoning_mode,
+        preserve_odds=model.preserve_odds,
+        think_tags=model.think_tags,
+        init_noise=model.init_noise,
+        reasoning_rank=model.reasoning_rank,
+        open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
+        chat_template=template_text(model.chat_template),
+        seed=seed,
+    )
+    with naming_model_keys():
+        return plan_expansion(base, expansion, source_kwargs(model, base))
+
+
+def source_kwargs(model: ModelSettings, base: str) -> dict[str, Any]:
+    """Arguments of `from_pretrained` that say where the base comes from; none for one that was made here."""
+    given = model.from_pretrained_kwargs if base == model.name else {}
+    return {key: value for key, value in given.items() if key in _SOURCE_ARGUMENTS}
+
+
+def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for the expanded checkpoint."""
+    passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
+    if use_cpu and model.bits is not None:
+        passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
+    return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
+
+
+def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) -> BitsAndBytesConfig | None:
+    """How the linear layers are quantized when they are loaded; None where they are not."""
+    if model.bits is None:
+        return None
+    return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
+
+
+def _cached(kind: str, key: dict[str, Any]) -> Path:
+    """The folder of a model made on this machine: in `RLVR_VOCAB_CACHE`, else in the user's cache folder."""
+    given = os.environ.get("RLVR_VOCAB_CACHE")
+    cache = Path(given or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab")
+    content = json.dumps({**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str)
+    return cache / kind / hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+# --- the warm-up ---
+
+
+@peak_memory.phase("warmup")
+def base_model(settings: RunSettings, train: Dataset, console: Console | None = None) -> str:
+    """The folder of the warmed-up model, made once per configuration; another run that makes it is waited for."""
+    quiet_libraries()  # this may be a process of its own
+    console = console or make_console()
+    base, form = untrained_base(settings.model, settings.seed, settings.dataset), warmup_form(settings, train)
     folder = _cached("warmup", _warmup_key(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{suffix}") for suffix in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
-
-        def waiting(holder: str) -> None:
-            console.print(f"warm-up: waits for the same one: {holder}")
-
-        with only_writer(lock, "RLVR_VOCAB_CACHE", waiting):
+        with only_writer(
+            lock, "RLVR_VOCAB_CACHE", lambda holder: console.print(f"warm-up: waits for the same one: {holder}")
+        ):
             if not folder.exists():
                 made = _run_warmup(base, unfinished, settings, train, form, console)
                 make_readable(made)
@@ -159,25 +224,24 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     outcome = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
     console.print(f"warm-up: {pluralize(outcome['steps'], 'supervised step')}{reached}")
-    return folder
+    return str(folder)
 
 
 def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> dict[str, Any]:
     warmup, model, sampling = settings.warmup, settings.model, settings.training.grpo
     solutions = map(cell_text, train["solution"])
-    found: dict[str, Any] = {
-        "base": (base, _source_kwargs_of(base, model), template_text(model.chat_template), model.think_tags),
+    key: dict[str, Any] = {
+        "base": (base, source_kwargs(model, base), template_text(model.chat_template), model.think_tags),
         "warmup": asdict(warmup),
         "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
         "form": form,
         "seed": settings.seed,
+        "bf16": _warms_up_in_bf16(settings),
     }
-    if _warms_up_in_bf16(settings):
-        found["bf16"] = True
     if warmup.until_accuracy is not None:
-        found["limit"], found["temperature"] = sampling["max_completion_length"], sampling["temperature"]
-        found["grader"] = asdict(grader_of_warmup(settings))
-    return found
+        key["limit"], key["temperature"] = sampling["max_completion_length"], sampling["temperature"]
+        key["grader"] = asdict(grader_of_warmup(settings))
+    return key
 
 
 def _warms_up_in_bf16(settings: RunSettings) -> bool:
@@ -193,20 +257,20 @@ def _run_warmup(
     warmup, tags, grpo = settings.warmup, settings.model.think_tags, settings.training.grpo
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
-    worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
-    limit, temperature = grpo["max_completion_length"], grpo["temperature"]
+    worked = [
+        WorkedProblem(row["prompt"], form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"])))
+        for row in train.select(range(checked, len(train)))
+    ]
     model, tokenizer = read_with_think_tags(
-        base, tags, template_text(settings.model.chat_template), _source_kwargs_of(base, settings.model)
+        base, tags, template_text(settings.model.chat_template), source_kwargs(settings.model, base)
     )
-    if too_long := turns_longer_than(limit, worked, tokenizer):
-        console.print(
-            f"warning: {too_long:,} of {pluralize(len(worked), 'worked solution')} do not fit into "
-            f"training.max_completion_length={limit}: raise it, or take easier problems",
-            style="yellow",
-            markup=False,
-        )
     grader = Grader(grader_of_warmup(settings), reward_context(settings))
-    sampling = SamplingSettings(limit, temperature, checked or 1, limit_key="training.max_completion_length")
+    sampling = SamplingSettings(
+        grpo["max_completion_length"],
+        grpo["temperature"],
+        checked or 1,
+        limit_key="training.max_completion_length",
+    )
 
     def measure() -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
@@ -234,85 +298,24 @@ def _run_warmup(
     return made
 
 
-def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], tokenizer: Any) -> int:
-    """The number of turns that do not end within so many tokens, the end-of-turn token included."""
-    ids = tokenizer([each.turn for each in worked], add_special_tokens=False)["input_ids"]
-    return sum(len(each) >= limit for each in ids)
+def on_main_process(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function of a module once for all processes of a run, and return its result in each of them.
 
-
-def _worked_problem(row: dict[str, Any], form: str) -> WorkedProblem:
-    return WorkedProblem(row["prompt"], form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"])))
-
-
-def _cached(kind: str, key: dict[str, Any]) -> Path:
-    """The folder of a model made on this machine: in `RLVR_VOCAB_CACHE`, else in the user's cache folder."""
-    given = os.environ.get("RLVR_VOCAB_CACHE")
-    cache = Path(given or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab")
-    content = json.dumps({**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str)
-    return cache / kind / hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-# Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
-_SOURCE_ARGUMENTS = (
-    *("revision", "token", "trust_remote_code", "cache_dir", "local_files_only", "force_download"),
-    *("proxies", "subfolder"),
-)
-
-
-def expansion_plan(
-    base: str, model: ModelSettings, seed: int, open_thinking: str = "auto", thinks: bool = False
-) -> ExpansionPlan:
-    """The expansion of a base model that the settings ask for; errors name the keys that ask for it.
-
-    `auto` leaves the template of a model without copies alone, unless that `thinks` too.
+    With several processes the main one calls it in a child outside the process group; the others wait.
     """
-    if open_thinking == "auto" and not (thinks or model.adds_copies):
-        open_thinking = "model"
-    expansion = Expansion(
-        size=None if model.reasoning_vocab_size == "full" else model.reasoning_vocab_size,
-        multiplicity=model.reasoning_multiplicity,
-        source_ids=model.source_ids,
-        mode=model.reasoning_mode,
-        preserve_odds=model.preserve_odds,
-        think_tags=model.think_tags,
-        init_noise=model.init_noise,
-        reasoning_rank=model.reasoning_rank,
-        open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
-        chat_template=template_text(model.chat_template),
-        seed=seed,
-    )
-
-    with naming_model_keys():
-        return plan_expansion(base, expansion, _source_kwargs_of(base, model))
+    state = PartialState()
+    if state.num_processes == 1:
+        return function(*arguments)
+    [result] = broadcast_object_list([_in_a_child(function, arguments) if state.is_main_process else None])
+    return result
 
 
-def untrained_plan(
-    model: ModelSettings, seed: int, dataset: DatasetSettings | None = None, thinks: bool = False
-) -> ExpansionPlan:
-    """The expansion of the model before any warm-up; the dataset decides system prompt and opened thinking."""
-    open_thinking = "auto" if dataset is None else dataset.open_thinking
-    return expansion_plan(_untrained(model, dataset, seed), model, seed, open_thinking, thinks)
-
-
-def source_kwargs(model: ModelSettings) -> dict[str, Any]:
-    return {key: value for key, value in model.from_pretrained_kwargs.items() if key in _SOURCE_ARGUMENTS}
-
-
-def _source_kwargs_of(base: str, model: ModelSettings) -> dict[str, Any]:
-    """None for what was made here."""
-    return source_kwargs(model) if base == model.name else {}
-
-
-def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for the expanded checkpoint."""
-    passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
-    if use_cpu and model.bits is not None:
-        passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
-    return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
-
-
-def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) -> BitsAndBytesConfig | None:
-    """How the linear layers are quantized when they are loaded; None where they are not."""
-    if model.bits is None:
-        return None
-    return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
+def _in_a_child(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    launcher = [name for name in os.environ if name.startswith((*_LAUNCHER, "ACCELERATE_")) and "USE_CPU" not in name]
+    taken = {name: os.environ.pop(name) for name in launcher}
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, initializer=quiet_imports) as pool:
+            return pool.submit(function, *arguments).result()
+    finally:
+        os.environ.update(taken)

@@ -15,7 +15,7 @@ from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_quantized
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, refuse_pickled
 
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 # The subject of a library's error -> text before and after it that names the keys.
 _AS_KEYS = {
@@ -42,12 +42,12 @@ def check_model_source(model: ModelSettings) -> None:
     name = model.name
     if not name.strip():
         raise UserError("model.name is empty: give a hub name or a folder")
+    looks_like_path = name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
     folder = Path(name).expanduser()
-    if not folder.exists() and not looks_like_path(name):
-        return
-    config = check_folder(folder, f"model.name={name}")
-    with naming_model_keys():
-        refuse_quantized(name, config.get("quantization_config"))
+    if folder.exists() or looks_like_path:
+        config = check_folder(folder, f"model.name={name}")
+        with naming_model_keys():
+            refuse_quantized(name, config.get("quantization_config"))
 
 
 def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
@@ -89,43 +89,29 @@ def _require_whole(folder: Path) -> None:
         )
 
 
-def looks_like_path(name: str) -> bool:
-    return name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
-
-
 def check_folder(folder: Path, given: str) -> dict[str, Any]:
-    """The config.json of a model folder.
-
-    Raises:
-        UserError: naming what is missing, and the nearest folder where there is none.
-    """
+    """The config.json of a model folder; UserError names what is missing, and the nearest folder."""
     if not folder.is_dir():
-        what = "is a file, not a model folder" if folder.is_file() else "no such folder"
-        raise UserError(f"{given}: {what}{nearest_sibling(folder)}")
+        siblings = [path.name for path in folder.parent.glob("*/")]
+        nearest = nearest_word(folder.name, siblings)
+        hint = f"; did you mean {folder.parent / nearest}?" if nearest else ""
+        raise UserError(f"{given}: {'is a file, not a model folder' if folder.is_file() else 'no such folder'}{hint}")
     if not (folder / "config.json").is_file():
-        raise UserError(f"{given}: no config.json in it{model_inside(folder)}")
+        raise UserError(f"{given}: no config.json in it{_model_inside(folder)}")
     config = read_json(folder / "config.json")
     if not config.get("model_type"):
         raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
     refuse_pickled(folder, given)
     if next(folder.glob("*.safetensors"), None) is None:
         raise UserError(f"{given}: no weights in it (*.safetensors)")
-    if not any((folder / name).is_file() for name in TOKENIZER):
-        raise UserError(f"{given}: no tokenizer in it ({' or '.join(TOKENIZER)})")
+    if not any((folder / name).is_file() for name in _TOKENIZER):
+        raise UserError(f"{given}: no tokenizer in it ({' or '.join(_TOKENIZER)})")
     return config
 
 
-def nearest_sibling(folder: Path) -> str:
-    if not folder.parent.is_dir():
-        return ""
-    nearest = nearest_word(folder.name, [path.name for path in folder.parent.iterdir() if path.is_dir()])
-    return f"; did you mean {folder.parent / nearest}?" if nearest else ""
-
-
-def model_inside(folder: Path) -> str:
+def _model_inside(folder: Path) -> str:
     """A run's folder is often given where one of its models is meant; an adapter is not a model yet."""
     if (folder / ADAPTER_CONFIG).is_file():
         return f", only an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} out=…"
-    inside = sorted(path.parent for path in folder.glob("*/config.json"))
-    final = [path for path in inside if path.name == "final_model"]
-    return f"; did you mean {(final or inside)[-1]}?" if inside else ""
+    inside = sorted(folder.glob("*/config.json"), key=lambda path: (path.parent.name == "final_model", path))
+    return f"; did you mean {inside[-1].parent}?" if inside else ""

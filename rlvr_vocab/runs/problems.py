@@ -1,8 +1,14 @@
-"""The problems of a run and of its stages, checked against its rewards before a model is loaded."""
+"""The problems of a run and of its stages: loaded, checked against its rewards, and recorded in `problems.json`.
+
+The record holds fingerprints. A run goes on with the problems that it began with, and an evaluation on problems that
+a run trained on is warned of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,23 +24,26 @@ from rlvr_vocab.config.sections import (
     prompt_style,
     stage_error_context,
 )
+from rlvr_vocab.config.values import read
 from rlvr_vocab.data.answers import cell_text, gold_text
-from rlvr_vocab.data.load import ProblemSets, load_problem_sets
+from rlvr_vocab.data.load import DividedProblems, ProblemSets, load_problem_sets, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write, json_text
-from rlvr_vocab.record.files import PROBLEMS, SYSTEM_PROMPT_USED
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.results import GraderRecord
-from rlvr_vocab.runs.data_report import TrainingSet, check_same_problems, data_report, fingerprint_of
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.prompts import require_a_batch
+from rlvr_vocab.runs.record import RunOfCheckpoint
 from rlvr_vocab.runs.rewards import dry_run_functions, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
-from rlvr_vocab.verify.verifier import COMPARED_AS_TEXT, check_golds
+from rlvr_vocab.verify.verifier import check_golds
 
-_ROWS_CHECKED, _SHOWN = 1_000, 3
+_PROMPTS_CHECKED, _SHOWN = 1_000, 3
+_FINGERPRINT = "sha256"
+_KINDS = {"held_out": {_FINGERPRINT: str}, "training": [{_FINGERPRINT: str}]}
 
 
 @dataclass(frozen=True)
@@ -45,30 +54,23 @@ class RunProblems:
         train: the run's own problems to train on; a warm-up takes these.
         held_out: problems that no stage trains on; None for none.
         by_stage: the problems of each stage, one set for a run in one piece.
-        training_sets: of each stage, for `problems.json`.
+        report: the part of `problems.json` that is known before a model is loaded.
     """
 
     train: Dataset
     held_out: Dataset | None
     by_stage: tuple[Dataset, ...]
-    training_sets: tuple[TrainingSet, ...]
-
-    def report(self, num_fitting: Sequence[int] = ()) -> dict[str, Any]:
-        """For `problems.json`; `num_fitting`: how many prompts of each stage fit, once that is known."""
-        held_out = [] if self.held_out is None else _pairs(self.held_out)
-        return data_report(held_out, self.training_sets, num_fitting or [None] * len(self.training_sets))
+    report: dict[str, Any]
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
     """The stages of a run; a run in one piece is one without a name. A budget of tokens is a goal."""
-    return tuple(map(_with_budget, settings.stages or (StageSettings("", None, settings),)))
-
-
-def _with_budget(stage: StageSettings) -> StageSettings:
-    tokens = stage.run.training.max_tokens
-    if tokens is None:
-        return stage
-    return replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
+    stages = settings.stages or (StageSettings("", None, settings),)
+    budgets = [(stage, stage.run.training.max_tokens) for stage in stages]
+    return tuple(
+        stage if tokens is None else replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
+        for stage, tokens in budgets
+    )
 
 
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
@@ -80,10 +82,9 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     """
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
-    loaded = {settings.dataset: own}
-    with_usable_golds: dict[DatasetSettings, Dataset] = {}
+    loaded, usable = {settings.dataset: own}, dict[DatasetSettings, Dataset]()
     by_stage: list[Dataset] = []
-    training_sets: list[TrainingSet] = []
+    training: list[dict[str, Any]] = []
     for stage in stages_of(settings):
         with stage_error_context(stage.name):
             dataset = stage.run.dataset
@@ -92,17 +93,19 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             train = loaded[dataset].train
             if dataset != settings.dataset:
                 train = _never_held_out(train, own.reserved_keys, stage.name, console)
-            fingerprint = fingerprint_of(_pairs(train))
+            named = {"stage": stage.name} if stage.name else {}
+            training.append({**named, "dataset": dataset.name, _FINGERPRINT: fingerprint_of(_pairs(train))})
             if needs_gold_answers(stage.run.rewards.functions):
-                if dataset not in with_usable_golds:
-                    with_usable_golds[dataset] = usable_problems(train, "to train on", console)
-                train = with_usable_golds[dataset]
+                if dataset not in usable:
+                    usable[dataset] = usable_problems(train, "to train on", console)
+                train = usable[dataset]
             require_a_batch(train, stage.run.training)
             dry_run_rewards(stage.run, train)
             by_stage.append(train)
-            training_sets.append((stage.name, dataset.name, fingerprint))
-    problems = RunProblems(own.train, held_out, tuple(by_stage), tuple(training_sets))
-    check_same_problems(settings, problems.report())
+    measured = [] if held_out is None else _pairs(held_out)
+    division = {"held_out": {"measured_on": len(measured), _FINGERPRINT: fingerprint_of(measured)}}
+    problems = RunProblems(own.train, held_out, tuple(by_stage), {**division, "training": training})
+    _check_same_problems(settings, problems.report)
     return problems
 
 
@@ -127,28 +130,11 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
     usable = usable_problems(held_out, "held out", console) if needs_gold_answers(functions) else held_out
     if not len(usable):
         raise UserError(
-            f"no held-out problem has a gold answer that {functions[0].name} can compare with: hold out others, "
-            "or set dataset.max_eval_samples=0"
+            f"no held-out problem has a gold answer that {functions[0].name} can compare with: hold out others, or set "
+            "dataset.max_eval_samples=0"
         )
     dry_run_functions(settings, functions, usable, "the held-out problems have")
     return usable
-
-
-def write_data_report(run: Run, problems: RunProblems, num_fitting: Sequence[int], grader: GraderRecord) -> None:
-    """Write `problems.json`: fingerprints and numbers of problems, what grades them, and under which system prompt."""
-    used = any(
-        _asks_under(stage.run.dataset.system_prompt, rows)
-        for stage, rows in zip(stages_of(run.settings), problems.by_stage, strict=True)
-    )
-    report = problems.report(num_fitting) | {"grader": grader, SYSTEM_PROMPT_USED: used}
-    atomic_write(run.folder / PROBLEMS, json_text(report))
-
-
-def _asks_under(system_prompt: str | None, rows: Dataset) -> bool:
-    """Whether one of the first prompts has the system prompt of the configuration, or none, rather than its own."""
-    prompts = rows.select(range(min(_ROWS_CHECKED, len(rows))))["prompt"]
-    configured = {"role": "system", "content": system_prompt}
-    return any(prompt[0]["role"] != "system" or prompt[0] == configured for prompt in prompts)
 
 
 def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
@@ -163,12 +149,6 @@ def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, c
     return train.select(kept)
 
 
-def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
-    """Each problem and its solution as text; None without solutions (see `Problem.fingerprinted`)."""
-    solutions = rows["solution"] if "solution" in rows.column_names else [None] * len(rows)
-    return [(problem, cell_text(solution)) for problem, solution in zip(rows["problem"], solutions, strict=True)]
-
-
 def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     """The problems whose gold answer can be compared with; all of a set without gold answers.
 
@@ -179,21 +159,115 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
         return rows
     golds = list(rows["solution"])
     with progress_bar(console, f"gold answers {which}", len(golds)) as display:
-        findings = check_golds(list(map(gold_text, golds)), lambda done, total: display.update(done, total=total))
-    shown = [(cell_text(gold) or "")[:40] for gold in golds]
-    unusable, by_text_only, ambiguous = findings.unusable, findings.by_text_only, findings.ambiguous
-    lines = {
-        f"left out {pluralize(len(unusable), 'problem')} {which} whose gold answer nothing can be compared with": [
-            f"{shown[index]!r}: {reason}" for index, reason in unusable.items()
-        ],
-        f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate them: "
-        f"{len(by_text_only):,}": [f"{shown[index]!r}: {reason}" for index, reason in by_text_only.items()],
-        f"{pluralize(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT}": [
-            repr(shown[index]) for index in ambiguous
-        ],
-    }
-    for line, examples in lines.items():
-        if examples:
-            more = "; …" if len(examples) > _SHOWN else ""
-            console.print(f"{line} ({'; '.join(examples[:_SHOWN])}{more})", markup=False)
-    return rows.select([index for index in range(len(rows)) if index not in unusable]) if unusable else rows
+        found = check_golds(list(map(gold_text, golds)), lambda done, total: display.update(done, total=total))
+    if not found.unusable:
+        return rows
+    shown = [f"{(cell_text(golds[index]) or '')[:40]!r}: {why}" for index, why in list(found.unusable.items())[:_SHOWN]]
+    more = "; …" if len(found.unusable) > _SHOWN else ""
+    problems = pluralize(len(found.unusable), "problem")
+    console.print(
+        f"left out {problems} {which} whose gold answer nothing can be compared with ({'; '.join(shown)}{more})",
+        markup=False,
+    )
+    return rows.select([index for index in range(len(rows)) if index not in found.unusable])
+
+
+# --- problems.json ---
+
+
+def fingerprint_of(problems: Iterable[Sequence[Any]]) -> str:
+    """SHA-256 of problems, their solutions and further columns, in their order."""
+    return hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
+
+
+def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
+    """Each problem and its solution as text; None without solutions (see `Problem.fingerprinted`)."""
+    solutions = rows["solution"] if "solution" in rows.column_names else [None] * len(rows)
+    return [(problem, cell_text(solution)) for problem, solution in zip(rows["problem"], solutions, strict=True)]
+
+
+def write_problems_record(run: Run, problems: RunProblems, num_fitting: Sequence[int], grader: GraderRecord) -> None:
+    """Write `problems.json`: fingerprints and numbers of problems, what grades them, and under which system prompt."""
+    used = False
+    for stage, rows in zip(stages_of(run.settings), problems.by_stage, strict=True):
+        configured = {"role": "system", "content": stage.run.dataset.system_prompt}
+        prompts = rows.select(range(min(_PROMPTS_CHECKED, len(rows))))["prompt"]
+        used |= any(prompt[0]["role"] != "system" or prompt[0] == configured for prompt in prompts)
+    pairs = zip(problems.report["training"], num_fitting, strict=True)
+    training = [{**each, "trained_on": count} for each, count in pairs]
+    report = {**problems.report, "training": training, "grader": grader, SYSTEM_PROMPT_USED: used}
+    atomic_write(run.folder / PROBLEMS, json_text(report))
+
+
+def _check_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> None:
+    """Refuse to resume with other problems: a run would be measured on problems that it has trained on."""
+    if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
+        return
+    recorded = read_json_if_there(settings.output_dir / PROBLEMS, _KINDS)  # written before the first step
+    changes = [] if recorded is None else _changes(recorded, report)
+    if changes:
+        raise UserError(
+            f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
+            f"({', '.join(changes)}): give it back its problem set, or go on with the version of rlvr_vocab that began "
+            "it, or choose another exp_name or output_dir, or add overwrite=true"
+        )
+
+
+def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The parts whose fingerprints differ."""
+    parts = [("held out", recorded["held_out"], now["held_out"])]
+    parts += [
+        (here.get("stage", "training"), there, here)
+        for there, here in zip(recorded["training"], now["training"], strict=False)
+    ]
+    return [where for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
+
+
+def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
+    """A line on the problems that an evaluation measures on; a warning where the run may have trained on them.
+
+    Args:
+        dataset: its name.
+        keys: of the problems that are measured on (`problem_key`).
+    """
+    if run.folder is None:
+        return f"problems of {dataset}; the checkpoint is in no run's folder"
+    try:
+        held_out, trained, changed = _recorded_division(run)
+    except UserError as error:
+        return f"warning: whether the run in {run.folder} trained on these problems is not known: {error}"
+    if changed:
+        return (
+            f"warning: the problems of the run in {run.folder} are divided otherwise now than when it was trained "
+            f"({', '.join(changed)}): it may have trained on these problems"
+        )
+    known = sum(key in trained for key in keys)
+    if known:
+        return f"warning: the run in {run.folder} trained on {known:,} of these {pluralize(len(keys), 'problem')}"
+    if held_out.issuperset(keys):
+        return f"problems held out by the run in {run.folder}"
+    return f"problems of {dataset}; the run in {run.folder} trained on none of them"
+
+
+def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], list[str]]:
+    """Keys of the problems that a run held out, keys of those it trained on, and what differs from its record."""
+    assert run.folder is not None
+    own = _divided(run.dataset, run)
+    reserved = frozenset(problem.key for problem in own.reserved)
+    trained = {problem.key for problem in own.trained} if run.warmed_up else set()
+    training = []
+    for name, dataset in run.training_sets:
+        divided = own if dataset == run.dataset else _divided(dataset, run)
+        allowed = [problem for problem in divided.trained if problem.key not in reserved]
+        trained.update(problem.key for problem in allowed)
+        fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
+        training.append({**({"stage": name} if name else {}), _FINGERPRINT: fingerprint})
+    recorded = read_json_if_there(run.folder / PROBLEMS, _KINDS)
+    now = {"held_out": (recorded or {}).get("held_out"), "training": training}
+    return reserved, trained, [] if recorded is None else _changes(recorded, now)
+
+
+def _divided(dataset: Any, run: RunOfCheckpoint) -> DividedProblems:
+    assert run.seed is not None
+    settings = read(DatasetSettings, dataset, f"dataset in {run.folder}")
+    return read_problems(problem_source(settings), problem_split(settings, run.seed))

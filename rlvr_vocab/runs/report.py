@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -21,29 +21,18 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import (
-    CHANGES,
-    COMPLETIONS,
-    ENVIRONMENT,
-    INITIAL_MODEL,
-    PROBLEMS,
-    SUMMARY,
-    read_record,
-)
-from rlvr_vocab.record.manifest import problem_in_run
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.probe import read_probe
-from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_results
+from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secrets import without_secrets
-from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
 
 REPORT = "report.html"
 MAX_SAMPLES = 24  # as in conf/report.yaml
-Found = TypeVar("Found")
 
 
 def write_report(settings: ReportSettings) -> tuple[str, ...]:
@@ -54,15 +43,29 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     Raises:
         UserError: a file of the run cannot be read, or one of these cannot be written.
     """
-    report = report_of(run_record(settings.run), settings.max_samples)
-    text = render(run_page(report))
-    atomic_write_text(settings.page, text, "out")
-    if report.vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
+    record = run_record(settings.run)
+    folder, initial_model = record.folder, record.folder / INITIAL_MODEL
+    vocabulary = analyse_vocabulary(record)
+    report = RunReport(
+        record=record,
+        held_out=held_out_of(record),
+        findings=diagnose(record),
+        completions=CompletionFiles(folder / COMPLETIONS),
+        marker=Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None,
+        vocabulary=vocabulary,
+        problems=read_record(folder, PROBLEMS),
+        environment=read_record(folder, ENVIRONMENT),
+        configuration=_configuration(folder),
+        max_samples=settings.max_samples,
+        probe=read_probe(folder),
+    )
+    atomic_write_text(settings.page, render(run_page(report)), "out")
+    if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         try:
-            write_vocabulary(report.vocabulary)
+            write_vocabulary(vocabulary)
         except OSError as error:
             raise UserError(f"the data beside {settings.page} cannot be written: {error.strerror or error}") from error
-    return report.record.damage
+    return record.damage
 
 
 def report_at_the_end(run: Path, console: Console) -> None:
@@ -79,63 +82,15 @@ def report_at_the_end(run: Path, console: Console) -> None:
         console.print(f"its report: {out}", markup=False)
 
 
-def report_of(record: RunRecord, max_samples: int) -> RunReport:
-    """Read everything that the page of a run shows."""
-    folder = record.folder
-    marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
-    vocabulary, why_no_vocabulary = _or_why(lambda: analyse_vocabulary(record))
-    probe, why_unprobed = _or_why(lambda: read_probe(folder))
-    return RunReport(
-        record=record,
-        held_out=held_out_of(record),
-        findings=diagnose(record),
-        completions=CompletionFiles(folder / COMPLETIONS),
-        marker=marker,
-        vocabulary=vocabulary,
-        problems=read_record(folder, PROBLEMS),
-        environment=read_record(folder, ENVIRONMENT),
-        configuration=_configuration(folder),
-        max_samples=max_samples,
-        unreadable=tuple(filter(None, (why_unmarked, why_no_vocabulary, why_unprobed))),
-        probe=probe,
-    )
-
-
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
-    """The held-out answers of a run; a damaged file is left out and named."""
-    summary = record.summary or {}
-    before, why_not_before = _or_why(lambda: _answers(record.folder, "before", summary.get("held_out_problems")))
-    after, why_not_after = _or_why(lambda: _answers(record.folder, "after", summary.get("held_out_problems")))
-    problems, _ = _or_why(lambda: read_record(record.folder, PROBLEMS))
-    metric = HeldOutMetric.of(summary.get("grader") or (problems or {}).get("grader"))
-    return HeldOutAnswers(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))), metric)
-
-
-def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResult]:
-    """None before they are measured; raises UserError where one is missing or cannot be read."""
-    path = results_file(folder, when)
-    if not path.is_file():
-        return []
-    changed = problem_in_run(folder, path)
-    if changed is not None:
-        raise UserError(changed)
-    found = read_results(path)
-    there = len({answer.problem for answer in found})
-    if problems is not None and there < problems:
-        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {pluralize(problems, 'problem')}")
-    return found
-
-
-def _or_why(read_it: Callable[[], Found]) -> tuple[Found | None, str]:
-    """A part that a page can do without, or the reason why it cannot be read."""
-    try:
-        return read_it(), ""
-    except UserError as error:
-        return None, str(error)
-
-
-def _marker(initial_model: Path) -> Marker | None:
-    return Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None
+    """The held-out answers of a run; UserError where a file of them cannot be read."""
+    before, after = (results_file(record.folder, when) for when in ("before", "after"))
+    grader = (record.summary or {}).get("grader") or (read_record(record.folder, PROBLEMS) or {}).get("grader")
+    return HeldOutAnswers(
+        read_results(before) if before.is_file() else (),
+        read_results(after) if after.is_file() else (),
+        HeldOutMetric.of(grader),
+    )
 
 
 def _configuration(folder: Path) -> Configuration:
@@ -163,7 +118,6 @@ def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _as_yaml(value: Any) -> str:
     """A value on one line; text without quotes."""
     if isinstance(value, Mapping | list):
-        return yaml.safe_dump(
-            value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
-        ).strip()
+        line = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+        return line.strip()
     return as_typed(value)

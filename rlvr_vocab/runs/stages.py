@@ -9,10 +9,8 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +18,35 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from datasets import Dataset
 from rich.console import Console
+from rich.text import Text
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.analysis.doctor.diagnose import Doctor
+from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context
-from rlvr_vocab.errors import RESUME_ME, Interrupted, UserError, stop_signals, write_exit_code
+from rlvr_vocab.errors import (
+    RESUME_ME,
+    Interrupted,
+    UserError,
+    block_signals_in_children,
+    stop_signals,
+    write_exit_code,
+)
 from rlvr_vocab.files import atomic_write, read_json
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
+from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.folder import RESUME_MODES, Run, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
-from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problems import RunProblems, stages_of
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
+from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.text import pluralize
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoints import (
     clear_leftovers,
@@ -46,12 +56,28 @@ from rlvr_vocab.training.checkpoints import (
     set_invalid_aside,
     steps_in,
 )
-from rlvr_vocab.training.display import live_display
+from rlvr_vocab.training.display import LiveDisplay, live_display
+from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.metrics.weights import parameter_table
-from rlvr_vocab.training.stage import MetricsFile, StageContext, StopEarly, StopOnSignalOrTime, write_rows_until_now
+from rlvr_vocab.training.stage import (
+    MetricsFile,
+    StageContext,
+    StopEarly,
+    StopOnSignalOrTime,
+    logged_row,
+    record_wandb,
+    recorded_wandb,
+    write_rows_until_now,
+)
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan
+from rlvr_vocab.vocab.marking import Marker, shortened
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
+
+_STEPS_BETWEEN_COMPLETIONS = 50
+# Characters of a completion on the display: more than any has room for.
+_HEAD, _TAIL = 1200, 400
 
 
 @dataclass(frozen=True)
@@ -72,9 +98,6 @@ class StageRecord:
     reward_failures: dict[str, int]
     seconds: float
     drawn: dict[str, Any] | None = None
-
-
-_KINDS = {"steps": int, "ended_by": str, "steps_without_signal": int, "reward_failures": dict, "seconds": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -105,48 +128,9 @@ class Stage:
         if not path.is_file():
             return None
         try:
-            return StageRecord(**read_json(path, _KINDS))
+            return StageRecord(**read_json(path, {"steps": int, "seconds": (int, float), "reward_failures": dict}))
         except (UserError, TypeError) as error:
             raise UserError(f"{path} is not readable ({error}); remove it to train this stage again") from error
-
-    def checkpoint_to_resume(self, resume: str, console: Console) -> Path | None:
-        """The checkpoint that the stage goes on from, verified; None for a training from its start.
-
-        The main process decides for all. Broken checkpoints are renamed, with a warning; so are those past a
-        checkpoint that `resume` names.
-
-        Raises:
-            UserError: the named checkpoint is not valid, or lies elsewhere.
-        """
-        found: list[Path | None] = [None]
-        if PartialState().is_main_process:
-            clear_leftovers(self.folder)
-            if resume in RESUME_MODES:
-                for sentence in set_invalid_aside(self.folder):
-                    console.print(f"warning: {sentence}", style="yellow", markup=False)
-                found = [newest_checkpoint(self.folder)]
-            else:
-                found = [_named_checkpoint(Path(resume).expanduser(), self.folder, console)]
-        [checkpoint] = broadcast_object_list(found)
-        if checkpoint is not None:
-            console.print(f"going on from {checkpoint}", markup=False)
-        return checkpoint
-
-
-def _named_checkpoint(checkpoint: Path, folder: Path, console: Console) -> Path:
-    if checkpoint.resolve().parent != folder.resolve():
-        raise UserError(
-            f"resume={checkpoint}: the training that is to go on has its checkpoints in {folder}; name one of them"
-        )
-    problem = problem_of_checkpoint(checkpoint)
-    if problem is not None:
-        raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
-    steps = steps_in(folder)
-    named = next(step for step, path in steps.items() if path.resolve() == checkpoint.resolve())
-    for step, path in steps.items():
-        if step > named:
-            console.print(f"{path.name} is set aside as {set_aside(path, 'later').name}", markup=False)
-    return folder / checkpoint.name
 
 
 def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:
@@ -162,20 +146,66 @@ def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPla
 
 
 def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
-    """The records of the stages that have ended, from the first on.
+    """The records of the stages that have ended; UserError where a later one has, and an earlier one has not."""
+    records = [stage.record() for stage in stages]
+    ended = [record for record in records if record is not None]
+    if ended != records[: len(ended)]:
+        missing = stages[records.index(None)]
+        raise UserError(
+            f"{missing.title} has not ended, and a stage after it has: remove the later folders in "
+            f"{missing.folder.parent}, and summary.json, to train them again"
+        )
+    return ended
+
+
+def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | None:
+    """The checkpoint that a stage goes on from, verified; None for a training from its start.
+
+    The main process decides for all. Broken checkpoints are renamed, with a warning; so are those past a checkpoint
+    that `resume` names.
 
     Raises:
-        UserError: a later one has ended, and an earlier one has not.
+        UserError: the named checkpoint is not valid, or lies elsewhere.
     """
-    records = [stage.record() for stage in stages]
-    ended = [record for record in takewhile(lambda record: record is not None, records) if record is not None]
-    for stage, record in zip(stages[len(ended) :], records[len(ended) :], strict=True):
-        if record is not None:
-            raise UserError(
-                f"{stage.folder} has ended, but {stages[len(ended)].title}, which comes before it, has not: remove "
-                "that folder too, and summary.json, to train both again"
-            )
-    return ended
+    found: list[Path | None] = [None]
+    if PartialState().is_main_process:
+        clear_leftovers(folder)
+        if resume in RESUME_MODES:
+            for sentence in set_invalid_aside(folder):
+                console.print(f"warning: {sentence}", style="yellow", markup=False)
+        else:
+            _set_later_aside(Path(resume).expanduser(), folder, console)
+        found = [newest_checkpoint(folder)]
+    [checkpoint] = broadcast_object_list(found)
+    if checkpoint is not None:
+        console.print(f"going on from {checkpoint}", markup=False)
+    return checkpoint
+
+
+def _set_later_aside(checkpoint: Path, folder: Path, console: Console) -> None:
+    steps = {path.resolve(): step for step, path in steps_in(folder).items()}
+    named = steps.get(checkpoint.resolve())
+    if named is None:
+        raise UserError(
+            f"resume={checkpoint}: the training that is to go on has its checkpoints in {folder}; name one of them"
+        )
+    problem = problem_of_checkpoint(checkpoint)
+    if problem is not None:
+        raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
+    for path, step in steps.items():
+        if step > named:
+            console.print(f"{path.name} is set aside as {set_aside(path, 'later').name}", markup=False)
+
+
+def last_checkpoint(stage: Stage, record: StageRecord) -> Path:
+    """The checkpoint with which a stage has ended; raises UserError where that is not whole."""
+    found = newest_checkpoint_for_all(stage.folder, at_step=record.steps)
+    if found is None:
+        raise UserError(
+            f"{stage.folder}: this stage has ended, and its checkpoint-{record.steps} is not whole: remove "
+            f"{STAGE_RECORD} there, and the folders of later stages, to train it again from its last whole one"
+        )
+    return found
 
 
 class StagedRun:
@@ -194,13 +224,10 @@ class StagedRun:
         self._console = run.console
         if PartialState().is_main_process:
             start_wandb(run.settings)
-        facts = run_facts(run.settings.resolved, run.folder)
-        self.doctor = RunDoctor(facts, run.folder, partial(alert, run.settings))
+        self.doctor = RunDoctor(run_facts(run.settings.resolved, run.folder), run.folder)
         self._seconds_now = 0.0
         self.records = ended_records(stages)
-        self._current = min(len(self.records), len(stages) - 1)
-        self._checkpoint = self._checkpoint_of_current(stages[0].settings.resume)
-        self.trainer = self._trainer_of_current()
+        self.trainer: RegionGRPOTrainer
 
     @property
     def steps(self) -> int:
@@ -222,27 +249,42 @@ class StagedRun:
         Raises:
             Interrupted: a signal or the clock stopped it; the same command goes on.
         """
-        if not self.records:
-            self._held_out.measure_before(self.trainer)
+        resume = self._stages[0].settings.resume
+        if len(self.records) == len(self._stages):
+            self._load_last_stage(resume)
         while len(self.records) < len(self._stages):
-            if self._current != len(self.records):
+            stage = self._stages[len(self.records)]
+            checkpoint = checkpoint_to_resume(stage.folder, resume, self._console)
+            resume = "auto"
+            self.trainer = self._make_trainer(stage)
+            if not self.records:
+                self._held_out.measure_before(self.trainer)
+            elif checkpoint is None:
+                earlier = last_checkpoint(self._stages[len(self.records) - 1], self.records[-1])
+                self.trainer.checkpoints.load_weights(earlier)
+            self.records.append(self._train(stage, checkpoint))
+            if len(self.records) < len(self._stages):
                 stop_signals.require_going_on()
-                self._current = len(self.records)
-                self._checkpoint = self._checkpoint_of_current("auto")
                 del self.trainer
                 gc.collect()  # a trainer is in reference cycles: model and optimizer would stay beside the next
-                self.trainer = self._trainer_of_current()
-            self.records.append(self._train(self._stages[self._current], self.trainer))
         reasons = [reason for reason in gather_object([stop_signals.reason]) if reason is not None]
         if reasons:
             self.trainer.checkpoints.save_now()
             raise Interrupted(f"by {reasons[0]}, after the last step; the same command goes on")
-        self.drop_optimizer_state()
+        drop_optimizer_state(self.trainer)
 
-    def drop_optimizer_state(self) -> None:
-        """Free memory, twice the weights under Adam, before the model is measured and written."""
-        if self.trainer.optimizer is not None and not self.trainer.is_deepspeed_enabled:  # which keeps weights there
-            self.trainer.optimizer.state.clear()
+    def _load_last_stage(self, resume: str) -> None:
+        """All stages have ended: load the last one's weights, or let it go on from a checkpoint that is named."""
+        stage = self._stages[-1]
+        if resume in RESUME_MODES:
+            checkpoint = last_checkpoint(stage, self.records[-1])
+            self.trainer = self._make_trainer(stage)
+            self.trainer.checkpoints.load_weights(checkpoint)
+            return
+        self.records.pop()
+        if PartialState().is_main_process:
+            (stage.folder / STAGE_RECORD).unlink()
+        PartialState().wait_for_everyone()
 
     def summary(self) -> dict[str, Any]:
         """The figures of the training in `summary.json`."""
@@ -263,46 +305,13 @@ class StagedRun:
             return {**summary, "stages": [asdict(record) for record in self.records]}
         return {**summary, "drawn": self.records[0].drawn} if self.records[0].drawn else summary
 
-    def _checkpoint_of_current(self, resume: str) -> Path | None:
-        """The checkpoint to resume; a stage whose last checkpoint is lost becomes the current one again."""
-        found = self._stages[self._current].checkpoint_to_resume(resume, self._console)
-        while self.records and (found is None or len(self.records) == len(self._stages)):
-            ended = self._stages[len(self.records) - 1]
-            if newest_checkpoint_for_all(ended.folder, at_step=self.records[-1].steps) is not None:
-                break
-            self.records.pop()
-            self._current = len(self.records)
-            self._console.print(
-                f"warning: {ended.title} had ended, but its last checkpoint is not whole: it is trained from there "
-                "again",
-                style="yellow",
-                markup=False,
-            )
-            if PartialState().is_main_process:
-                (ended.folder / STAGE_RECORD).unlink()
-            PartialState().wait_for_everyone()
-            found = ended.checkpoint_to_resume("auto", self._console)
-        return found
-
     @peak_memory.phase("loading")
-    def _trainer_of_current(self) -> RegionGRPOTrainer:
-        """The trainer of the current stage, with the weights that the stages before it have left."""
-        stage = self._stages[self._current]
-        before = self.records[: self._current]
-        context = StageContext(self._run.folder, stage.name, sum(record.steps for record in before))
-        trainer = self._new_trainer(stage, context)
-        if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
-            if stage.name and self._checkpoint is not None:
-                trainer.checkpoints.load_weights(self._checkpoint)
-        elif before and self._checkpoint is None:
-            earlier = newest_checkpoint_for_all(self._stages[self._current - 1].folder, at_step=before[-1].steps)
-            assert earlier is not None  # _checkpoint_of_current has seen to it
-            trainer.checkpoints.load_weights(earlier)
-        return trainer
-
-    def _new_trainer(self, stage: Stage, context: StageContext) -> RegionGRPOTrainer:
+    def _make_trainer(self, stage: Stage) -> RegionGRPOTrainer:
         """A trainer for one stage; policy and reference are those of the initial model."""
         settings, training, model = stage.settings, stage.settings.training, stage.settings.model
+        context = StageContext(
+            self._run.folder, stage.name, sum(record.steps for record in self.records[: stage.number - 1])
+        )
         rewards = build_rewards(settings.rewards.functions, reward_context(settings, self._run.layout))
         use_cpu = bool(training.grpo.get("use_cpu"))
         args = grpo_config(
@@ -335,12 +344,12 @@ class StagedRun:
             callbacks=[MetricsFile(self._run.folder / METRICS, context), self._stop],
         )
 
-    def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
+    def _train(self, stage: Stage, checkpoint: Path | None) -> StageRecord:
+        trainer, until, checkpoints = self.trainer, stage.until, self.trainer.checkpoints
         for line in parameter_table(trainer.model):
             self._console.print(line, markup=False)
-        until, checkpoints = stage.until, trainer.checkpoints
-        if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):
-            self._train_steps(stage, trainer)
+        if checkpoint is None or not checkpoints.load_end(checkpoint, until):
+            self._train_steps(stage, checkpoint)
         elif trainer.accelerator.is_main_process:
             write_rows_until_now(self._run.folder / METRICS, trainer.stage_context, trainer.state)
         state = trainer.state
@@ -364,15 +373,16 @@ class StagedRun:
             self._console.print(f"{stage.title}: {steps}, ended by {record.ended_by}", markup=False)
         return record
 
-    def _train_steps(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
-        until, is_main = stage.until, trainer.accelerator.is_main_process
+    def _train_steps(self, stage: Stage, checkpoint: Path | None) -> None:
+        trainer, until = self.trainer, stage.until
+        is_main = trainer.accelerator.is_main_process
         if until is not None:
             trainer.add_callback(StopEarly(until))
         if is_main:
             results_file(self._run.folder, "after").unlink(missing_ok=True)  # of weights that now change
         with live_display(self._console, stage.title) as display:
             trainer.add_callback(DisplayCallback(trainer, display, self.doctor, in_colour=shows_colours(self._console)))
-            trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         state, reason = trainer.state, self._stop.reason
         ended = state.global_step >= state.max_steps or (until is not None and until.reached(state.log_history))
         if reason is None or ended:
@@ -383,3 +393,101 @@ class StagedRun:
         trainer.accelerator.wait_for_everyone()  # a launcher ends all processes as soon as one has ended
         message = f"by {reason} after step {state.global_step}, {where}; the same command goes on"
         raise Interrupted(message if is_main else "")
+
+
+def drop_optimizer_state(trainer: RegionGRPOTrainer) -> None:
+    """Free memory, twice the weights under Adam, before the model is measured and written."""
+    if trainer.optimizer is not None and not trainer.is_deepspeed_enabled:  # which keeps weights there
+        trainer.optimizer.state.clear()
+
+
+# --- while it trains ---
+
+
+class RunDoctor:
+    """The doctor of a run while it trains: each finding once, over all its stages and resumes."""
+
+    def __init__(self, facts: RunFacts, folder: Path) -> None:
+        self._facts, self._folder = facts, folder
+        self._doctor = Doctor(facts)
+        self._reported: set[str] = set()
+
+    def start(self) -> None:
+        """Begin or resume a training: findings of the rows on disk have been reported."""
+        self._doctor = Doctor(self._facts)
+        for row in read_metrics(self._folder / METRICS):
+            self.new_findings(row)
+
+    def new_findings(self, row: Row) -> list[Finding]:
+        """The findings that a new row shows first."""
+        new = [finding for finding in self._doctor.look(row) if finding.name not in self._reported]
+        self._reported.update(finding.name for finding in new)
+        return new
+
+    def finish(self, summary: Row) -> list[Finding]:
+        """All findings of a run, with those of its outcome."""
+        self.start()
+        self._doctor.close(summary)
+        return self._doctor.findings()
+
+
+class DisplayCallback(TrainerCallback):
+    """Shows a training on a display, with reasoning tokens in colour or in brackets."""
+
+    def __init__(self, trainer: RegionGRPOTrainer, display: LiveDisplay, doctor: RunDoctor, *, in_colour: bool) -> None:
+        self._trainer, self._display, self._doctor, self._in_colour = trainer, display, doctor, in_colour
+        self._next_completion = 0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero:
+            self._doctor.start()
+            self._display.begins(state.global_step, state.max_steps)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        row = logged_row(self._trainer.stage_context, state.global_step, logs)
+        if not state.is_world_process_zero or row is None:
+            return
+        self._display.row(row, state.global_step, state.max_steps)
+        for finding in self._doctor.new_findings(row):
+            self._display.finding(f"{finding.title} (step {finding.step})", finding.evidence)
+        rollouts = self._trainer.newest_rollouts
+        if rollouts is not None and row["step"] >= self._next_completion:
+            self._next_completion = (row["step"] // _STEPS_BETWEEN_COMPLETIONS + 1) * _STEPS_BETWEEN_COMPLETIONS
+            self._display.completion(self._sample_text(rollouts, row["step"]))
+
+    def _sample_text(self, rollouts: CompletionRows, step: int) -> Text:
+        """The first completion of a batch; control characters are escaped, since a model may write any."""
+        tokenizer, layout = self._trainer.processing_class, self._trainer.policy.layout
+        ids = [*prefilled_ids(rollouts.prompt_ids[0], layout), *rollouts.completion_ids[0]]
+        spans = shortened(Marker(tokenizer, layout).spans(ids), _HEAD, _TAIL)
+        escaped = [each._replace(text=visible_text(each.text, "⏎")) for each in spans]
+        text = Text(f"step {step}, reward {rollouts.total_rewards()[0]:.2f}: ")
+        return text.append_text(marked_text(escaped, colour=self._in_colour))
+
+
+def start_wandb(settings: RunSettings) -> None:
+    """Start the run that the trainer logs to, or go on with it, in the main process; nothing where W&B is off."""
+    if settings.logging.report_to != "wandb":
+        return
+    import wandb
+
+    known = recorded_wandb(settings.output_dir)
+    with block_signals_in_children():
+        run = wandb.init(
+            project=settings.logging.project,
+            name=settings.exp_name,
+            mode=settings.logging.mode,
+            config=settings.resolved,
+            dir=str(settings.output_dir),
+            id=known.get("id"),
+            resume="allow",
+        )
+    if not known:
+        record_wandb(settings.output_dir, run.id, 0)

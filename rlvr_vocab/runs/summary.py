@@ -23,7 +23,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.plan.architecture import architecture_of
-from rlvr_vocab.plan.devices import Device, card_of_driver, this_processor
+from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, graded_forecast
 from rlvr_vocab.plan.problems import ProblemsAhead
 from rlvr_vocab.plan.workload import Sharding
@@ -38,6 +38,10 @@ from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
 Rows = Sequence[Mapping[str, Any]]
+_SHARDING: dict[DistributedType, Sharding] = {
+    DistributedType.FSDP: "fsdp2",
+    DistributedType.DEEPSPEED: "deepspeed_zero3",
+}
 
 
 def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
@@ -47,32 +51,19 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
     except UserError as error:
         run.console.print(f"no forecast of this run: {error}", markup=False)
         return
+    state, device = PartialState(), this_processor(torch.get_num_threads())
+    if state.device.type == "cuda":
+        properties = torch.cuda.get_device_properties(state.device)
+        device = card_of_driver(properties.name, float(properties.total_memory))
     where = Circumstances(
-        _device(),
-        processes=PartialState().num_processes,
-        sharding=_sharding(),
+        device,
+        processes=state.num_processes,
+        sharding=_SHARDING.get(state.distributed_type, "none"),
         ahead=ProblemsAhead(len(prompt_lengths[0]), tuple(chain.from_iterable(prompt_lengths))),
         shape=shape,
         copies=run.layout.size,
     )
     atomic_write(run.folder / FORECAST, forecast_of(run.settings, where).to_json())
-
-
-def _sharding() -> Sharding:
-    match PartialState().distributed_type:
-        case DistributedType.FSDP:
-            return "fsdp2"
-        case DistributedType.DEEPSPEED:
-            return "deepspeed_zero3"
-    return "none"
-
-
-def _device() -> Device:
-    """The device of this process, a card with its own memory."""
-    if PartialState().device.type != "cuda":
-        return this_processor(torch.get_num_threads())
-    properties = torch.cuda.get_device_properties(PartialState().device)
-    return card_of_driver(properties.name, float(properties.total_memory))
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
@@ -81,29 +72,30 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     Raises:
         UserError: the run is finished, and a file of its outcome is damaged or lost.
     """
-    found = [_finished_summary(settings, console) if PartialState().is_main_process else None]
-    [summary] = broadcast_object_list(found)
+    [summary] = broadcast_object_list(
+        [_finished_summary(settings, console) if PartialState().is_main_process else None]
+    )
     return summary
 
 
 def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
     folder = settings.output_dir
-    if settings.overwrite or not (folder / SUMMARY).is_file():
+    if settings.overwrite or settings.resume not in RESUME_MODES or not (folder / SUMMARY).is_file():
         return None
-    if changes_of(settings) or settings.resume not in RESUME_MODES:
+    if changes_of(settings):
         return None
     records, samples = damage_of_run(folder, hashed=True)
-    summary = None if records else read_record(folder, SUMMARY)
-    if not records and not is_finished(summary):
-        return None
     if records:
         more = f" and {len(records) - 1} more" if len(records) > 1 else ""
         raise UserError(
             f"{folder}: this run is finished, and {records[0]}{more}. Put back what was there, or delete it and "
             f"{SUMMARY} to make them anew from the last checkpoint, or train again with overwrite=true"
         )
+    summary = read_record(folder, SUMMARY)
+    if not is_finished(summary):
+        return None
     if not (folder / MANIFEST).is_file():
-        samples = [f"{MANIFEST} is missing: whether the files of this finished run are whole is not known"]
+        samples = [f"{MANIFEST} is missing: the files of this finished run cannot be checked"]
     for line in samples:
         console.print(f"warning: {folder}: {line}", style="yellow", markup=False)
     return summary
@@ -146,37 +138,35 @@ def _peaks_of_run(rows: Rows) -> dict[str, float]:
 
 def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     """The outcome, warnings, a sampled answer, and the commands to type next."""
-    command, sample = _command(), summary["sample"]
+    command = "rlvr-vocab" if shutil.which("rlvr-vocab") else str(Path(sys.executable).with_name("rlvr-vocab"))
     console.print()
     console.print(_outcome(summary))
-    form = [summary.get(f"format_{when}") for when in ("before", "after")]
-    if None not in form:
-        console.print(f"in format: {form[0]:.1%} before, {form[1]:.1%} after", markup=False)
+    warnings = [
+        f"reward {name} failed on {pluralize(failures, 'completion')}, which have no score from it: "
+        f"rewards/{name}/failures in metrics.jsonl"
+        for name, failures in summary.get("reward_failures", {}).items()
+    ]
     if summary["steps_without_signal"] == summary["steps"]:
-        console.print(
-            "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "
-            "see 'Before a run' in docs/guide.md"
-        )
-    for name, failures in summary.get("reward_failures", {}).items():
-        console.print(
-            f"reward {name} failed on {pluralize(failures, 'completion')}, without a score from it: "
-            f"rewards/{name}/failures in metrics.jsonl",
-            style="yellow",
-            markup=False,
-        )
+        warnings.append("no step had a group whose rewards differed, so there was nothing to learn from")
     for finding in summary.get("findings", ()):
         more = f"{command} doctor run={shlex.quote(str(folder))}"
-        line = f"finding: {finding_line(finding['title'], finding['step'])}: {more}"
+        warnings.append(f"finding: {finding['title']} (step {finding['step']}): {more}")
+    for line in warnings:
         console.print(line, style="yellow", markup=False)
+    sample = summary["sample"]
     if sample is not None:
-        _print_sample(sample, console)
+        gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
+        colour = shows_colours(console)
+        shown = "in colour" if colour else "marked"
+        line = f"\na sampled answer to {sample['problem']!r}{gold}, reasoning tokens {shown}:"
+        console.print(line, markup=False)
+        console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
     models = "final_adapter/, final_model" if (folder / "final_adapter").is_dir() else "final_model"
     prompt = "…" if sample is None else sample["problem"]
     console.print(
         f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
         f"  {command} samples run={folder}\n"
         f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
-        f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
         f"  {command} train --help                          # every key",
         markup=False,
     )
@@ -185,37 +175,15 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
 def _outcome(summary: dict[str, Any]) -> str:
     """The held-out figures before and after, in a line of Rich's markup."""
     steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
-    measure = HeldOutMetric.of(summary.get("grader"))
-    before, after = measure.of_run(summary)
+    metric = HeldOutMetric.of(summary.get("grader"))
+    before, after = metric.of_run(summary)
     if before is None or after is None:
-        nothing = "none of the held-out answers has a score" if summary["held_out_problems"] else "nothing was held out"
-        return f"{steps} in {summary['seconds']:.0f} s; {nothing} to measure on."
+        return f"{steps} in {summary['seconds']:.0f} s; no held-out answer has a score to measure by."
     return (
-        f"held-out {measure.name} on {problems}{escape(measure.by)}: [bold]{measure.value(before)}[/] before GRPO, "
-        f"[bold]{measure.value(after)}[/] after ({measure.difference(after - before)}, {steps}, "
+        f"held-out {metric.name} on {problems}{escape(metric.by)}: [bold]{metric.value(before)}[/] before GRPO, "
+        f"[bold]{metric.value(after)}[/] after ({metric.difference(after - before)}, {steps}, "
         f"{summary['grpo_seconds']:.0f} s)"
     )
-
-
-def _command() -> str:
-    """`rlvr-vocab` as the reader can type it: by its path where its environment is not active."""
-    if shutil.which("rlvr-vocab"):
-        return "rlvr-vocab"
-    path = Path(sys.executable).parent / "rlvr-vocab"
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def _print_sample(sample: dict[str, Any], console: Console) -> None:
-    gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
-    console.print(f"\na sampled answer to {sample['problem']!r}{gold},", end=" ", markup=False)
-    colour = shows_colours(console)
-    console.print("reasoning tokens", "in colour:" if colour else "marked:")
-    console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
-
-
-def finding_line(title: str, step: int) -> str:
-    """A finding of the doctor without its evidence."""
-    return f"{title} (step {step})"
 
 
 def marked_text(spans: Iterable[Sequence[Any]], *, colour: bool) -> Text:

@@ -12,8 +12,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences, read_recorded
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import read_results
-from rlvr_vocab.runs.model import turns_longer_than, untrained_base
-from rlvr_vocab.training.models.warmup import WorkedProblem
+from rlvr_vocab.runs.model import untrained_base
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip install -e '.[gym]'")
 
@@ -77,19 +76,16 @@ def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureF
     assert f"at full mark {usable} of {usable} (100.0%)" in capsys.readouterr().out
 
 
-def test_the_embedded_model_knows_the_words_of_the_tasks_and_counts_its_turns_whole() -> None:
+def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
     from transformers import AutoTokenizer
 
     settings = load_settings("train", [*TINY, f"dataset.tasks=[{SUMS},spell_backward]"])
-    tokenizer = AutoTokenizer.from_pretrained(untrained_base(settings))
+    tokenizer = AutoTokenizer.from_pretrained(untrained_base(settings.model, settings.seed, settings.dataset))
     pieces = tokenizer.tokenize("State the final answer to the following arithmetic problem: 12 + 34 =")
     assert [piece.lstrip("Ġ") for piece in pieces if piece.strip("Ġ").isalpha()] == (
         ["State", "the", "final", "answer", "to", "the", "following", "arithmetic", "problem"]
     )
     assert "Ġbackward" in tokenizer.tokenize("Spell this word backward (example: sun -> nus): cat")
-    # Six digits and signs, the box in five pieces, and what ends the turn.
-    worked = [WorkedProblem([], "3+4=7;\\boxed{7}"), WorkedProblem([], "7")]
-    assert [turns_longer_than(limit, worked, tokenizer) for limit in (1, 2, 11, 12)] == [2, 1, 1, 0]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from torch import nn
 
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.record.results import ACCURACY
 from rlvr_vocab.runs import final_model
@@ -43,7 +44,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def save(trainer: DummyTrainer, run_folder: Path) -> None:
-    settings: Any = SimpleNamespace(output_dir=run_folder, resolved=None)
+    settings: Any = SimpleNamespace(output_dir=run_folder, resolved=read_settings("train", []).resolved)
     run = Run(settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
     save_final_model(run, trainer, 3, ACCURACY)  # type: ignore[arg-type]  # a dummy trainer
 

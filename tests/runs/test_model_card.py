@@ -1,6 +1,7 @@
 """A model card is valid, holds configuration and results, and gives away neither a token nor a path."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +11,46 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.model_card import CardFacts, card_of_adapter, write_adapter_card, write_card
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
+from rlvr_vocab.runs.final_model import Card, card_of_adapter, card_of_run, write_card
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.merge import MergeReport, Shift
+from tests.runs.test_held_out import result
 
 WORDS = ["dataset=gsm8k", "model.reasoning_vocab_size=1000", "training.learning_rate=3e-6", "training.max_steps=12"]
-ON_HUB = ("Qwen/Qwen3-0.6B", "openai/gsm8k")
 
 
-def facts_of(*words: str, adapter: bool = False, **more: Any) -> CardFacts:
-    """With a token in the configuration."""
+def config_of(*words: str) -> dict[str, Any]:
+    """With a token in it."""
     resolved = copy.deepcopy(read_settings("train", [*WORDS, *words]).resolved)
     resolved["model"]["model_kwargs"]["token"] = "hf_secret"
-    return CardFacts(resolved, adapter, **{"on_hub": ON_HUB, **more})
+    return resolved
 
 
-def card(folder: Path, facts: CardFacts, size: int | None = 1_000, merge: MergeReport | None = None) -> str:
+def card_of(folder: Path, config: dict[str, Any], adapter: bool = False, **more: Any) -> Card:
+    return card_of_run(folder, config, more.pop("metric", ACCURACY), adapter=adapter, **{"steps": 12, **more})
+
+
+def written(folder: Path, card: Card, size: int | None = 1_000, merge: MergeReport | None = None) -> str:
     if size is not None:
         VocabLayout(1_500, tuple(range(size)), 1_498, 1_499, (), (0,)).save(folder)
-    write_card(folder, facts, merge)
+    write_card(folder, card, merge)
     text = (folder / "README.md").read_text()
     assert ModelCard(text).data.pipeline_tag == "text-generation"
     return text
 
 
+def write_answers(folder: Path, when: str, right: int) -> None:
+    (folder / "evaluation").mkdir(exist_ok=True)
+    answers = [vars(result(problem, "1", score=float(problem < right))) for problem in range(8)]
+    (folder / "evaluation" / f"{when}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in answers))
+
+
 def test_a_card_names_model_problems_configuration_and_results(tmp_path: Path) -> None:
-    text = card(tmp_path, facts_of(steps="12", before="37.5% (3 of 8)", after="62.5% (5 of 8)"))
+    write_answers(tmp_path, "before", 3)
+    write_answers(tmp_path, "after", 5)
+    text = written(tmp_path, card_of(tmp_path, config_of(), links=True))
     assert yaml.safe_load(text.split("---\n")[1]) == {
         "base_model": "Qwen/Qwen3-0.6B",
         "datasets": ["openai/gsm8k"],
@@ -46,87 +60,78 @@ def test_a_card_names_model_problems_configuration_and_results(tmp_path: Path) -
     }
     for line in (
         "# grpo_reasoning_1000",
+        "| GRPO steps | 12 |",
         "| `training.learning_rate` | `3e-06` |",
         "| `rewards` | `accuracy × 1` |",
-        "| held-out accuracy before GRPO | 37.5% (3 of 8) |",
-        "| held-out accuracy at the end of training | 62.5% (5 of 8) |",
+        "| held-out accuracy before GRPO | 37.5% on 8 problems |",
+        "| held-out accuracy at the end of training | 62.5% on 8 problems |",
     ):
         assert line in text.splitlines()
     assert "1,000 *reasoning tokens*, ids 1,500 to 2,499" in text and "model.lora" not in text
     assert "Stock sampling knows no regions" in text and "RegionLogitsProcessor.from_folder(folder" in text
 
 
-def test_no_token_and_no_path_stands_in_a_card(tmp_path: Path) -> None:
-    facts = facts_of(adapter=True, on_hub=())
-    assert facts.config is not None
-    facts.config["model"]["name"] = str(tmp_path / "private" / "base")
-    facts.config["dataset"]["name"] = "~/somewhere/problems.jsonl"
-    facts.config["rewards"]["functions"] = [{"name": f"{tmp_path}/mine.py:short", "weight": 0.5}]
-    for write in (write_card, write_adapter_card):
-        write(tmp_path, facts)
+@pytest.mark.parametrize("links", [True, False])
+def test_no_token_and_no_path_stands_in_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "customers" / "tickets").mkdir(parents=True)  # a folder with the look of a hub name
+    config = config_of("model.name=customers/tickets" if links else f"model.name={tmp_path / 'private' / 'tickets'}")
+    config["dataset"]["name"] = "~/somewhere/problems.jsonl"
+    config["rewards"]["functions"] = [{"name": f"{tmp_path}/mine.py:short", "weight": 0.5}]
+    for alone in (False, True):
+        write_card(tmp_path, card_of(tmp_path, config, adapter=True, links=links), alone=alone)
         text = (tmp_path / "README.md").read_text()
-        assert "secret" not in text and str(tmp_path.parent) not in text and "somewhere" not in text
-        assert "| `model.name` | `base` |" in text and "`problems.jsonl`" in text and "mine.py:short × 0.5" in text
-        assert "base_model" not in text and "datasets" not in text
+        for secret in ("secret", str(tmp_path.parent), "somewhere", "customers", "base_model", "datasets"):
+            assert secret not in text
+        assert "| `model.name` | `tickets` |" in text and "`problems.jsonl`" in text and "mine.py:short × 0.5" in text
         assert "| `model.lora.r` | `16` |" in text
 
 
 def test_cards_of_stages_of_a_baseline_and_of_no_run(tmp_path: Path) -> None:
-    staged = card(
-        tmp_path, facts_of("stages=[{name:form,training:{max_steps:7}},{name:long,dataset:{name:/secret/hard.jsonl}}]")
-    )
+    stages = "stages=[{name:form,training:{max_steps:7}},{name:long,dataset:{name:/secret/hard.jsonl}}]"
+    staged = written(tmp_path, card_of(tmp_path, config_of(stages)))
     assert "trained in stages, which may set other keys and rewards: `form`, `long`." in staged
     assert "secret" not in staged
-    baseline = card(tmp_path, facts_of("model.reasoning_vocab_size=0"), size=0)
+    baseline = written(tmp_path, card_of(tmp_path, config_of("model.reasoning_vocab_size=0")), size=0)
     assert "stock tools sample it as it was trained" in baseline
     assert "regions" not in baseline and "RegionLogitsProcessor" not in baseline and "in stages" not in baseline
     (tmp_path / "adapter").mkdir()
-    of_no_run = card(tmp_path / "adapter", CardFacts(None, adapter=True), size=None)
+    of_no_run = written(tmp_path / "adapter", card_of_adapter(tmp_path / "adapter"), size=None)
     assert of_no_run.split("---\n\n")[1].startswith("# A merged model") and "## Results" not in of_no_run
 
 
 def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(config_yaml(config_of("model.model_kwargs.load_in_4bit=true")))
+    write_answers(tmp_path, "after", 5)
     report = MergeReport(Path("b"), "bfloat16", 144, 2.1e-5, Shift(3.0, 0.25), Shift(1.25, 9.5e-4))
-    text = card(tmp_path, facts_of("model.model_kwargs.load_in_4bit=true", adapter=True), merge=report)
+    text = written(tmp_path, card_of_adapter(tmp_path / "checkpoint-7"), merge=report)
     assert "logits differ by at most 2e-05" in text
     assert (
         "costs at most 1.2 in a logit and 9.5e-04 nats a token, where training moved the base by 3 and 2.5e-01" in text
     )
     assert "in 4 bit and folded into the unquantized base" in text
-    assert "bit" not in card(tmp_path, facts_of(adapter=True), merge=report).split("## Configuration")[0]
-
-
-def test_a_folder_with_the_look_of_a_hub_name_is_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From whatever folder the run is merged: its start has decided."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "customers" / "acme-tickets").mkdir(parents=True)
-    settings = read_settings("train", [*WORDS, f"output_dir={tmp_path / 'run'}"])
-    settings.resolved["dataset"]["name"] = "customers/acme-tickets"
-    start_run_folder(settings)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    facts = card_of_adapter(tmp_path / "run" / "final_adapter")
-    text = card(tmp_path, facts)
-    assert "customers" not in text and "| `dataset.name` | `acme-tickets` |" in text
-    assert facts.on_hub == ("Qwen/Qwen3-0.6B",) and "| `model.name` | `Qwen/Qwen3-0.6B` |" in text
+    assert "| GRPO steps | 7 |" in text and "at the end of training | not measured |" in text
+    assert "62.5% on 8" in written(tmp_path, card_of_adapter(tmp_path / "final_adapter"))
+    card = card_of(tmp_path, config_of(), adapter=True)
+    assert "bit" not in written(tmp_path, card, merge=report).split("## Configuration")[0]
 
 
 HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n```\n````\n# head\n<script>"
 
 
 def test_no_value_of_a_run_is_read_as_html_or_as_markdown(tmp_path: Path) -> None:
-    hostile = facts_of(measure=f"reward by {HOSTILE}", before="1", steps=HOSTILE)
-    config: Any = hostile.config
-    config["exp_name"] = HOSTILE
+    hostile, plain = config_of(), config_of()
+    hostile["exp_name"] = HOSTILE
     for section, key in (("model", "name"), ("dataset", "name"), ("training", "loss_type")):
-        config[section][key] = HOSTILE
-    config["dataset"]["system_prompt"] = HOSTILE
-    config["rewards"]["functions"][0]["name"] = f"mine.py:{HOSTILE}"
-    config["stages"] = [{"name": HOSTILE, "rewards": {"functions": [{"name": HOSTILE}]}}]
-    plain = facts_of()
-    plain.config["stages"] = [{"name": "a"}]  # type: ignore[index]
+        hostile[section][key] = HOSTILE
+    hostile["dataset"]["system_prompt"] = HOSTILE
+    hostile["rewards"]["functions"][0]["name"] = f"mine.py:{HOSTILE}"
+    hostile["stages"] = [{"name": HOSTILE, "rewards": {"functions": [{"name": HOSTILE}]}}]
+    plain["stages"] = [{"name": "a"}]
+    metric = HeldOutMetric(False, HOSTILE, f" by {HOSTILE}")
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
-    usual, tokens = (parser.parse(card(tmp_path, facts).split("---\n", 2)[2]) for facts in (plain, hostile))
+    cards = card_of(tmp_path, plain), card_of(tmp_path, hostile, metric=metric)
+    usual, tokens = (parser.parse(written(tmp_path, card).split("---\n", 2)[2]) for card in cards)
     inline = {child.type for token in tokens for child in token.children or ()}
     assert {"html_inline", "image", "link_open"}.isdisjoint(inline)
     kinds, usual_kinds = ([token.type for token in each] for each in (tokens, usual))

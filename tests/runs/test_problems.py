@@ -8,7 +8,9 @@ from rich.console import Console
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.problems import load_run_problems
+from rlvr_vocab.runs.folder import Run
+from rlvr_vocab.runs.problems import load_run_problems, write_problems_record
+from rlvr_vocab.vocab.layout import VocabLayout
 
 
 def run_problems(tmp_path, rows, *words, settings=None):
@@ -23,13 +25,13 @@ def test_gold_numbers_are_handed_on_as_numbers_and_fingerprinted_as_their_text(t
     numbers = [{"problem": f"What is {number} + 1?", "answer": number + 1.0} for number in range(30)]
     texts = [{**row, "answer": str(int(row["answer"]))} for row in numbers]
     as_numbers, as_texts = (run_problems(tmp_path, rows, "dataset.eval_fraction=0.1") for rows in (numbers, texts))
-    assert as_numbers.report() == as_texts.report()
+    assert as_numbers.report == as_texts.report
     [row] = as_numbers.by_stage[0].select([0])
     assert isinstance(row["solution"], float) and row["solution"] == row["answer"]
     # What version 0 wrote: SHA-256 of the JSON of [text, solution] of each problem, in its order.
     pairs = [[row["prompt"][-1]["content"], row["solution"]] for row in as_texts.held_out]
     expected = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    assert as_texts.report()["held_out"]["sha256"] == expected
+    assert as_texts.report["held_out"]["sha256"] == expected
 
 
 def test_golds_that_are_no_text_are_left_out_for_the_verifier_and_kept_for_others(tmp_path):
@@ -52,7 +54,7 @@ def test_a_set_without_answers_is_divided_and_held_out_as_any_other(tmp_path):
     problems = run_problems(tmp_path, rows, *words)
     assert len(problems.held_out) == 4 and len(problems.by_stage[0]) == 16
     assert {"solution", "answer"}.isdisjoint(problems.train.column_names)
-    assert problems.report() == run_problems(tmp_path, rows, *words).report()
+    assert problems.report == run_problems(tmp_path, rows, *words).report
 
 
 def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_path):
@@ -65,14 +67,16 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
     def with_the_last_row(**changed):
         return run_problems(tmp_path, [*rows[:-1], {**rows[-1], **changed}], settings=settings)
 
-    account = with_the_last_row().report([30])
-    assert account["held_out"]["measured_on"] == 5 and account["training"][0]["trained_on"] == 30
     (run / "initial_model").mkdir(parents=True)
-    (run / "problems.json").write_text(json.dumps(account))
+    problems, layout = with_the_last_row(), VocabLayout(4, (), 1, 2, (), ())
+    write_problems_record(Run(settings, layout, Console(quiet=True)), problems, [30], {"name": "accuracy"})
+    written = json.loads((run / "problems.json").read_text())
+    assert written["held_out"]["measured_on"] == 5 and written["training"][0]["trained_on"] == 30
+    assert written["grader"] == {"name": "accuracy"} and written["system_prompt_used"] is True
     with_the_last_row()
     with pytest.raises(UserError, match=r"divided otherwise than when this run began \(.*give it back its problem set"):
         with_the_last_row(problem="3. what is 0 + 1")
-    with pytest.raises(UserError, match=r"\((training|held out): other problems\)"):
+    with pytest.raises(UserError, match=r"\((training|held out)\)"):
         with_the_last_row(answer="7")
     (run / "problems.json").write_text('{"held_out"')
     with pytest.raises(UserError, match=r"problems\.json is not readable JSON"):

@@ -18,8 +18,7 @@ from rlvr_vocab.runs import stages as stages_module
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.record import run_of_checkpoint
-from rlvr_vocab.runs.stages import Stage, StagedRun, StageRecord, ended_records
-from rlvr_vocab.training.stage import StageContext
+from rlvr_vocab.runs.stages import Stage, StagedRun, StageRecord, ended_records, last_checkpoint
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
@@ -39,7 +38,7 @@ def end(stage: Stage) -> StageRecord:
 
 def test_the_stages_that_have_ended_are_known_by_their_records(stages: list[Stage]) -> None:
     last = end(stages[1])
-    with pytest.raises(UserError, match="2_answers has ended, but stage 1/2 form"):
+    with pytest.raises(UserError, match="stage 1/2 form has not ended, and a stage after it has"):
         ended_records(stages)
     first = end(stages[0])
     assert ended_records(stages) == [first, last]
@@ -58,6 +57,11 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
     assert (last.max_new_tokens, last.temperature) == (8, 0.3)
     assert last.rewards is not None and [function.name for function in last.rewards.functions] == ["boxed"]
     assert first.folder == last.folder == tmp_path
+
+
+def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages: list[Stage]) -> None:
+    with pytest.raises(UserError, match=r"1_form: this stage has ended, and its checkpoint-4 is not whole"):
+        last_checkpoint(stages[0], end(stages[0]))
 
 
 def run_of(stages: list[Stage]) -> Run:
@@ -81,10 +85,10 @@ def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[S
         made.append(weakref.ref(trainer))
         return trainer
 
-    monkeypatch.setattr(StagedRun, "_new_trainer", new_trainer)
+    monkeypatch.setattr(StagedRun, "_make_trainer", new_trainer)
     monkeypatch.setattr(stages_module, "newest_checkpoint_for_all", lambda folder, at_step: folder)
     monkeypatch.setattr(
-        StagedRun, "_train", lambda run, stage, trainer: StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
+        StagedRun, "_train", lambda run, stage, checkpoint: StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
     )
     held_out: Any = SimpleNamespace(measure_before=lambda trainer: None)
     nothing: Any = None
@@ -99,11 +103,14 @@ def test_the_trainer_of_a_stage_gets_its_own_kl(tmp_path: Path, expand_shape: An
     settings = load_settings("train", words)
     expand_shape("qwen3", size=10).rename(tmp_path / "initial_model")
     nothing: Any = SimpleNamespace(problems=None, during=None)
-    stages = [Stage(number, 2, each.name, each.run, None, nothing, ()) for number, each in enumerate(settings.stages)]
+    stages = [
+        Stage(number, 2, each.name, each.run, None, nothing, ()) for number, each in enumerate(settings.stages, start=1)
+    ]
     monkeypatch.setattr(StagedRun, "trainer_class", staticmethod(lambda folder, **more: given.append(more)))
     staged = StagedRun(run_of(stages), stages, nothing, nothing)
-    staged._new_trainer(stages[1], StageContext(tmp_path))
-    assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("text", None), ("ids", 3)]
+    staged.records = [StageRecord("a", 4, "steps", 0, {}, 1.5)]
+    staged._make_trainer(stages[1])
+    assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("ids", 3)]
 
 
 def test_a_budget_of_tokens_is_the_goal_of_a_run_and_of_each_stage():

@@ -20,7 +20,7 @@ import pytest
 # Of these tests `make test` runs one kill, one damage of a checkpoint and one of a record, and one signal.
 QUICK = (
     "test_killed_before_a_change_of_a_file[os.rename .saving/checkpoint-4]",
-    "test_a_run_goes_on_from_what_is_whole[results]",
+    "test_a_run_goes_on_from_what_is_whole",
     "test_the_step_is_finished_and_saved_and_the_last_line_says_so",
 )
 

@@ -37,43 +37,29 @@ def test_each_file_of_the_newest_checkpoint(damage, unfinished):
     assert problem_with(newest) is None
 
 
-@pytest.mark.parametrize(
-    ("file", "damage", "said", "aside"),
-    [
-        ("checkpoint-6/scheduler.pt", flip, "set aside as broken-checkpoint-6", "broken-checkpoint-6"),
-        # The reference that a run goes on with is the one that it began with.
-        ("initial_model/model.safetensors", flip, "is not what was written", "broken-initial_model"),
-        ("evaluation/before.jsonl", cut, "before.jsonl, line", "evaluation/broken-before.jsonl"),
-    ],
-    ids=["checkpoint", "initial model", "results"],
-)
-def test_a_run_goes_on_from_what_is_whole(file, damage, said, aside, forks, unfinished, undisturbed, outcome_of):
-    damage(unfinished / file)
+def test_a_run_goes_on_from_what_is_whole(forks, unfinished, undisturbed, outcome_of):
+    flip(unfinished / "checkpoint-6" / "scheduler.pt")
     cut(unfinished / "metrics.jsonl")  # whose rows are in the checkpoint
     assert forks.run(unfinished) == 0, forks.said(unfinished)
-    assert said in forks.said(unfinished) and (unfinished / aside).exists()
-    assert (unfinished / file).read_bytes() == (undisturbed() / file).read_bytes() or "scheduler" in file
+    assert "set aside as broken-checkpoint-6" in forks.said(unfinished)
+    assert (unfinished / "broken-checkpoint-6").exists()
     assert outcome_of(unfinished) == outcome_of(undisturbed())
 
 
-@pytest.mark.parametrize("lost", ["the end of the last stage", "the end of the stage before"])
-def test_a_stage_that_had_ended_is_taken_up_where_its_end_is_lost(lost, forks, undisturbed, outcome_of, tmp_path):
-    length = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
-    stages = ",".join(f"{{name:{name},rewards:[{length}],training:{{max_steps:3}}}}" for name in ("one", "two"))
-    words = f"stages=[{stages}]"
-    folder = tmp_path / "run"
-    shutil.copytree(undisturbed(words), folder)
-    for name in ("summary.json", "manifest.json"):
-        (folder / name).unlink()
-    (folder / "evaluation" / "after.jsonl").unlink()
-    if lost == "the end of the last stage":
-        flip(folder / "stages" / "2_two" / "checkpoint-3" / "model.safetensors")
-    else:  # and the next one had no checkpoint yet
-        flip(folder / "stages" / "1_one" / "checkpoint-3" / "model.safetensors")
-        shutil.rmtree(folder / "stages" / "2_two")
-    assert forks.run(folder, words) == 0, forks.said(folder)
-    assert "had ended, but its last checkpoint is not whole" in forks.said(folder)
-    assert outcome_of(folder) == outcome_of(undisturbed(words))
+@pytest.mark.parametrize("file", ["initial_model/model.safetensors", "evaluation/before.jsonl"])
+def test_a_damaged_record_of_an_unfinished_run_is_named_and_made_again_once_it_is_gone(
+    file, forks, unfinished, undisturbed, outcome_of
+):
+    cut(unfinished / file)
+    assert forks.run(unfinished) == 2
+    [line] = [line for line in forks.said(unfinished).splitlines() if line.startswith("error: ")]
+    assert file.partition("/")[0] in line
+    (unfinished / file).unlink()
+    if file.startswith("initial_model"):
+        shutil.rmtree(unfinished / "initial_model")
+    assert forks.run(unfinished) == 0, forks.said(unfinished)
+    assert (unfinished / file).read_bytes() == (undisturbed() / file).read_bytes()
+    assert outcome_of(unfinished) == outcome_of(undisturbed())
 
 
 @pytest.mark.parametrize(

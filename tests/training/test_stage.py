@@ -8,7 +8,7 @@ import pytest
 from transformers import TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.runs.stages import StagedRun
+from rlvr_vocab.runs.stages import drop_optimizer_state
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import StageContext, StopEarly, log_run_steps_to_wandb, record_wandb, recorded_wandb
 
@@ -68,7 +68,7 @@ def test_state_and_weights_are_gone_once_nobody_needs_them(expand_shape, make_tr
     states = [weakref.ref(each["exp_avg"]) for each in trainer.optimizer.state.values()]
     weights = [weakref.ref(each) for each in trainer.model.parameters()]
     assert len(states) == len(weights)
-    StagedRun.drop_optimizer_state(SimpleNamespace(trainer=trainer))
+    drop_optimizer_state(trainer)
     gc.collect()
     assert not any(each() is not None for each in states)
     del trainer

@@ -23,11 +23,10 @@ _MOST_DIFFICULTIES = 12  # of a task, beyond which they are no kinds of problems
 
 @dataclass(frozen=True)
 class HeldOutAnswers:
-    """The answers before GRPO and after it; empty where they were not measured, or are damaged (`damage`)."""
+    """The answers before GRPO and after it; empty where they were not measured."""
 
     before: Sequence[ProblemResult] = ()
     after: Sequence[ProblemResult] = ()
-    damage: Sequence[str] = ()
     metric: HeldOutMetric = ACCURACY
 
     def by_problem(self) -> list[tuple[list[ProblemResult], list[ProblemResult]]]:
@@ -129,7 +128,7 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """The outcome of a run, finished or not."""
     if not record.rows:
         return f"{'' if record.is_finished else 'This run is unfinished. '}It has logged no step yet."
-    parts = [f"{line}: the file is damaged and left out." for line in held_out.damage]
+    parts: list[str] = []
     steps, planned = int((record.summary or {}).get("steps", last_step(record))), record.facts.max_steps
     if not record.is_finished:
         logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"
@@ -179,7 +178,7 @@ def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
 def _measured_so_far(record: RunRecord, held_out: HeldOutAnswers) -> list[str]:
     before, metric = problem_values(held_out.before), held_out.metric
     if not before:
-        return [] if held_out.damage else ["Nothing was measured on held-out problems so far."]
+        return ["Nothing was measured on held-out problems so far."]
     mean = metric.value(sum(before) / len(before), " ")
     measured = f"Held-out {metric.name}{metric.by} was {mean} before GRPO, on {pluralize(len(before), 'problem')}"
     steps, values = record.series(f"eval/{metric.name}")

@@ -70,7 +70,6 @@ class RunReport:
         marker: None without a model folder to read the vocabulary from: tokens then have no colour.
         vocabulary: None for a baseline, or without an initial model.
         problems, environment, probe: the JSON files of these names; None without the file.
-        unreadable: why the marker or the vocabulary is missing, where one of their files is damaged.
     """
 
     record: RunRecord
@@ -83,7 +82,6 @@ class RunReport:
     environment: Mapping[str, Any] | None
     configuration: Configuration
     max_samples: int
-    unreadable: Sequence[str] = ()
     probe: Mapping[str, Any] | None = None
 
 
@@ -173,13 +171,13 @@ def _samples(report: RunReport) -> Iterator[Markup]:
     if not report.completions.steps:
         yield paragraph("No completions are recorded (completions/ is empty).", "missing")
     elif report.marker is None:
-        why = "; ".join(report.unreadable) or "The run's initial_model/ is not there"
+        why = "The run's initial_model/ is not there"
         yield paragraph(f"{why}: reasoning tokens are not marked.", "missing")
 
 
 def _vocabulary(report: RunReport) -> Iterator[Markup]:
     if report.vocabulary is None:
-        why = "; ".join(report.unreadable) or "This run has no reasoning tokens, or no initial_model/ that names them"
+        why = "This run has no reasoning tokens, or no initial_model/ that names them"
         yield paragraph(f"{why}.", "missing")
         return
     for note in report.vocabulary.notes:

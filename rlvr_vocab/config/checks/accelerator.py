@@ -120,10 +120,10 @@ def check_target_modules(settings: RunSettings) -> None:
     if not model.trains_adapter or isinstance(model.lora.target_modules, str):
         return
     with PartialState().main_process_first():  # the others find a model that is made here in the cache
-        base = untrained_base(settings)
+        base = untrained_base(model, settings.seed, settings.dataset)
     with naming_model_keys():
-        read_base(base, source_kwargs(model))  # refuses what is no language model
-    bare = skeleton(base, **source_kwargs(model))
+        read_base(base, source_kwargs(model, base))  # refuses what is no language model
+    bare = skeleton(base, **source_kwargs(model, base))
     layers, tables = linear_layers(bare), vocabulary_modules(bare)
     for name in model.lora.target_modules:
         if any(_matches(name, table) for table in tables):

@@ -106,10 +106,8 @@ def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path)
     assert "no held-out problem was graded both before and after" in lede(run)
     for damaged in (whole[:-9], b'{"no": "result"}\n' + whole):
         after.write_bytes(damaged)
-        shown = lede(run)
-        assert "evaluation/after.jsonl" in shown and ": the file is damaged and left out." in shown
-        assert "its summary has a held-out accuracy of 25.0 % before and 75.0 % after on 40 problems" in shown
-        assert "points" not in shown
+        with pytest.raises(UserError, match=r"evaluation/after\.jsonl, line"):
+            lede(run)
 
 
 def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:
