@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import overview, printed
 from rlvr_vocab.config.load import settings_of

@@ -216,7 +216,7 @@ def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing: str) 
 
 WRITES_ON = (
     "import sys; from rlvr_vocab import cli\n"
-    "from rlvr_vocab.config.command_table import Command\n"
+    "from rlvr_vocab.config.command_settings import Command\n"
     "from rlvr_vocab.terminal import make_console\n"
     "def run(self, settings):\n"
     "    for _ in range(3):\n"

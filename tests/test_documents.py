@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.config.checks.run import check_configuration, check_rewards
-from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.compose import as_mapping, compose, parse_command_line
 from rlvr_vocab.config.help import overview, printed
 from rlvr_vocab.config.load import read_settings

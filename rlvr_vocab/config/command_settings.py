@@ -1,9 +1,13 @@
-"""The keys of every command but train and quickstart, as frozen dataclasses with their rules; defaults: conf/."""
+"""The commands: their keys as frozen dataclasses with their rules, and the table that `--help` and dispatch read.
+
+The first line of a docstring is the line of the command in `--help`. Defaults: conf/.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from os.path import commonpath
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -73,13 +77,23 @@ Runs = Annotated[tuple[UserPath, ...], BeforeValidator(as_tuple), MinLen(1), Aft
 
 @dataclass(frozen=True)
 class DoctorSettings:
+    """name what is wrong with a run: evidence, probable cause, the key to change
+
+    Example: rlvr-vocab doctor run=out/grpo_baseline
+    """
+
     run: RunFolder
     format: Literal["text", "json"]
 
 
 @dataclass(frozen=True)
 class SamplesSettings:
-    """step: a step or a range of them, as it was typed; format: None for the one that `out` ends with."""
+    """read what a run wrote: its completions in a pager, filtered, or written out
+
+    Example: rlvr-vocab samples run=out/grpo_baseline order=highest
+
+    step: a step or a range of them, as it was typed; format: None for the one that `out` ends with.
+    """
 
     run: RunFolder
     step: str | None
@@ -96,6 +110,11 @@ class SamplesSettings:
 
 @dataclass(frozen=True)
 class ReportSettings:
+    """one HTML file of a run: outcome, curves, findings, samples, vocabulary
+
+    Example: rlvr-vocab report run=out/grpo_baseline
+    """
+
     run: RunFolder
     out: OutFile | None
     max_samples: Count
@@ -107,7 +126,12 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """key, baseline, evaluation, pair_seeds: None where the command finds them itself."""
+    """arms of runs against each other: difference, interval, smallest effect, verdict
+
+    Example: rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]
+
+    key, baseline, evaluation, pair_seeds: None where the command finds them itself.
+    """
 
     runs: Runs
     key: str | None
@@ -125,7 +149,9 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """run: one or several.
+    """whether reasoning tokens carry meaning: thoughts with other ids of the same text, answered again
+
+    Example: rlvr-vocab probe run=out/grpo_reasoning_1000
 
     draws: versions of each thought in each arm, and answers after it.
     permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
@@ -153,9 +179,12 @@ class ProbeSettings:
 
 @dataclass(frozen=True)
 class EvaluateSettings:
-    """checkpoint: one or several; out: None where several have their results beside them.
+    """accuracy of a checkpoint on a problem set, with per-problem results on disk
+
+    Example: rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4
 
     rewards: without functions where the run of the checkpoint decides; grader, threshold: see `grader_spec`.
+    out: None where several checkpoints have their results beside them.
     """
 
     checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1), AfterValidator(_each_once)]
@@ -192,6 +221,11 @@ class EvaluateSettings:
 
 @dataclass(frozen=True)
 class GenerateSettings:
+    """chat answers of a checkpoint, thinking set apart and reasoning tokens marked
+
+    Example: rlvr-vocab generate checkpoint=out/grpo_baseline/final_model prompt="What is 17 + 25?"
+    """
+
     checkpoint: UserPath
     base: UserPath | None
     prompt: str | None
@@ -211,6 +245,11 @@ class GenerateSettings:
 
 @dataclass(frozen=True)
 class MergeSettings:
+    """fold an adapter into its base: a model folder for any tool, proven by loading it again
+
+    Example: rlvr-vocab merge checkpoint=out/grpo_baseline/checkpoint-500 out=production_model
+    """
+
     checkpoint: UserPath
     base: UserPath | None
     out: NewFolder
@@ -219,7 +258,12 @@ class MergeSettings:
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """model: None where no tokens are counted; against: further problem sets, whose problems alone are read."""
+    """what is in a problem set, as the model will see it, without training
+
+    Example: rlvr-vocab check dataset=gsm8k model=qwen3_0.6b against=test.jsonl
+
+    model: None where no tokens are counted; against: further problem sets, whose problems alone are read.
+    """
 
     model: ModelSettings | None
     dataset: DatasetSettings
@@ -239,7 +283,9 @@ class CheckSettings:
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """Scores completions, or the gold answers of a dataset, or a model's answers to its problems.
+    """what rewards give for completions, gold answers or samples of a model, without training
+
+    Example: rlvr-vocab score rewards=[accuracy,boxed] completions=samples.jsonl
 
     think_tags: None for those of the run that the completions are from.
     """
@@ -282,6 +328,11 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class ExpandSettings:
+    """write a checkpoint with a reasoning vocabulary, without training
+
+    Example: rlvr-vocab expand model=smollm2_135m model.reasoning_vocab_size=1000 out=./smollm2_1000
+    """
+
     model: ModelSettings
     out: NewFolder
     seed: Seed
@@ -296,7 +347,9 @@ def _in_gib(memory: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings(RunSettings):
-    """The keys of a run, and those of the plan.
+    """memory and time of a run before it is run, and settings that fit
+
+    Example: rlvr-vocab plan model=qwen3_1.7b dataset=gsm8k model.reasoning_vocab_size=full gpu=h100 fit=40GiB
 
     prompt_tokens, completion_tokens, train_problems: None for the values that follow from the run.
     """
@@ -310,3 +363,64 @@ class PlanSettings(RunSettings):
     train_problems: Count | None
     format: Literal["text", "json", "slurm_time"]
     out: OutFile | None
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of rlvr-vocab; its code is `rlvr_vocab.commands.<code>.run`.
+
+    settings: the dataclass of its keys, with its line in `--help` and its example in the docstring.
+    groups: the folders in `conf/` that it chooses from.
+    config: its file in `conf/`; over: the file whose keys and defaults it has besides.
+    checks: the function that refuses settings, as `module:function` below `rlvr_vocab.config.checks`.
+    """
+
+    name: str
+    settings: type
+    groups: tuple[str, ...] = ()
+    checks: str = ""
+    config: str = ""
+    over: str = ""
+    code: str = ""
+    doc: str = ""
+
+    @property
+    def summary(self) -> str:
+        return (self.doc or self.settings.__doc__ or "").splitlines()[0]
+
+    @property
+    def example(self) -> str:
+        return (self.doc or self.settings.__doc__ or "").partition("Example: ")[2].partition("\n")[0]
+
+    def check(self, settings: Any) -> None:
+        """Raises UserError for the first thing that cannot work; imports no torch."""
+        if self.checks:
+            module, _, function = self.checks.partition(":")
+            getattr(import_module(f"rlvr_vocab.config.checks.{module}"), function)(settings)
+
+    def run(self, settings: Any) -> int:
+        """Carries the command out and returns the exit code."""
+        return int(import_module(f"rlvr_vocab.commands.{self.code or self.name}").run(settings))
+
+
+_QUICKSTART = """the whole pipeline on an embedded tiny model and task, on a CPU, in minutes
+
+Example: rlvr-vocab quickstart model.reasoning_vocab_size=0 seed=1"""
+_OF_A_RUN = ("model", "dataset", "training", "rewards", "logging", "experiment")
+_ROWS = (
+    Command("train", RunSettings, _OF_A_RUN, "run:check_run", config="config"),
+    Command("quickstart", RunSettings, _OF_A_RUN, "run:check_run", config="config", code="train", doc=_QUICKSTART),
+    Command("plan", PlanSettings, _OF_A_RUN, "commands:check_plan", over="config"),
+    Command("check", CheckSettings, ("model", "dataset"), "commands:check_check"),
+    Command("score", ScoreSettings, ("rewards", "dataset", "model"), "commands:check_score"),
+    Command("expand", ExpandSettings, ("model",), "commands:check_expand"),
+    Command("evaluate", EvaluateSettings, ("rewards", "dataset"), "commands:check_evaluate"),
+    Command("generate", GenerateSettings, (), "commands:check_generate"),
+    Command("merge", MergeSettings, (), "commands:check_merge"),
+    Command("samples", SamplesSettings),
+    Command("doctor", DoctorSettings),
+    Command("report", ReportSettings),
+    Command("compare", CompareSettings),
+    Command("probe", ProbeSettings, (), "commands:check_probe"),
+)
+COMMANDS = {command.name: command for command in _ROWS}

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from typing_extensions import is_typeddict
 
-from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, yaml_line
 from rlvr_vocab.config.values import alternatives, keys_of, unknown_key
 from rlvr_vocab.errors import UserError

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from rlvr_vocab.config.command_table import COMMANDS, Command
+from rlvr_vocab.config.command_settings import COMMANDS, Command
 from rlvr_vocab.config.compose import CAN_START_FROM_FILE, CommandLine, as_mapping, compose, group_choices
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError

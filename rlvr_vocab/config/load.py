@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, Composed, as_mapping, compose, compose_section, parse_command_line
 from rlvr_vocab.config.recorded import escaped
 from rlvr_vocab.config.sections import (

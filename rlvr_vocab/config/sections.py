@@ -299,7 +299,9 @@ def _run_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """`rlvr-vocab train`.
+    """train a model with GRPO, with a reasoning vocabulary or without
+
+    Example: rlvr-vocab train dataset=gsm8k training=small_gpu model.reasoning_vocab_size=1000
 
     stages: what is trained one after another, each with settings of its own; empty for a run in one piece.
     resolved: the whole configuration as plain values, for config.yaml; it reloads.

@@ -8,7 +8,7 @@ import pytest
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import run as checks
-from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.compose import parse_command_line
 from rlvr_vocab.config.help import command_help
 from rlvr_vocab.config.load import read_settings
