@@ -218,7 +218,7 @@ def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -
         markup=False,
     )
     figures, tasks = summary["figures"], summary.get("tasks", {})
-    rows = [[name, _cell(name, each), f"{each['problems']:,}"] for name, each in figures.items() if name != "finished"]
+    rows = [[name, _cell(name, each), f"{each['problems']:,}"] for name, each in figures.items()]
     console.print(_table(["figure", "estimate [95 % interval]", "problems"], rows))
     if len(tasks) > 1:
         names = [name for name in (f"avg@{summary['samples']}", "score", "length") if name in figures]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
-from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
+from rlvr_vocab.evaluation.sampling import Continue, SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.files import atomic_write, atomic_write_json, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
@@ -38,7 +38,7 @@ from rlvr_vocab.vocab.tokenizer import chat_ids
 from rlvr_vocab.vocab.weights import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
-_THOUGHTS, _PERMUTED = "thoughts.jsonl", "permutations_%d.jsonl"
+_THOUGHTS = "thoughts.jsonl"
 _TYPED = ("max_samples", "samples", "draws", "backend", "seed")  # keys that the answers depend on
 
 
@@ -64,50 +64,54 @@ def run(settings: ProbeSettings) -> int:
 
 
 def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console: Console) -> ProbedRun:
-    """The answers of a run by arm: those that are there, and those that are missing, which are written beside them.
-
-    The thoughts, and each arm once it is answered, are on disk; what is there is taken, and changes nothing else.
-    """
+    """The answers of a run by arm: those that are there, and those that are missing, which are written beside them."""
     problems = held_out_problems(trained, console)
     if problems is None:
         raise UserError(f"run={folder}: has no held-out problems to answer")
     rows = list(problems)[: settings.max_samples]
+    place, model = folder / PROBE_FOLDER, folder / FINAL_MODEL
     arms = [arm for arm in ARMS if settings.arms is None or arm in settings.arms or arm in _ALWAYS]
-    if VocabLayout.load(folder / FINAL_MODEL).mode == "replace" and "sources" in arms:
+    if VocabLayout.load(model).mode == "replace" and "sources" in arms:
         arms.remove("sources")  # which are closed while thinking
-    place = folder / PROBE_FOLDER
+    last, grader = stages_of(trained)[-1].run, grader_of_run(trained)
+    sampling = SamplingSettings(
+        max_new_tokens=last.training.grpo["max_completion_length"],
+        temperature=last.training.grpo["temperature"],
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        limit_key="training.max_completion_length",
+    )
+    depends_on = {
+        "weights": weights_fingerprint(model),
+        "problems": fingerprint_of((row["prompt"], cell_text(row.get("solution"))) for row in rows),
+        "grader": grader.record(),
+        "max_new_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        **{name: getattr(settings, name) for name in _TYPED},
+    }
+    permuted = place / f"permutations_{settings.permutations}.jsonl"
     with only_writer(place, "run"):
-        _require_same(place, _depends_on(settings, folder, trained, rows))
+        _require_same(place, depends_on)
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
         samples = bool(missing) or not (place / _THOUGHTS).exists()
-        if samples or not (place / (_PERMUTED % settings.permutations)).exists():
-            with _prober(settings, folder, trained, rows, samples) as prober:
-                _answer(prober, settings, folder, rows, missing, console)
+        if samples or not permuted.exists():
+            checkpoint = load_checkpoint(model)
+            prompts = [row["prompt"] for row in rows]
+            require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, sampling)
+            engine: AbstractContextManager[Continue | None] = nullcontext()
+            if settings.backend == "vllm" and samples:
+                longest = max(map(len, chat_ids(checkpoint.tokenizer, prompts)))
+                engine = vllm_continuations(model, checkpoint.layout, longest, sampling)
+            with engine as sample:
+                grades = Grader(grader, reward_context(last, checkpoint.layout))
+                _answer(
+                    Prober(checkpoint, grades, sampling, sample), settings, folder, rows, missing, permuted, console
+                )
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
-    permuted = read_rows(place / (_PERMUTED % settings.permutations), PermutedThought)
-    sampled = read_rows(place / _THOUGHTS, SampledThought)
-    with_thought = {(each.problem, each.sample) for each in answers["own"]}
-    without = len(sampled) - len(with_thought)
-    return ProbedRun(str(folder), [row["problem"] for row in rows], answers, permuted, without)
-
-
-@contextmanager
-def _prober(
-    settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Mapping[str, Any]], samples: bool
-) -> Iterator[Prober]:
-    """`samples`: whether thoughts or answers are missing, and not figures of them alone."""
-    model = folder / FINAL_MODEL
-    sampling = replace(_sampling(settings, trained), batch_size=settings.batch_size)
-    checkpoint = load_checkpoint(model)
-    grader = Grader(grader_of_run(trained), reward_context(stages_of(trained)[-1].run, checkpoint.layout))
-    prompts = [row["prompt"] for row in rows]
-    require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, sampling)
-    if settings.backend == "transformers" or not samples:
-        yield Prober(checkpoint, grader, sampling)
-        return
-    longest = max(map(len, chat_ids(checkpoint.tokenizer, prompts)))
-    with vllm_continuations(model, checkpoint.layout, longest, sampling) as sample:
-        yield Prober(checkpoint, grader, sampling, sample)
+    without = len(read_rows(place / _THOUGHTS, SampledThought))
+    without -= len({(each.problem, each.sample) for each in answers["own"]})
+    problem_texts = [row["problem"] for row in rows]
+    return ProbedRun(str(folder), problem_texts, answers, read_rows(permuted, PermutedThought), without)
 
 
 def _answer(
@@ -116,9 +120,10 @@ def _answer(
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
     arms: Sequence[str],
+    permuted: Path,
     console: Console,
 ) -> None:
-    """Write what is missing: thoughts, these arms, and what is only scored."""
+    """Write what is missing: thoughts, these arms, and log-probabilities after permutations."""
     place = folder / PROBE_FOLDER
     if not (place / _THOUGHTS).exists():
         with progress_bar(console, "thoughts", len(rows) * settings.samples) as display:
@@ -129,44 +134,24 @@ def _answer(
     for arm in arms:
         with progress_bar(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
-    permuted = place / (_PERMUTED % settings.permutations)
     if not permuted.exists():
         with progress_bar(console, "log p of gold answers, permuted", settings.permutations) as display:
             write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
 
 
-def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
-    grpo = stages_of(trained)[-1].run.training.grpo
-    limit = grpo["max_completion_length"]
-    key = "training.max_completion_length"
-    return SamplingSettings(limit, grpo["temperature"], seed=settings.seed, limit_key=key)
-
-
-def _depends_on(settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Any]) -> dict[str, Any]:
-    sampling = _sampling(settings, trained)
-    return {
-        "weights": weights_fingerprint(folder / FINAL_MODEL),
-        "problems": fingerprint_of((row["prompt"], cell_text(row.get("solution"))) for row in rows),
-        "grader": grader_of_run(trained).record(),
-        "max_new_tokens": sampling.max_new_tokens,
-        "temperature": sampling.temperature,
-        **{name: getattr(settings, name) for name in _TYPED},
-    }
-
-
 def _require_same(place: Path, wanted: dict[str, Any]) -> None:
-    """Answers to another question are not mixed with these; settings without thoughts bind nobody."""
+    """Refuse to mix answers to another question with these; settings without thoughts bind nobody."""
     file = place / EVALUATION_SETTINGS
-    there = read_json(file) if (place / _THOUGHTS).exists() and file.exists() else None
-    if there is None:
+    if not (place / _THOUGHTS).exists() or not file.exists():
         atomic_write_json(file, wanted, "run")
         return
+    there = read_json(file)
     others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]
     if others:
-        words = ", ".join(
+        shown = (
             f"{name}={there.get(name)} (now {wanted[name]})" if name in _TYPED else f"other {name}" for name in others
         )
-        raise UserError(f"{place}: holds a probe with {words}; delete it, or ask the same")
+        raise UserError(f"{place}: holds a probe with {', '.join(shown)}; delete it, or ask the same")
 
 
 def _print(console: Console, found: ProbeFindings) -> None:

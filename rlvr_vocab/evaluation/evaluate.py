@@ -16,7 +16,7 @@ import torch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
-from rlvr_vocab.files import atomic_write_json, read_json
+from rlvr_vocab.files import atomic_write_json, read_json_if_there
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader
 from rlvr_vocab.rewards.grader import Grade, Grader, GraderSpec
@@ -56,17 +56,11 @@ def evaluate_checkpoint(
 
 
 def graded_results(
-    questions: Sequence[Question],
-    completions: Sequence[Completion],
-    grader: Grader,
-    layout: VocabLayout,
+    questions: Sequence[Question], completions: Sequence[Completion], grader: Grader, layout: VocabLayout
 ) -> list[ProblemResult]:
     """The graded completions, in the order of their questions."""
-    grades = grader.grades(
-        [question.row for question in questions],
-        [completion.turn for completion in completions],
-        [completion.completion_ids for completion in completions],
-    )
+    rows, turns = [question.row for question in questions], [completion.turn for completion in completions]
+    grades = grader.grades(rows, turns, [completion.completion_ids for completion in completions])
     return [
         _result(question, completion, grade, layout, grader)
         for question, completion, grade in zip(questions, completions, grades, strict=True)
@@ -79,40 +73,34 @@ def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
 
 
 def _result(
-    question: Question,
-    completion: Completion,
-    grade: Grade,
-    layout: VocabLayout,
-    grader: Grader,
+    question: Question, completion: Completion, grade: Grade, layout: VocabLayout, grader: Grader
 ) -> ProblemResult:
-    thinking, reasoning, closed = _thinking_of(completion, layout)
+    row, completion_ids = question.row, completion.completion_ids
+    ids = torch.tensor([completion.prompt_ids + completion_ids])
+    thinking = int((scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING).sum())
     return ProblemResult(
         problem=question.problem,
         sample=question.sample,
-        prompt=question.row["problem"],
-        solution=question.row.get("solution"),
+        prompt=row["problem"],
+        solution=row.get("solution"),
         completion=completion.turn,
         score=grade.score,
-        tokens=len(completion.completion_ids),
+        tokens=len(completion_ids),
         thinking_tokens=thinking,
-        reasoning_tokens=reasoning,
-        closed=closed,
+        reasoning_tokens=sum(token >= layout.standard_size for token in completion_ids),
+        closed=bool(thinking) and bool(regions_after(ids, layout)[0, -1] == ANSWERING),
         finished=completion.finished,
         answer=grade.answer,
         answer_read=grader.reads_answers,
-        completion_ids=completion.completion_ids,
+        completion_ids=completion_ids,
         threshold=grader.spec.threshold,
         in_format=grade.in_format,
         rewards=dict(grade.rewards),
-        **{name: cell_text(question.row.get(name)) or "" for name in KINDS},
+        **{name: cell_text(row.get(name)) or "" for name in KINDS},
     )
 
 
-def _thinking_of(completion: Completion, layout: VocabLayout) -> tuple[int, int, bool]:
-    ids = torch.tensor([completion.prompt_ids + completion.completion_ids])
-    thinking = int((scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING).sum())
-    reasoning = sum(token >= layout.standard_size for token in completion.completion_ids)
-    return thinking, reasoning, bool(thinking) and bool(regions_after(ids, layout)[0, -1] == ANSWERING)
+# --- results on disk, which an interrupted evaluation goes on with ---
 
 
 def questions_of(rows: Iterable[Mapping[str, Any]], samples: int) -> list[Question]:
@@ -145,15 +133,20 @@ def complete_results(
         batch = answer(questions[start:end], start)
         if start == len(kept):
             before_writing()
-            _cut_after(path, len(kept))
-        _append(path, batch)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():  # a killed process may have left part of a batch
+                os.truncate(path, sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[:start]))
+        with path.open("ab") as file:
+            file.write("".join(map(result_line, batch)).encode("utf-8", errors="surrogatepass"))
+            file.flush()
+            os.fsync(file.fileno())
         results += batch
         on_progress(len(results), len(questions))
     return results
 
 
 def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> list[ProblemResult]:
-    """The results in the file that form whole batches; UserError where they are not of these questions."""
+    """The results in the file that form whole batches; UserError where they are more than the questions."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break was being written
@@ -163,11 +156,7 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
             "ask for as many samples as before or more, or choose another out"
         )
     whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))
-    results = [result_in(line, path, number) for number, line in enumerate(lines[:whole], start=1)]
-    for number, (result, question) in enumerate(zip(results, questions, strict=False), start=1):
-        if (result.problem, result.sample) != (question.problem, question.sample):
-            raise UserError(f"{path}, line {number}: not the answer that stands there; choose another out")
-    return results
+    return [result_in(line, path, number) for number, line in enumerate(lines[:whole], start=1)]
 
 
 def seeded_sampler(checkpoint: Checkpoint, settings: SamplingSettings) -> Sampler:
@@ -192,21 +181,6 @@ def _batch_ends(questions: Sequence[Question], batch_size: int) -> list[int]:
     rounds = range(0, len(questions), problems) if problems else ()
     ends = range(batch_size, problems + batch_size, batch_size)
     return [0, *(min(end, problems) + first for first in rounds for end in ends)]
-
-
-def _cut_after(path: Path, number: int) -> None:
-    """Truncate the file after so many lines: a killed process may have left part of a batch."""
-    if path.exists():
-        lines = path.read_bytes().split(b"\n")[:number]
-        os.truncate(path, sum(len(line) + 1 for line in lines))
-
-
-def _append(path: Path, results: Sequence[ProblemResult]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        file.write("".join(map(result_line, results)).encode("utf-8", errors="surrogatepass"))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def result_settings(
@@ -245,20 +219,13 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
                 f"out={folder}: holds a {SUMMARY} without its {EVALUATION_RESULTS}; choose another out, or delete it"
             )
         return
-    if not (folder / EVALUATION_SETTINGS).is_file():
-        raise UserError(
-            f"out={folder}: holds a {EVALUATION_RESULTS} without its {EVALUATION_SETTINGS}, of unknown settings; "
-            "choose another out, or delete it"
-        )
-    there = read_json(folder / EVALUATION_SETTINGS)
-    others = [key for key in settings if not _same(key, there.get(key), settings[key])]
+    there = read_json_if_there(folder / EVALUATION_SETTINGS) or {}
+    others = [key for key in settings if there.get(key) != settings[key]]
+    if same_grader(there.get("grader"), settings["grader"]):
+        others = [key for key in others if key != "grader"]
     if others:
         shown = ", ".join(_difference(key, there.get(key), settings[key]) for key in others)
         raise UserError(f"out={folder}: holds an evaluation with {shown}; choose another out, or delete it")
-
-
-def _same(key: str, there: Any, now: Any) -> bool:
-    return same_grader(there, now) if key == "grader" and there is not None else bool(there == now)
 
 
 def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> None:
@@ -267,10 +234,8 @@ def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> No
 
 
 def _difference(key: str, there: Any, now: Any) -> str:
-    if isinstance(now, int | float | str) and not key.endswith(("weights", "sha256")):
-        return f"{key}={there} (now {now})"
-    names = {"problems_sha256": "problems", "base_weights": "weights under the adapter"}
-    return f"other {names.get(key, key)}"
+    plain = isinstance(now, int | float | str) and not key.endswith(("weights", "sha256"))
+    return f"{key}={there} (now {now})" if plain else f"other {key.removesuffix('_sha256')}"
 
 
 def _file_hash(checkpoint: Path, base: Path | None, name: str) -> str | None:

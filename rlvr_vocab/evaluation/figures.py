@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
 from rlvr_vocab.statistics import (
@@ -44,28 +44,33 @@ class EvaluationFigures:
 def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> EvaluationFigures:
     """Figures of all samples of all problems; `votes` by `votes_of`. Answers without a score count for no accuracy."""
     samples = 1 + max((result.sample for result in results), default=0)
-    judged = _by_problem(results, votes)
+    judged: dict[int, list[tuple[ProblemResult, int | None]]] = defaultdict(list)
+    for result, vote in zip(results, votes, strict=True):
+        if result.right is not None:
+            judged[result.problem].append((result, vote))
     averages = problem_means(results, lambda result: result.right)
     scores = problem_means(results, lambda result: result.score)
     scored = Counter(result.problem for result in results if result.score is not None)
-    count = scored.total()
     per_problem = {f"avg@{samples}": averages}
     if all(result.answer_read for result in results):
         per_problem[f"maj@{samples}"] = {
             number: majority_share([vote for _, vote in group], [bool(result.right) for result, _ in group])
             for number, group in judged.items()
         }
-    found = {name: share_interval([*values.values()], count) for name, values in per_problem.items()}
-    found |= _passes(list(judged.values()), samples)
+    found = {name: share_interval([*values.values()], scored.total()) for name, values in per_problem.items()}
+    right = [sum(bool(result.right) for result, _ in group) for group in judged.values()]
+    sizes = [len(group) for group in judged.values()]
+    for k in usual_ks(samples):  # over the problems that have k scored samples
+        count = sum(size for size in sizes if size >= k)
+        found[f"pass@{k}"] = share_interval(passes_at_k(sizes, right, k), count)
     if scores != averages:
         per_problem["score"] = scores
-        found["score"] = mean_interval([*scores.values()], count)
-    found |= {**_single_rewards(results), **_form(results)}
-    return EvaluationFigures(
-        {name: interval for name, interval in found.items() if interval is not None},
-        per_problem,
-        dict(scored),
-    )
+        found["score"] = mean_interval([*scores.values()], scored.total())
+    for name in dict.fromkeys(name for result in results for name in result.rewards):
+        found[f"rewards/{name}"] = _mean(results, lambda result, name=name: result.rewards.get(name))
+    found |= _form(results)
+    known = {name: interval for name, interval in found.items() if interval is not None}
+    return EvaluationFigures(known, per_problem, dict(scored))
 
 
 def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, EvaluationFigures]:
@@ -92,44 +97,12 @@ def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> 
     return {name: interval for name, interval in sorted(found.items()) if interval is not None}
 
 
-_Group = list[tuple[ProblemResult, int | None]]
-
-
-def _by_problem(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[int, _Group]:
-    """The answers to each problem that are right or wrong."""
-    groups: dict[int, _Group] = defaultdict(list)
-    for result, vote in zip(results, votes, strict=True):
-        if result.right is not None:
-            groups[result.problem].append((result, vote))
-    return groups
-
-
-def _single_rewards(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
-    """Each of the rewards that the score is the sum of."""
-
-    def score_by(name: str) -> ValueOf:
-        return lambda result: result.rewards.get(name)
-
-    names = dict.fromkeys(name for result in results for name in result.rewards)
-    return {f"rewards/{name}": _mean(results, score_by(name)) for name in names}
-
-
 def _mean(results: Sequence[ProblemResult], value_of: ValueOf, least: float = -math.inf) -> Interval | None:
     return mean_interval([*problem_means(results, value_of).values()], len(results), least)
 
 
 def _share(results: Sequence[ProblemResult], value_of: ValueOf) -> Interval | None:
     return share_interval([*problem_means(results, value_of).values()], len(results))
-
-
-def _passes(groups: Sequence[_Group], samples: int) -> dict[str, Interval | None]:
-    """pass@k over the problems that have k scored samples."""
-    right = [sum(bool(result.right) for result, _ in group) for group in groups]
-    sizes = [len(group) for group in groups]
-    return {
-        f"pass@{k}": share_interval(passes_at_k(sizes, right, k), sum(size for size in sizes if size >= k))
-        for k in usual_ks(samples)
-    }
 
 
 def format_of(results: Sequence[ProblemResult]) -> ValueOf:
@@ -148,22 +121,17 @@ def format_of(results: Sequence[ProblemResult]) -> ValueOf:
 def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
     """Length and format, which need no gold answer."""
     thinks, answers_read = any(each.thinking_tokens for each in results), all(each.answer_read for each in results)
-    shares: dict[str, ValueOf] = {
-        "cut_off": lambda result: not result.finished,
-        "finished": lambda result: result.finished,
-        "closed_thinking": lambda result: result.closed if thinks else None,
-        "answered": lambda result: result.answer is not None if answers_read else None,
-        "format": format_of(results),
-    }
-    thinking, reasoning = (
-        [*problem_means(results, value_of).values()]
-        for value_of in (lambda result: result.thinking_tokens, lambda result: result.reasoning_tokens)
-    )
+    thinking = problem_means(results, lambda result: result.thinking_tokens).values()
+    reasoning = problem_means(results, lambda result: result.reasoning_tokens).values()
+    share = ratio_interval([*reasoning], [*thinking], len(results), ends=(0, 1)) if any(reasoning) else None
     return {
         "length": _mean(results, lambda result: result.tokens, least=0),
         "thinking_length": _mean(results, lambda result: result.thinking_tokens, least=0),
-        **{name: _share(results, value_of) for name, value_of in shares.items()},
-        "reasoning_share": ratio_interval(reasoning, thinking, len(results), ends=(0, 1)) if any(reasoning) else None,
+        "cut_off": _share(results, lambda result: not result.finished),
+        "closed_thinking": _share(results, lambda result: result.closed) if thinks else None,
+        "answered": _share(results, lambda result: result.answer is not None) if answers_read else None,
+        "format": _share(results, format_of(results)),
+        "reasoning_share": share,
     }
 
 
@@ -178,41 +146,23 @@ def equal_by_verifier(pairs: Sequence[tuple[str, str]]) -> list[bool]:
 def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier) -> list[int | None]:
     """For each result the number of its answer within its problem, the same for equal answers; None for no answer.
 
-    Right answers are number 0. Each other text is compared with the first text of every answer so far, all problems at
-    once: few rounds, few pairs.
+    Right answers are number 0. Each other text has the number of the first text that it equals.
     """
-    ballots: dict[int, VoteGroup] = defaultdict(VoteGroup)
+    texts: dict[int, list[str]] = defaultdict(list)
     for result in results:
-        ballot = ballots[result.problem]
-        if not result.right and result.answer is not None and result.answer not in ballot.waiting:
-            ballot.waiting.append(result.answer)
-    while any(ballot.waiting for ballot in ballots.values()):
-        _place_next([ballot for ballot in ballots.values() if ballot.waiting], equal)
-    return [_vote(result, ballots[result.problem]) for result in results]
-
-
-@dataclass
-class VoteGroup:
-    """The wrong answers of one problem: first texts by number - 1, the numbers of placed texts, texts to be placed."""
-
-    firsts: list[str] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
-
-
-def _place_next(ballots: Sequence[VoteGroup], equal: Equal) -> None:
-    """Give the next waiting text of each ballot its number."""
-    pairs = [(first, ballot.waiting[0]) for ballot in ballots for first in ballot.firsts]
+        own = texts[result.problem]
+        if not result.right and result.answer is not None and result.answer not in own:
+            own.append(result.answer)
+    pairs = [(first, text) for own in texts.values() for place, text in enumerate(own) for first in own[:place]]
     verdicts = iter(equal(pairs))
-    for ballot in ballots:
-        text, same = ballot.waiting.pop(0), [next(verdicts) for _ in ballot.firsts]
-        if True not in same:
-            ballot.firsts.append(text)
-            same.append(True)
-        ballot.numbers[text] = _RIGHT + 1 + same.index(True)
-
-
-def _vote(result: ProblemResult, ballot: VoteGroup) -> int | None:
-    if result.right:
-        return _RIGHT
-    return None if result.answer is None else ballot.numbers[result.answer]
+    numbers: dict[tuple[int, str], int] = {}
+    for problem, own in texts.items():
+        firsts: list[str] = []
+        for place, text in enumerate(own):
+            same = [first for first in own[:place] if next(verdicts) and first in firsts]
+            firsts += [] if same else [text]
+            numbers[problem, text] = 1 + firsts.index(same[0] if same else text)
+    return [
+        _RIGHT if result.right else None if result.answer is None else numbers[result.problem, result.answer]
+        for result in results
+    ]

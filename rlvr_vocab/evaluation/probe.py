@@ -6,16 +6,15 @@ distributions unchanged give the same answers, whatever the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.evaluation.continuation import Continuations, Continue
 from rlvr_vocab.evaluation.interventions import CopyExchange, Thought
-from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
+from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, Continue, SamplingSettings
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
@@ -24,6 +23,7 @@ from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
 _DONORS = 4  # candidates for each transplant; the one with the most similar likelihood of choices is taken
+_COPIES: Final = "copy_log_probs"
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class Prober:
         self, rows: Sequence[Mapping[str, Any]], samples: int, on_progress: Callable[[int], None]
     ) -> list[SampledThought]:
         """Completions for each problem."""
-        questions = [(problem, sample) for problem in range(len(rows)) for sample in range(samples)]
         prompts = chat_ids(self._tokenizer, [row["prompt"] for row in rows])
+        questions = [(problem, sample) for problem in range(len(rows)) for sample in range(samples)]
         found: list[SampledThought] = []
-        for start, end in self._batches(len(questions)):
-            batch = questions[start:end]
+        for part in self._batches(len(questions)):
+            batch = questions[part]
             asked = [prompts[problem] for problem, _ in batch]
             uniforms = [self._uniforms(_OF_THOUGHTS, *each, count=self._sampling.max_new_tokens) for each in batch]
             completions = self._sample(asked, uniforms)
@@ -101,7 +101,7 @@ class Prober:
                 SampledThought(*place, prompt, ids, grade.answer)
                 for place, prompt, ids, grade in zip(batch, asked, completions, grades, strict=True)
             ]
-            on_progress(end)
+            on_progress(len(found))
         return found
 
     def recorded(self, sampled: Sequence[SampledThought], rows: Sequence[Mapping[str, Any]]) -> list[RecordedThought]:
@@ -118,10 +118,11 @@ class Prober:
         self, arm: str, thoughts: Sequence[RecordedThought], draws: int, on_progress: Callable[[int], None]
     ) -> list[ProbeAnswer]:
         """Answers after the thoughts of an arm of `ARMS`, `draws` times each."""
-        versions, found = self._versions(arm, thoughts, draws), []
-        for start, end in self._batches(len(versions)):
-            found += self._answered(versions[start:end], redraw=arm == "redrawn")
-            on_progress(end)
+        versions, found = self._versions(arm, thoughts, draws), list[ProbeAnswer]()
+        for part in self._batches(len(versions)):
+            batch = self._redrawn(versions[part]) if arm == "redrawn" else versions[part]
+            found += self._scored(batch, self._answered(batch))
+            on_progress(len(found))
         return found
 
     def permuted_golds(
@@ -132,33 +133,26 @@ class Prober:
         for deal in range(permutations):
             random = self._random("permuted", _BEYOND_DRAWS + deal)
             dealt = self._exchange.permuted([each.thought for each in thoughts], random)
-            for start, end in self._batches(len(thoughts)):
-                asked = [(each, each.gold, dealt[start + n]) for n, each in enumerate(thoughts[start:end])]
-                for number, logp in enumerate(self._logps_in_place(asked), start):
-                    by_thought[number] += [] if logp is None else [logp]
+            asked = [(each, each.gold, thought) for each, thought in zip(thoughts, dealt, strict=True)]
+            logps = [logp for part in self._batches(len(asked)) for logp in self._logps_in_place(asked[part])]
+            for found, logp in zip(by_thought, logps, strict=True):
+                found += [] if logp is None else [logp]
             on_progress(deal + 1)
-        return [
-            PermutedThought(each.problem, each.sample, logps)
-            for each, logps in zip(thoughts, by_thought, strict=True)
-            if logps
-        ]
+        pairs = zip(thoughts, by_thought, strict=True)
+        return [PermutedThought(each.problem, each.sample, logps) for each, logps in pairs if logps]
+
+    # --- the thoughts of an arm ---
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
-        if arm == "permuted":
-            return [
-                _Version(each, thought, draw)
-                for each, dealt in zip(thoughts, self._permuted(thoughts, draws), strict=True)
-                for draw, thought in enumerate(dealt)
-            ]
-        if arm == "transplanted":
-            return self._transplants(thoughts, draws)
-        return [_Version(each, self._version(arm, each, draw), draw) for each in thoughts for draw in range(draws)]
-
-    def _permuted(self, thoughts: Sequence[RecordedThought], draws: int) -> list[tuple[Thought, ...]]:
-        """For each thought its permutations, one for each draw."""
+        if arm not in ("permuted", "transplanted"):
+            return [_Version(each, self._version(arm, each, draw), draw) for each in thoughts for draw in range(draws)]
         plain = [each.thought for each in thoughts]
-        dealt = (self._exchange.permuted(plain, self._random("permuted", draw)) for draw in range(draws))
-        return list(zip(*dealt, strict=True))
+        dealt = [self._exchange.permuted(plain, self._random("permuted", draw)) for draw in range(draws)]
+        if arm == "transplanted":
+            return self._transplants(thoughts, dealt)
+        return [
+            _Version(each, of_draw[n], draw) for n, each in enumerate(thoughts) for draw, of_draw in enumerate(dealt)
+        ]
 
     def _version(self, arm: str, recorded: RecordedThought, draw: int) -> Thought:
         thought, exchange = recorded.thought, self._exchange
@@ -176,37 +170,27 @@ class Prober:
                 return exchange.cut(thought, int(percent) / 100)
         return thought  # `own`, or `redrawn` with the answer
 
-    def _transplants(self, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
-        """Donors with another gold answer whose choices were as likely, where they were made, as the own ones."""
-        logps = self._copies_logps([each.thought for each in thoughts])
-        sureness = [logp / max(1, len(each.thought.places)) for logp, each in zip(logps, thoughts, strict=True)]
-        golds, versions = [each.gold for each in thoughts], []
-        for own, (each, dealt) in enumerate(zip(thoughts, self._permuted(thoughts, draws), strict=True)):
+    def _transplants(self, thoughts: Sequence[RecordedThought], dealt: Sequence[Sequence[Thought]]) -> list[_Version]:
+        """Donors with another gold answer whose choices were as likely, where they were made, as the own ones.
+
+        `dealt` are the permuted thoughts of each draw.
+        """
+        plain, versions = [each.thought for each in thoughts], list[_Version]()
+        logps: list[float] = []
+        for part in self._batches(len(plain)):
+            prompts = [each.prompt_ids for each in plain[part]]
+            logps += self._continuations.logps(prompts, [each.ids for each in plain[part]], _COPIES)
+        sureness = [logp / max(1, len(each.places)) for logp, each in zip(logps, plain, strict=True)]
+        golds = [each.gold for each in thoughts]
+        for own, each in enumerate(thoughts):
             others = [number for number, gold in enumerate(golds) if gold != golds[own]]
             random = self._random("transplanted", each.problem, each.sample)
-            tried = [others[number] for number in random.permutation(len(others))[: _DONORS * draws]]
+            tried = [others[number] for number in random.permutation(len(others))[: _DONORS * len(dealt)]]
             tried.sort(key=lambda number: abs(sureness[number] - sureness[own]))
-            for draw, number in enumerate(tried[:draws]):
-                donor = thoughts[number]
-                thought = self._exchange.transplanted(each.thought, donor.thought, random)
-                versions.append(_Version(each, thought, draw, donor, dealt[draw]))
+            for draw, number in enumerate(tried[: len(dealt)]):
+                thought = self._exchange.transplanted(each.thought, plain[number], random)
+                versions.append(_Version(each, thought, draw, thoughts[number], dealt[draw][own]))
         return versions
-
-    def _answered(self, versions: Sequence[_Version], redraw: bool) -> list[ProbeAnswer]:
-        """The graded answers; empty where a thought leaves no room for one."""
-        if redraw:
-            versions = self._redrawn(versions)
-        rooms = [max(0, self._sampling.max_new_tokens - len(each.of.thought.ids)) for each in versions]
-        uniforms = [
-            self._uniforms(_OF_ANSWERS, *each.place, count=room) for each, room in zip(versions, rooms, strict=True)
-        ]
-        answers: list[list[int]] = [[] for _ in versions]
-        asked = [number for number, room in enumerate(rooms) if room]
-        prompts = [[*versions[number].thought.prompt_ids, *versions[number].thought.ids] for number in asked]
-        if asked:
-            for number, ids in zip(asked, self._sample(prompts, [uniforms[each] for each in asked]), strict=True):
-                answers[number] = ids
-        return self._scored(versions, answers)
 
     def _redrawn(self, versions: Sequence[_Version]) -> list[_Version]:
         texts = [self._exchange.texts(each.thought) for each in versions]
@@ -215,57 +199,66 @@ class Prober:
             for each, text in zip(versions, texts, strict=True)
         ]
         drawn = self._continuations.sample([each.thought.prompt_ids for each in versions], uniforms, texts)
-        return [
-            replace(each, thought=replace(each.thought, ids=tuple(ids)))
-            for each, ids in zip(versions, drawn, strict=True)
-        ]
+        pairs = zip(versions, drawn, strict=True)
+        return [replace(each, thought=replace(each.thought, ids=tuple(ids))) for each, ids in pairs]
+
+    # --- the answers after them ---
+
+    def _answered(self, versions: Sequence[_Version]) -> list[list[int]]:
+        """The ids of the answers; none where a thought leaves no room for one."""
+        answers: list[list[int]] = [[] for _ in versions]
+        rooms = [self._sampling.max_new_tokens - len(each.of.thought.ids) for each in versions]
+        asked = [number for number, room in enumerate(rooms) if room > 0]
+        if asked:
+            prompts = [[*versions[number].thought.prompt_ids, *versions[number].thought.ids] for number in asked]
+            uniforms = [self._uniforms(_OF_ANSWERS, *versions[each].place, count=rooms[each]) for each in asked]
+            for number, ids in zip(asked, self._sample(prompts, uniforms), strict=True):
+                answers[number] = ids
+        return answers
 
     def _scored(self, versions: Sequence[_Version], answers: Sequence[list[int]]) -> list[ProbeAnswer]:
         thoughts = [each.thought for each in versions]
         prompts = [list(each.prompt_ids) for each in thoughts]
         completions = [[*thought.ids, *answer] for thought, answer in zip(thoughts, answers, strict=True)]
         figures = zip(
+            versions,
+            answers,
             self._grades([each.of.row for each in versions], prompts, completions),
             self._logps_in_place([(each.of, each.of.gold, each.thought) for each in versions]),
             self._logps_in_place([(each.of, each.donor_gold, each.thought) for each in versions]),
             self._logps_in_place([(each.of, each.donor_gold, each.without_donor) for each in versions]),
-            self._continuations.logps(prompts, [each.ids for each in thoughts], "copy_log_probs"),
+            self._continuations.logps(prompts, [each.ids for each in thoughts], _COPIES),
             strict=True,
         )
         return [
             ProbeAnswer(
-                each.of.problem,
-                each.of.sample,
-                each.draw,
-                grade.score,
-                is_right(grade.score, self._grader.spec.threshold),
-                gold_logp,
-                donor_logp,
-                permuted_donor_logp,
-                None if each.donor is None else each.donor.problem,
-                copies_logp,
-                each.exchanged,
-                self._text(answer),
+                *each.place,
+                score=grade.score,
+                right=is_right(grade.score, self._grader.spec.threshold),
+                gold_logp=gold_logp,
+                donor_logp=donor_logp,
+                permuted_donor_logp=permuted_donor_logp,
+                donor=None if each.donor is None else each.donor.problem,
+                copies_logp=copies_logp,
+                exchanged=each.exchanged,
+                answer=self._text(answer),
             )
-            for each, answer, (grade, gold_logp, donor_logp, permuted_donor_logp, copies_logp) in zip(
-                versions, answers, figures, strict=True
-            )
+            for each, answer, grade, gold_logp, donor_logp, permuted_donor_logp, copies_logp in figures
         ]
 
     def _logps_in_place(
         self, asked: Sequence[tuple[RecordedThought, str | None, Thought | None]]
     ) -> list[float | None]:
         """Log-probabilities of answers in the place of the model's own; None without answer, thought or place."""
-        prompts, ids, places = [], [], []
-        for place, (recorded, answer, thought) in enumerate(asked):
-            in_place = None if answer is None else self._in_place(answer, recorded)
-            if in_place is not None and thought is not None:
+        found: list[float | None] = [None] * len(asked)
+        prompts, ids, numbers = [], [], []
+        for number, (recorded, answer, thought) in enumerate(asked):
+            if answer is not None and thought is not None and (in_place := self._in_place(answer, recorded)):
                 prompts.append([*thought.prompt_ids, *thought.ids, *in_place[0]])
                 ids.append(in_place[1])
-                places.append(place)
-        found: list[float | None] = [None] * len(asked)
-        for place, logp in zip(places, self._continuations.logps(prompts, ids), strict=True):
-            found[place] = logp
+                numbers.append(number)
+        for number, logp in zip(numbers, self._continuations.logps(prompts, ids), strict=True):
+            found[number] = logp
         return found
 
     def _in_place(self, answer: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
@@ -280,24 +273,14 @@ class Prober:
         same = next((place for place, (a, b) in enumerate(zip(head, whole, strict=False)) if a != b), len(head))
         return whole[:same], whole[same : max(len(through), same) + 1]
 
-    def _copies_logps(self, thoughts: Sequence[Thought]) -> list[float]:
-        found: list[float] = []
-        for start, end in self._batches(len(thoughts)):
-            part = thoughts[start:end]
-            given = [each.prompt_ids for each in part], [each.ids for each in part]
-            found += self._continuations.logps(*given, "copy_log_probs")
-        return found
-
     def _text(self, answer: Sequence[int]) -> str:
         return str(self._tokenizer.decode(self._continuations.without_end(answer)))
 
     def _grades(
         self, rows: Sequence[Mapping[str, Any]], prompts: Sequence[list[int]], completions: Sequence[list[int]]
     ) -> list[Grade]:
-        turns = [
-            assistant_turn(self._tokenizer, self._layout, prompt, ids)
-            for prompt, ids in zip(prompts, completions, strict=True)
-        ]
+        pairs = zip(prompts, completions, strict=True)
+        turns = [assistant_turn(self._tokenizer, self._layout, prompt, ids) for prompt, ids in pairs]
         return self._grader.grades(rows, turns, completions)
 
     def _uniforms(self, purpose: int, *place: int, count: int) -> np.ndarray:
@@ -306,9 +289,9 @@ class Prober:
     def _random(self, arm: str, *place: int) -> np.random.Generator:
         return np.random.default_rng([self._sampling.seed, _OF_ARMS, [*ARMS].index(arm), *place])
 
-    def _batches(self, count: int) -> list[tuple[int, int]]:
+    def _batches(self, count: int) -> Iterator[slice]:
         size = self._sampling.batch_size
-        return [(start, min(start + size, count)) for start in range(0, count, size)]
+        return (slice(start, start + size) for start in range(0, count, size))
 
 
 def _around_answer(recorded: RecordedThought) -> tuple[str, str]:

@@ -1,24 +1,26 @@
-"""Samples chat answers from a model that follows the region policy."""
+"""Samples chat answers, and continuations of given ids, from a model that follows the region policy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.device import device_type, weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.adapter import load_model
+from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
-from rlvr_vocab.vocab.sampling import attach_region_sampler
+from rlvr_vocab.vocab.sampling import RegionSampler, TwoStageSampler, attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, load_tokenizer
 from rlvr_vocab.vocab.weights import folder_with
 
@@ -84,14 +86,20 @@ def sample_completions(
     Raises:
         UserError: a prompt and its completion could exceed the model's context; nothing is sampled.
     """
-    require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, settings)
-    completions: list[Completion] = []
-    with _sampling_mode(checkpoint.model, settings.seed):
-        for start in range(0, len(prompts), settings.batch_size):
-            batch = _sample_batch(checkpoint, prompts[start : start + settings.batch_size], settings)
-            completions += batch
-            on_batch(batch)
-            on_progress(len(completions), len(prompts))
+    model, completions = checkpoint.model, list[Completion]()
+    require_room(model.config, checkpoint.tokenizer, prompts, settings)
+    training = model.training
+    model.eval()
+    try:
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []), torch.no_grad():
+            torch.manual_seed(settings.seed)
+            for start in range(0, len(prompts), settings.batch_size):
+                batch = _sample_batch(checkpoint, prompts[start : start + settings.batch_size], settings)
+                completions += batch
+                on_batch(batch)
+                on_progress(len(completions), len(prompts))
+    finally:
+        model.train(training)
     return completions
 
 
@@ -122,18 +130,6 @@ def require_room_in(
         )
 
 
-@contextmanager
-def _sampling_mode(model: PreTrainedModel, seed: int) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []), torch.no_grad():
-            torch.manual_seed(seed)
-            yield
-    finally:
-        model.train(training)
-
-
 def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings: SamplingSettings) -> list[Completion]:
     tokenizer, model = checkpoint.tokenizer, checkpoint.model
     inputs = tokenizer.apply_chat_template(
@@ -149,19 +145,94 @@ def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings:
         **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if sampled else {}),
     )
     ends = torch.tensor(end_ids_of(model), device=output.device)
-    prompt_length = inputs["input_ids"].size(1)
-    rows = zip(inputs["input_ids"], inputs["attention_mask"].bool(), output[:, prompt_length:], strict=True)
-    return [_completion(checkpoint, prompt[mask].tolist(), ids, ends) for prompt, mask, ids in rows]
-
-
-def _completion(checkpoint: Checkpoint, prompt_ids: list[int], ids: torch.Tensor, ends: torch.Tensor) -> Completion:
-    stops = torch.isin(ids, ends).nonzero()
-    completion_ids = ids[: int(stops[0]) + 1].tolist() if len(stops) else ids.tolist()
-    turn = assistant_turn(checkpoint.tokenizer, checkpoint.layout, prompt_ids, completion_ids)
-    return Completion(prompt_ids, completion_ids, turn, finished=bool(len(stops)))
+    completions = []
+    for ids, mask, sampled_ids in zip(
+        inputs["input_ids"], inputs["attention_mask"].bool(), output[:, inputs["input_ids"].size(1) :], strict=True
+    ):
+        stops = torch.isin(sampled_ids, ends).nonzero()
+        prompt_ids = ids[mask].tolist()
+        completion_ids = (sampled_ids[: int(stops[0]) + 1] if len(stops) else sampled_ids).tolist()
+        turn = assistant_turn(tokenizer, checkpoint.layout, prompt_ids, completion_ids)
+        completions.append(Completion(prompt_ids, completion_ids, turn, finished=bool(len(stops))))
+    return completions
 
 
 def end_ids_of(model: PreTrainedModel) -> list[int]:
     """The ids that end a turn, by its generation config."""
     ends = model.generation_config.eos_token_id
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+
+
+# --- from given ids and given random numbers ---
+
+# The ids that follow each prompt, up to the end of the turn: prompts, `(steps, 2)` random numbers for each.
+Continue = Callable[[Sequence[Sequence[int]], Sequence[np.ndarray]], list[list[int]]]
+
+
+class Continuations:
+    """Samples and scores continuations of a model with copies, at a temperature above 0."""
+
+    def __init__(self, checkpoint: Checkpoint, temperature: float) -> None:
+        sampler: Any = checkpoint.model.generate
+        assert isinstance(sampler, RegionSampler) and checkpoint.layout.size and temperature > 0
+        self.policy = RegionPolicy(checkpoint.layout)
+        self._model, self._sampler, self._temperature = checkpoint.model, sampler, temperature
+        self._end_ids = frozenset(end_ids_of(checkpoint.model))
+        attach_region_head(checkpoint.model, policy=self.policy, temperature=temperature)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        uniforms: Sequence[np.ndarray],
+        texts: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[int]]:
+        """The ids that follow each prompt, up to the end of the turn.
+
+        Args:
+            uniforms: `(steps, 2)` random numbers for each prompt.
+            texts: for each prompt the texts of its first ids, as standard tokens; None: free.
+        """
+        input_ids, mask = self._padded(prompts)
+        numbers = pad_sequence([torch.from_numpy(each) for each in uniforms], batch_first=True)
+        given = torch.full(numbers.shape[:2], -1)
+        for row, text in enumerate(texts or ()):
+            given[row, : len(text)] = torch.tensor(text)
+        draw = TwoStageSampler(self.policy, self._temperature, numbers.to(mask.device), given.to(mask.device))
+        with self._sampler.drawing(draw):
+            output = self._model.generate(input_ids=input_ids, attention_mask=mask, max_new_tokens=numbers.size(1))
+        rows = output[:, input_ids.size(1) :].tolist()
+        return [self._to_the_end(ids[: len(each)]) for ids, each in zip(rows, uniforms, strict=True)]
+
+    @torch.no_grad()
+    def logps(
+        self,
+        prompts: Sequence[Sequence[int]],
+        ids: Sequence[Sequence[int]],
+        of: Literal["log_probs", "copy_log_probs"] = "log_probs",
+    ) -> list[float]:
+        """Log-probability of the ids that follow each prompt; `copy_log_probs`: of their choice, given their texts."""
+        if not prompts:
+            return []
+        input_ids, mask = self._padded([[*prompt, *own] for prompt, own in zip(prompts, ids, strict=True)])
+        labels = torch.full_like(input_ids, -100)
+        for row, own in enumerate(ids):
+            labels[row, labels.size(1) - len(own) :] = torch.tensor(own)
+        scores = self._model(input_ids=input_ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+        found: list[float] = scores[of].double().sum(1).tolist()
+        return found
+
+    def without_end(self, ids: Sequence[int]) -> list[int]:
+        return [token for token in ids if token not in self._end_ids]
+
+    def _to_the_end(self, ids: list[int]) -> list[int]:
+        return ids[: next((place + 1 for place, token in enumerate(ids) if token in self._end_ids), len(ids))]
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ids and their mask, padded on the left."""
+        tensors = [torch.tensor(row) for row in rows]
+        ids, mask = (
+            pad_sequence(each, batch_first=True, padding_side="left")
+            for each in (tensors, [torch.ones_like(row) for row in tensors])
+        )
+        return ids.to(self._model.device), mask.to(self._model.device)

@@ -12,9 +12,8 @@ import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.continuation import Continue
 from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
-from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings, require_room_in
+from rlvr_vocab.evaluation.sampling import Completion, Continue, Messages, SamplingSettings, require_room_in
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 from rlvr_vocab.vocab.weights import NO_CODE
@@ -40,7 +39,21 @@ def vllm_sampler(
     context = getattr(config.get_text_config(), "max_position_embeddings", needed)
     require_room_in(context, ids, prompts, settings)
     with _engine(folder, layout, needed, settings.seed) as engine:
-        yield _sampler(engine, tokenizer, layout, settings)
+
+        def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
+            asked = chat_ids(tokenizer, prompts)
+            seeds = [seed_at(settings.seed, first + place) for place in range(len(prompts))]
+            limits = [settings.max_new_tokens] * len(prompts)
+            outputs = _generate(engine, asked, limits, seeds, temperature=settings.temperature, top_p=settings.top_p)
+            completions = []
+            for prompt_ids, output in zip(asked, outputs, strict=True):
+                completion_ids = list(output.token_ids)
+                turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
+                finished = output.finish_reason == "stop"
+                completions.append(Completion(prompt_ids, completion_ids, turn, finished))
+            return completions
+
+        yield sample
 
 
 @contextmanager
@@ -50,23 +63,27 @@ def vllm_continuations(
     """A `Continue` while the block runs, for prompts of at most `longest` tokens; a model fits beside the engine."""
     needed = longest + settings.max_new_tokens
     with _engine(folder, layout, needed, settings.seed, gpu_memory_utilization=0.5) as engine:
-        yield _continue(engine, settings.temperature)
+
+        def sample(prompts: Sequence[Sequence[int]], uniforms: Sequence[np.ndarray]) -> list[list[int]]:
+            seeds = [int(each[0, 0] * 2**32) for each in uniforms]
+            outputs = _generate(engine, prompts, [*map(len, uniforms)], seeds, temperature=settings.temperature)
+            return [list(output.token_ids) for output in outputs]
+
+        yield sample
 
 
-def _continue(engine: Any, temperature: float) -> Continue:
+def _generate(
+    engine: Any, prompts: Sequence[Sequence[int]], limits: Sequence[int], seeds: Sequence[int], **more: Any
+) -> list[Any]:
+    """One output for each prompt."""
     from vllm import SamplingParams
 
-    def sample(prompts: Sequence[Sequence[int]], uniforms: Sequence[np.ndarray]) -> list[list[int]]:
-        params = [
-            SamplingParams(
-                temperature=temperature, max_tokens=len(each), seed=int(each[0, 0] * 2**32), detokenize=False
-            )
-            for each in uniforms
-        ]
-        answers = engine.generate([{"prompt_token_ids": list(each)} for each in prompts], params, use_tqdm=False)
-        return [list(answer.outputs[0].token_ids) for answer in answers]
-
-    return sample
+    params = [
+        SamplingParams(max_tokens=limit, seed=seed, detokenize=False, **more)
+        for limit, seed in zip(limits, seeds, strict=True)
+    ]
+    answers = engine.generate([{"prompt_token_ids": list(each)} for each in prompts], params, use_tqdm=False)
+    return [answer.outputs[0] for answer in answers]
 
 
 @contextmanager
@@ -94,32 +111,3 @@ def _engine(folder: Path, layout: VocabLayout, needed: int, seed: int, **more: A
         yield engine
     finally:
         engine.llm_engine.engine_core.shutdown()
-
-
-def _sampler(
-    engine: Any, tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, settings: SamplingSettings
-) -> Sampler:
-    from vllm import SamplingParams
-
-    def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
-        ids = chat_ids(tokenizer, prompts)
-        params = [
-            SamplingParams(
-                temperature=settings.temperature,
-                top_p=settings.top_p,
-                max_tokens=settings.max_new_tokens,
-                seed=seed_at(settings.seed, first + place),
-                detokenize=False,
-            )
-            for place in range(len(prompts))
-        ]
-        answers = engine.generate([{"prompt_token_ids": each} for each in ids], params, use_tqdm=False)
-        turns = []
-        for prompt_ids, answer in zip(ids, answers, strict=True):
-            output = answer.outputs[0]
-            completion_ids = list(output.token_ids)
-            turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
-            turns.append(Completion(prompt_ids, completion_ids, turn, finished=output.finish_reason == "stop"))
-        return turns
-
-    return sample

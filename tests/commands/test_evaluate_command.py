@@ -153,7 +153,9 @@ def test_results_of_another_question_are_neither_mixed_nor_overwritten(
         assert f"out={out}: holds an evaluation with {word}; choose another out, or delete it" in error
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     (out / "settings.json").unlink()
-    assert "without its settings.json" in error_of([f"checkpoint={checkpoint}", f"out={out}", *words], capsys)
+    assert "holds an evaluation with other weights" in error_of(
+        [f"checkpoint={checkpoint}", f"out={out}", *words], capsys
+    )
 
 
 def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.probe_controls.planted_channel import train_planted
 from rlvr_vocab.cli import main
-from rlvr_vocab.evaluation.continuation import Continuations
+from rlvr_vocab.evaluation.sampling import Continuations
 from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_rows
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy

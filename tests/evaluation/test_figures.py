@@ -88,7 +88,7 @@ def test_form_and_length_count_all_answers() -> None:
     figures = evaluation_figures(results, votes_of(results, same_text))
     found = {name: interval.estimate for name, interval in figures.intervals.items()}
     assert (found["length"], found["thinking_length"]) == (25, 10)
-    assert (found["cut_off"], found["finished"], found["closed_thinking"]) == (0.5, 0.5, 0.5)
+    assert (found["cut_off"], found["closed_thinking"]) == (0.5, 0.5)
     assert (found["answered"], found["format"]) == (0.75, 0.25)
     assert found["reasoning_share"] == 4 / 40
 
