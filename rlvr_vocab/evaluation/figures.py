@@ -67,7 +67,7 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
         per_problem["score"] = scores
         found["score"] = mean_interval([*scores.values()], scored.total())
     for name in dict.fromkeys(name for result in results for name in result.rewards):
-        found[f"rewards/{name}"] = _mean(results, lambda result, name=name: result.rewards.get(name))
+        found[f"rewards/{name}"] = _mean(results, _reward(name))
     found |= _form(results)
     known = {name: interval for name, interval in found.items() if interval is not None}
     return EvaluationFigures(known, per_problem, dict(scored))
@@ -95,6 +95,10 @@ def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> 
         interval = mean_interval if name == "score" else difference_interval
         found[name] = interval([mine[problem] - theirs[problem] for problem in both], samples)
     return {name: interval for name, interval in sorted(found.items()) if interval is not None}
+
+
+def _reward(name: str) -> ValueOf:
+    return lambda result: result.rewards.get(name)
 
 
 def _mean(results: Sequence[ProblemResult], value_of: ValueOf, least: float = -math.inf) -> Interval | None:

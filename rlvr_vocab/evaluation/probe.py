@@ -232,7 +232,9 @@ class Prober:
         )
         return [
             ProbeAnswer(
-                *each.place,
+                problem=each.of.problem,
+                sample=each.of.sample,
+                draw=each.draw,
                 score=grade.score,
                 right=is_right(grade.score, self._grader.spec.threshold),
                 gold_logp=gold_logp,
