@@ -22,7 +22,7 @@ from transformers.utils.hub import cached_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir, json_text, read_json_if_there
 from rlvr_vocab.vocab.copied_rows import ROWS_AT_ONCE, RowDelta, save_differences
-from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
+from rlvr_vocab.vocab.layout import Mode, VocabLayout, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import (
     OpenThinking,
@@ -124,21 +124,33 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
     refuse_invalid_generation_config(base)
     if expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template
+    tag_pieces = add_think_tags(tokenizer, expansion.think_tags)
+    open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in expansion.think_tags)
     text_config = config.get_text_config()
-    pieces = add_think_tags(tokenizer, expansion.think_tags)
-    layout = _lay_out(base, tokenizer, max(text_config.vocab_size, len(tokenizer)), expansion, source_kwargs)
-    open_thinking_in_template(
-        tokenizer, layout, expansion.open_thinking, base_knows_tag=expansion.think_tags[0] not in pieces
+    standard_size = max(text_config.vocab_size, len(tokenizer))
+    most = expansion.multiplicity * standard_size
+    size = most if expansion.size is None else expansion.size
+    if expansion.source_ids is None and size > most:
+        raise UserError(
+            f"{size} reasoning tokens are more than multiplicity {expansion.multiplicity} × {standard_size} standard "
+            f"tokens: at most {most}",
+            about="size",
+        )
+    source_ids = expansion.source_ids or tuple(k % standard_size for k in range(size))
+    layout = VocabLayout(
+        standard_size=standard_size,
+        source_ids=source_ids,
+        think_open_id=open_id,
+        think_close_id=close_id,
+        turn_ids=find_turn_ids(tokenizer, expansion.think_tags),
+        control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
+        mode=expansion.mode,
+        preserve_odds=expansion.preserve_odds,
+        reasoning_rank=expansion.reasoning_rank if source_ids else None,
     )
-    return ExpansionPlan(
-        base=base,
-        source_kwargs=source_kwargs,
-        expansion=expansion,
-        tokenizer=tokenizer,
-        layout=layout,
-        tag_pieces={tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in pieces.items()},
-        context_length=getattr(text_config, "max_position_embeddings", None),
-    )
+    open_thinking_in_template(tokenizer, layout, expansion.open_thinking, base_knows_tag=open_id not in tag_pieces)
+    context_length = getattr(text_config, "max_position_embeddings", None)
+    return ExpansionPlan(base, source_kwargs, expansion, tokenizer, layout, tag_pieces, context_length)
 
 
 def write_expansion(plan: ExpansionPlan, out: Path) -> None:
@@ -214,7 +226,7 @@ def read_with_think_tags(
     if chat_template is not None:
         tokenizer.chat_template = chat_template
     model = _read_weights(base, source_kwargs, dtype="float32")
-    pieces = {tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in add_think_tags(tokenizer, think_tags).items()}
+    pieces = add_think_tags(tokenizer, think_tags)
     if len(tokenizer) > model.get_input_embeddings().weight.size(0):
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     with torch.no_grad():
@@ -248,28 +260,6 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return config, tokenizer
-
-
-def _lay_out(
-    base: str, tokenizer: PreTrainedTokenizerBase, standard_size: int, expansion: Expansion, source_kwargs: Any
-) -> VocabLayout:
-    if expansion.source_ids is not None:
-        source_ids = expansion.source_ids
-    else:
-        size = standard_size * expansion.multiplicity if expansion.size is None else expansion.size
-        source_ids = default_source_ids(size, standard_size, expansion.multiplicity)
-    open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in expansion.think_tags)
-    return VocabLayout(
-        standard_size=standard_size,
-        source_ids=source_ids,
-        think_open_id=open_id,
-        think_close_id=close_id,
-        turn_ids=find_turn_ids(tokenizer, expansion.think_tags),
-        control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
-        mode=expansion.mode,
-        preserve_odds=expansion.preserve_odds,
-        reasoning_rank=expansion.reasoning_rank if source_ids else None,
-    )
 
 
 def _control_ids(

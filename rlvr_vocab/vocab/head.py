@@ -86,15 +86,13 @@ def attach_region_head(
 def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
     """A model family's steps from the head's product to logits, by the names that configurations use for them."""
     text = config.get_text_config()
-    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
-        scale = getattr(text, name, None)
-        if scale is not None:
-            break
-    else:
-        divisor = getattr(text, "logits_scaling", None)
+    names = ("logit_scale", "output_multiplier", "lm_head_multiplier")
+    scales = [scale for scale in (getattr(text, name, None) for name in names) if scale is not None]
+    divisor = getattr(text, "logits_scaling", None)
+    if not scales and divisor is not None:
         # HyperCLOVA X multiplies by what Granite and MiniCPM3 divide by.
-        scale = 1.0 if divisor is None else divisor if text.model_type == "hyperclovax" else 1 / divisor
-    return HeadSettings(temperature, getattr(text, "final_logit_softcapping", None), scale)
+        scales = [divisor if text.model_type == "hyperclovax" else 1 / divisor]
+    return HeadSettings(temperature, getattr(text, "final_logit_softcapping", None), scales[0] if scales else 1.0)
 
 
 def _score(
@@ -128,15 +126,8 @@ def _score(
         scores = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
     in_place = (each.new_zeros(scored.shape).masked_scatter(scored, each) for each in scores)
-    log_probs, copy_log_probs, entropy, copy_entropy, copy_capacity = in_place
-    return RegionScores(
-        log_probs=log_probs,
-        entropy=entropy,
-        copy_log_probs=copy_log_probs,
-        copy_entropy=copy_entropy,
-        copy_capacity=copy_capacity,
-        aux_loss=_router_loss(model, backbone, kwargs),
-    )
+    names = ("log_probs", "copy_log_probs", "entropy", "copy_entropy", "copy_capacity")
+    return RegionScores(**dict(zip(names, in_place, strict=True)), aux_loss=_router_loss(model, backbone, kwargs))
 
 
 def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], Any], inputs: torch.Tensor) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -71,16 +71,13 @@ class VocabLayout:
     @cached_property
     def copy_indices(self) -> tuple[int, ...]:
         """For each reasoning token, which copy of its source it is, from 1."""
-        seen: Counter[int] = Counter()
-        result = []
-        for source in self.source_ids:
-            seen[source] += 1
-            result.append(seen[source])
-        return tuple(result)
+        counts: dict[int, count[int]] = defaultdict(lambda: count(1))
+        return tuple(next(counts[source]) for source in self.source_ids)
 
     def save(self, folder: str | Path) -> None:
         content: dict[str, Any] = {"version": LAYOUT_VERSION, **asdict(self)}
-        content["source_ids"] = _packed(self.source_ids)
+        if self.size and self.source_ids == tuple(range(self.source_ids[0], self.source_ids[0] + self.size)):
+            content["source_ids"] = {"range": [self.source_ids[0], self.source_ids[0] + self.size]}
         if self.reasoning_rank is None:
             del content["reasoning_rank"]
         Path(folder, LAYOUT_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
@@ -100,8 +97,10 @@ class VocabLayout:
             version = content.pop("version")
             if version != LAYOUT_VERSION:
                 raise UserError(f"{path} has version {version}, this program reads version {LAYOUT_VERSION}")
-            content["source_ids"] = _unpacked(content["source_ids"])
-            for field in ("turn_ids", "control_ids"):
+            if isinstance(content["source_ids"], dict):
+                start, end = content["source_ids"]["range"]
+                content["source_ids"] = range(start, end)
+            for field in ("source_ids", "turn_ids", "control_ids"):
                 content[field] = tuple(content[field])
             return cls(**content)
         except UserError:
@@ -122,35 +121,7 @@ def refuse_expanded(base: str) -> None:
         )
 
 
-def default_source_ids(size: int, standard_size: int, multiplicity: int) -> tuple[int, ...]:
-    """`source_ids[k] = k mod V`, refused past `multiplicity` copies of the whole vocabulary."""
-    if size > multiplicity * standard_size:
-        raise UserError(
-            f"{size} reasoning tokens are more than multiplicity {multiplicity} × {standard_size} standard tokens: "
-            f"at most {multiplicity * standard_size}",
-            about="size",
-        )
-    return tuple(k % standard_size for k in range(size))
-
-
-def _packed(ids: Sequence[int]) -> dict[str, list[int]] | list[int]:
-    if ids and list(ids) == list(range(ids[0], ids[0] + len(ids))):
-        return {"range": [ids[0], ids[0] + len(ids)]}
-    return list(ids)
-
-
-def _unpacked(ids: dict[str, list[int]] | list[int]) -> tuple[int, ...]:
-    if isinstance(ids, dict):
-        start, end = ids["range"]
-        return tuple(range(start, end))
-    return tuple(ids)
-
-
 def refuse_quantized(base: str, quantization: Any) -> None:
-    """Rows are copied in the base's own type, and a trained adapter is merged into weights of that type.
-
-    Args:
-        quantization: `quantization_config` of the base's configuration; None where it has none.
-    """
+    """Raises UserError for a base with a `quantization_config`: rows are copied, adapters merged, in its own type."""
     if quantization is not None:
         raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")

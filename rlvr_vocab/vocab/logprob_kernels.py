@@ -106,16 +106,11 @@ def _scales(settings: HeadSettings) -> tuple[float, float]:
 
 
 def _forms(block: TextBlock, head: HeadLogits) -> dict[str, bool | int]:
-    bounds = [block.texts]
-    for group in block.groups:
-        assert isinstance(group.ids, slice) and isinstance(group.texts, slice)
-        bounds += [group.ids, group.texts]
     return {
         "GROUPS": len(block.groups),
         "FROM_SOURCE": head.from_source,
         "HAS_DELTA": head.from_source and head.weights.factor is not None,
         "CAPPED": head.settings.softcap is not None,
-        "ALIGNED": all(each.start % 16 == 0 and each.stop % 16 == 0 for each in bounds),
     }
 
 
@@ -127,15 +122,6 @@ def _tanh(x: tl.tensor) -> tl.tensor:
     power = tl.exp(-2 * tl.abs(x))
     far = (1 - power) / (1 + power)
     return tl.where(small < 0.01, series, tl.where(x < 0, -far, far))
-
-
-@triton.jit
-def _texts(slices: tl.tensor, ALIGNED: tl.constexpr) -> tl.tensor:
-    """How many texts the block has, and which is the first."""
-    v = tl.load(slices + 2)
-    if ALIGNED:
-        v = tl.multiple_of(v, 16)
-    return v, tl.load(slices + 3)
 
 
 @triton.jit
@@ -153,7 +139,6 @@ def _logits(
     FROM_SOURCE: tl.constexpr,
     HAS_DELTA: tl.constexpr,
     CAPPED: tl.constexpr,
-    ALIGNED: tl.constexpr,
 ) -> tl.tensor:
     """For each text its id in a group, where that one's product is, whether there is one, its logit (`_LOWEST` where
     there is none), and what the softcap made of the product.
@@ -165,9 +150,6 @@ def _logits(
     first_text = tl.load(slices + 1)
     width = tl.load(slices + 2) - first_text
     first_id = tl.load(slices + 3)
-    if ALIGNED:
-        begin, first_text = tl.multiple_of(begin, 16), tl.multiple_of(first_text, 16)
-        width, first_id = tl.multiple_of(width, 16), tl.multiple_of(first_id, 16)
     column = text - first_text
     in_group = (column >= 0) & (column < width)
     inside = in_group & (row < n)
@@ -203,14 +185,13 @@ def _add_to_sums(
     FROM_SOURCE: tl.constexpr,
     HAS_DELTA: tl.constexpr,
     CAPPED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
 ) -> None:
     """A program adds all texts of the block for its positions; each lane has sums of its own up to the end."""
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
-    v, block_start = _texts(slices, ALIGNED)
+    v, block_start = tl.load(slices + 2), tl.load(slices + 3)  # the row of the block
     highest = tl.full((ROWS, TEXTS), _FORBIDDEN, tl.float32)
     total = tl.zeros((ROWS, TEXTS), tl.float32)
     total_id = tl.zeros((ROWS, TEXTS), tl.float32)
@@ -222,7 +203,7 @@ def _add_to_sums(
         for group in tl.static_range(GROUPS):
             _, _, _, z, _ = _logits(
                 products, slices, policy_bias, group, row, text, n, v, before, after,
-                FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
+                FROM_SOURCE, HAS_DELTA, CAPPED,
             )  # fmt: skip
             new_highest = tl.maximum(new_highest, z)
         of_text = tl.zeros((ROWS, TEXTS), tl.float32)
@@ -230,7 +211,7 @@ def _add_to_sums(
         for group in tl.static_range(GROUPS):
             _, _, _, z, _ = _logits(
                 products, slices, policy_bias, group, row, text, n, v, before, after,
-                FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
+                FROM_SOURCE, HAS_DELTA, CAPPED,
             )  # fmt: skip
             z -= new_highest
             weight = tl.exp(z)
@@ -277,7 +258,7 @@ def _add_to_sums(
     for group in tl.static_range(GROUPS):
         ids, _, inside, z, _ = _logits(
             products, slices, policy_bias, group, row, text_R[:, None], n, v, before, after,
-            FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
+            FROM_SOURCE, HAS_DELTA, CAPPED,
         )  # fmt: skip
         larger = tl.maximum(text_z, z)
         together = larger + tl.log(tl.exp(text_z - larger) + tl.exp(z - larger))
@@ -306,7 +287,6 @@ def _gradients_of_products(
     FROM_SOURCE: tl.constexpr,
     HAS_DELTA: tl.constexpr,
     CAPPED: tl.constexpr,
-    ALIGNED: tl.constexpr,
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
 ) -> None:
@@ -314,7 +294,7 @@ def _gradients_of_products(
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
     text = tl.program_id(1) * TEXTS + tl.arange(0, TEXTS)[None, :]
-    v, block_start = _texts(slices, ALIGNED)
+    v, block_start = tl.load(slices + 2), tl.load(slices + 3)  # the row of the block
     is_row = row_R < n
     log_z = tl.load(figures + row_R, mask=is_row, other=0.0)[:, None]
     text_z = tl.load(figures + 2 * n + row_R, mask=is_row, other=0.0)[:, None]
@@ -333,7 +313,7 @@ def _gradients_of_products(
         for group in tl.static_range(GROUPS):
             _, _, _, z, _ = _logits(
                 products, slices, policy_bias, group, row, text, n, v, before, after,
-                FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
+                FROM_SOURCE, HAS_DELTA, CAPPED,
             )  # fmt: skip
             q += tl.exp(z - log_z)
         log_q = tl.log(tl.maximum(q, _TINY))
@@ -342,7 +322,7 @@ def _gradients_of_products(
     for group in tl.static_range(GROUPS):
         ids, place, inside, z, capped = _logits(
             products, slices, policy_bias, group, row, text, n, v, before, after,
-            FROM_SOURCE, HAS_DELTA, CAPPED, ALIGNED,
+            FROM_SOURCE, HAS_DELTA, CAPPED,
         )  # fmt: skip
         log_p = z - log_z
         weight = constant

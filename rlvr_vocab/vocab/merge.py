@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from peft import PeftType
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir
@@ -22,7 +22,7 @@ from rlvr_vocab.vocab.copied_rows import DIFFERENCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.tokenizer import chat_ids, load_tokenizer
 from rlvr_vocab.vocab.weights import NO_CODE, find_base, stored_dtype
 
 logger = logging.getLogger(__name__)
@@ -92,9 +92,12 @@ def merge_adapter(
     """
     adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
     source = find_base(adapter, None if base is None else Path(base).expanduser())
-    written = _named_dtype(dtype, source)
+    if isinstance(dtype, str):
+        dtype = stored_dtype(source) if dtype == "auto" else getattr(torch, dtype, dtype)
+    if dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise UserError(f"dtype={dtype}: must be float32, bfloat16, float16, or auto for that of the base")
     with atomic_dir(out) as folder:
-        report = _merge_into(folder, adapter, source, written)
+        report = _merge_into(folder, adapter, source, dtype)
         finish(folder, report)
     if report.blurs and report.rounding is not None:
         moved, rounded = report.training.largest, report.rounding.largest
@@ -105,15 +108,14 @@ def merge_adapter(
     return report
 
 
-def _named_dtype(dtype: torch.dtype | str, base: Path) -> torch.dtype:
-    found = stored_dtype(base) if dtype == "auto" else getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if found not in (torch.float32, torch.bfloat16, torch.float16):
-        raise UserError(f"dtype={dtype}: must be float32, bfloat16, float16, or auto for that of the base")
-    return found
-
-
 def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -> MergeReport:
-    model: Any = _adapter_in_float32(adapter, source)
+    config = open_adapter(adapter)
+    if config.is_prompt_learning:
+        kind = PeftType(config.peft_type).value
+        raise UserError(f"{adapter} is an adapter of the kind {kind}, which no weights can hold")
+    with warnings.catch_warnings():  # `require_same` refuses an adapter that moves one side of a tied table alone
+        warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
+        model: Any = load_model(adapter, source, dtype=torch.float32)
     ids = probe_ids(source)
     with model.disable_adapter():
         untrained = _logits(model, ids)
@@ -131,21 +133,14 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -
         rounding = _shift(merged, _logits(model, ids))
         if not math.isfinite(rounding.largest):
             raise UserError(f"dtype={dtype} cannot hold the merged weights: take float32 or bfloat16")
-    _write_rank(folder, source, own_rows)
+    # A training that starts from the folder holds its copied rows as the base does, unless they trained whole.
+    if own_rows and (source / LAYOUT_FILE).is_file():
+        replace(VocabLayout.load(source), reasoning_rank=None).save(folder)
+    elif (source / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
+        (folder / DIFFERENCES).parent.mkdir()
+        shutil.copyfile(source / DIFFERENCES, folder / DIFFERENCES)
     name = str(dtype).removeprefix("torch.")
     return MergeReport(source, name, len(ids), merging, _shift(untrained, merged), rounding)
-
-
-def _adapter_in_float32(adapter: Path, base: Path) -> Any:
-    """The adapter on its base, on the CPU."""
-    config = open_adapter(adapter)
-    if config.is_prompt_learning:
-        raise UserError(
-            f"{adapter} is an adapter of the kind {PeftType(config.peft_type).value}, which no weights can hold"
-        )
-    with warnings.catch_warnings():  # `require_same` refuses an adapter that moves one side of a tied table alone
-        warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
-        return load_model(adapter, base, dtype=torch.float32)
 
 
 def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None:
@@ -154,19 +149,6 @@ def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None
     for name in (*_TOKENIZER_FILES, LAYOUT_FILE):
         if (base / name).is_file():
             shutil.copyfile(base / name, folder / name)
-
-
-def _write_rank(folder: Path, base: Path, own_rows: bool) -> None:
-    """Let a training that starts from the merged folder hold its copied rows as the base does.
-
-    Args:
-        own_rows: rows of their own trained beside the adapter, which no deltas describe.
-    """
-    if not own_rows and (base / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
-        (folder / DIFFERENCES).parent.mkdir()
-        shutil.copyfile(base / DIFFERENCES, folder / DIFFERENCES)
-    elif own_rows and (base / LAYOUT_FILE).is_file():
-        replace(VocabLayout.load(base), reasoning_rank=None).save(folder)
 
 
 @torch.no_grad()
@@ -206,31 +188,20 @@ def probe_ids(folder: Path) -> list[int]:
 
     Without a `reasoning_vocab.json` the chat has no thinking.
     """
-    if (folder / LAYOUT_FILE).is_file():
-        layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
-        prompt = _prompt_ids(tokenizer)
-        opened = RegionTracker(layout, prompt).region == THINKING
-        thoughts = tokenizer.encode(_THOUGHTS, add_special_tokens=False)
-        thinking = [*thoughts, *_in_reasoning_tokens(thoughts, layout)]
-        ids = [*prompt, *([] if opened else [layout.think_open_id]), *thinking, layout.think_close_id]
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), **NO_CODE)
-        ids = [*_prompt_ids(tokenizer), *tokenizer.encode(_THOUGHTS, add_special_tokens=False)]
-    ids += tokenizer.encode(_ANSWER, add_special_tokens=False)
+    layout = VocabLayout.load(folder) if (folder / LAYOUT_FILE).is_file() else None
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), **NO_CODE) if layout is None else load_tokenizer(folder)
+    messages = [{"role": "user", "content": _QUESTION}]
+    template = tokenizer.chat_template is not None
+    ids = chat_ids(tokenizer, [messages])[0] if template else list(tokenizer.encode(_QUESTION))
+    thinking = tokenizer.encode(_THOUGHTS, add_special_tokens=False)
+    if layout is not None:
+        copies, sources = open_copies(layout)
+        copy_of = dict(zip(sources.tolist(), copies.tolist(), strict=True))
+        spread = torch.linspace(0, max(len(copies) - 1, 0), min(_SPREAD, len(copies))).long()
+        opening = [] if RegionTracker(layout, ids).region == THINKING else [layout.think_open_id]
+        copied = [copy_of[token] for token in thinking if token in copy_of]
+        thinking = [*opening, *thinking, *copied, *copies[spread].tolist(), layout.think_close_id]
+    ids = [*ids, *thinking, *tokenizer.encode(_ANSWER, add_special_tokens=False)]
     config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     return ids[-context:] if context else ids
-
-
-def _prompt_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    if tokenizer.chat_template is None:
-        return list(tokenizer.encode(_QUESTION))
-    message = [{"role": "user", "content": _QUESTION}]
-    return list(tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False))
-
-
-def _in_reasoning_tokens(ids: list[int], layout: VocabLayout) -> list[int]:
-    copies, sources = open_copies(layout)
-    copy_of = dict(zip(sources.tolist(), copies.tolist(), strict=True))
-    spread = torch.linspace(0, max(len(copies) - 1, 0), min(_SPREAD, len(copies))).long()
-    return [*(copy_of[token] for token in ids if token in copy_of), *copies[spread].tolist()]

@@ -26,21 +26,15 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     ),
     **dict.fromkeys(
         (
-            *("encoder_no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "frequency_penalty", "min_length"),
-            *("min_new_tokens", "min_tokens", "no_repeat_ngram_size", "presence_penalty"),
-        ),
-        (None, 0),
-    ),
-    **dict.fromkeys(
-        (
             *("allowed_token_ids", "assistant_early_exit", "bad_words", "bad_words_ids", "begin_suppress_tokens"),
-            *("constraints", "dola_layers"),
+            *("constraints", "dola_layers", "encoder_no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff"),
             *("exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id"),
-            *("logit_bias", "logits_processors", "penalty_alpha", "prompt_lookup_num_tokens", "remove_invalid_values"),
-            *("sequence_bias", "structured_outputs", "suppress_tokens", "top_h", "vllm_structured_outputs_regex"),
-            *("use_mtp", "watermarking_config"),
+            *("frequency_penalty", "logit_bias", "logits_processors", "min_length", "min_new_tokens", "min_tokens"),
+            *("no_repeat_ngram_size", "penalty_alpha", "presence_penalty", "prompt_lookup_num_tokens"),
+            *("remove_invalid_values", "sequence_bias", "structured_outputs", "suppress_tokens", "top_h", "use_mtp"),
+            *("vllm_structured_outputs_regex", "watermarking_config"),
         ),
-        (None, False),
+        (None, 0, False),
     ),
 }
 # Arguments of TRL's trainer, and a field of its configuration, by which a turn is more than one completion.

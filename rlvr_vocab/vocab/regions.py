@@ -44,12 +44,6 @@ class RegionTracker:
         elif token == self._open_id:
             self.region = THINKING
 
-    def copy(self) -> RegionTracker:
-        other = object.__new__(RegionTracker)
-        other.__dict__.update(self.__dict__)
-        other._recent = self._recent.copy()
-        return other
-
 
 def regions_after(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     """Region in which the token *after* each position is chosen.
@@ -61,16 +55,23 @@ def regions_after(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     Returns:
         `(B, T)` int64, `THINKING` or `ANSWERING`.
     """
-    events_BT = _events(ids_BT, layout)
-    last_event_BT = _positions_of_events(events_BT).cummax(dim=1).values
-    return (events_BT.gather(1, last_event_BT) == _THINK_EVENT).long()
+    import torch
+
+    events_BT = (ids_BT == layout.think_close_id).long() * _ANSWER_EVENT
+    events_BT.masked_fill_(ids_BT == layout.think_open_id, _THINK_EVENT)
+    length = len(layout.turn_ids)
+    if 0 < length <= ids_BT.size(1):
+        opened = ids_BT[:, length - 1 :] == layout.turn_ids[-1]
+        for offset, token in enumerate(layout.turn_ids[:-1]):
+            opened = opened & (ids_BT[:, offset : ids_BT.size(1) - length + 1 + offset] == token)
+        events_BT[:, length - 1 :].masked_fill_(opened, _ANSWER_EVENT)
+    positions_BT = torch.arange(events_BT.size(1), device=events_BT.device) * (events_BT != _NO_EVENT)
+    return (events_BT.gather(1, positions_BT.cummax(dim=1).values) == _THINK_EVENT).long()
 
 
 def region_of_next(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
-    """`regions_after` at the last position alone: `(B,)` int64, what a sampler asks at each step."""
-    events_BT = _events(ids_BT, layout)
-    last_event_B1 = _positions_of_events(events_BT).amax(dim=1, keepdim=True)
-    return (events_BT.gather(1, last_event_B1) == _THINK_EVENT).long().squeeze(1)
+    """`regions_after` at the last position alone: `(B,)` int64, the region of the token that is sampled next."""
+    return regions_after(ids_BT, layout)[:, -1]
 
 
 def after_last_ids(
@@ -104,27 +105,5 @@ def scored_regions(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
 def last_turn_start(ids: list[int], layout: VocabLayout) -> int:
     """Index of the first id of the current assistant turn: 0 where no turn was opened."""
     turn = list(layout.turn_ids)
-    if turn:
-        for start in range(len(ids) - len(turn), -1, -1):
-            if ids[start : start + len(turn)] == turn:
-                return start + len(turn)
-    return 0
-
-
-def _events(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
-    events_BT = (ids_BT == layout.think_close_id).long() * _ANSWER_EVENT
-    events_BT.masked_fill_(ids_BT == layout.think_open_id, _THINK_EVENT)
-    length = len(layout.turn_ids)
-    if 0 < length <= ids_BT.size(1):
-        opened = ids_BT[:, length - 1 :] == layout.turn_ids[-1]
-        for offset, token in enumerate(layout.turn_ids[:-1]):
-            opened = opened & (ids_BT[:, offset : ids_BT.size(1) - length + 1 + offset] == token)
-        events_BT[:, length - 1 :].masked_fill_(opened, _ANSWER_EVENT)
-    return events_BT
-
-
-def _positions_of_events(events_BT: torch.Tensor) -> torch.Tensor:
-    """The position of each event, 0 where there is none."""
-    import torch
-
-    return torch.arange(events_BT.size(1), device=events_BT.device) * (events_BT != _NO_EVENT)
+    starts = range(len(ids) - len(turn), -1, -1) if turn else range(0)
+    return next((start + len(turn) for start in starts if ids[start : start + len(turn)] == turn), 0)

@@ -7,7 +7,9 @@ conversations; an assistant's turn starts where it says so, and it may open the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,8 +25,8 @@ from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
 
-# Private-use characters: no byte-level alphabet has them, and `_markers` takes two that the vocabulary lacks.
-_MARKER_CANDIDATES = range(0xE000, 0xF8FF)
+# Private-use characters: no byte-level alphabet has them. Two that the vocabulary lacks mark copies and gaps.
+_MARKERS = range(0xE000, 0xF8FF)
 
 OpenThinking = Literal["auto", "model", "prefill"]
 _QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
@@ -48,8 +50,8 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     return TokenizersBackend.from_pretrained(str(folder), padding_side="left")
 
 
-def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> dict[str, list[int]]:
-    """Make each tag one id that decoding keeps, and return the pieces of those that had no id of their own.
+def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> dict[int, list[int]]:
+    """Make each tag one id that decoding keeps, and return the pieces of those that had no id of their own, by id.
 
     Decoding during training drops special tokens, so a tag must not be one.
     """
@@ -63,7 +65,7 @@ def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> d
             pieces[tag] = tokenizer.encode(tag, add_special_tokens=False)
         if tag not in added or added[tag].special:
             tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False)])
-    return pieces
+    return {tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in pieces.items()}
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, folder: Path) -> None:
@@ -73,20 +75,19 @@ def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, fol
         UserError: reasoning tokens were asked for and the tokenizer is not byte-pair encoding with a decoder.
     """
     tokenizer.save_pretrained(str(folder))
-    _edit_json(folder / "tokenizer_config.json", _as_plain_backend)
+    with _edited_json(folder / "tokenizer_config.json") as config:
+        config["tokenizer_class"] = "TokenizersBackend"
+        config.pop("auto_map", None)
     if layout.size:
-        _edit_json(folder / "tokenizer.json", lambda content: _add_reasoning_tokens(content, layout))
+        with _edited_json(folder / "tokenizer.json") as content:
+            _add_reasoning_tokens(content, layout)
 
 
-def _edit_json(path: Path, edit: Any) -> None:
+@contextmanager
+def _edited_json(path: Path) -> Iterator[dict[str, Any]]:
     content = json.loads(path.read_text(encoding="utf-8"))
-    edit(content)
+    yield content
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-
-
-def _as_plain_backend(config: dict[str, Any]) -> None:
-    config["tokenizer_class"] = "TokenizersBackend"
-    config.pop("auto_map", None)
 
 
 def _add_reasoning_tokens(content: dict[str, Any], layout: VocabLayout) -> None:
@@ -99,32 +100,18 @@ def _add_reasoning_tokens(content: dict[str, Any], layout: VocabLayout) -> None:
     vocabulary: dict[str, int] = model["vocab"]
     # Ids of added tokens are found again on loading only if the model's own vocabulary holds them.
     vocabulary.update({token["content"]: token["id"] for token in content["added_tokens"]})
-    string_of = {token_id: string for string, token_id in vocabulary.items()}
-    copy_mark, gap_mark = _markers(vocabulary)
+    string_of, used = {token_id: string for string, token_id in vocabulary.items()}, set[str]().union(*vocabulary)
+    copy_mark, gap_mark = islice((mark for mark in map(chr, _MARKERS) if mark not in used), 2)
     for token_id in range(layout.standard_size):
-        if token_id not in string_of:
-            string_of[token_id] = _gap_entry(token_id, copy_mark, gap_mark)
+        if token_id not in string_of:  # marks alone, distinct for each id: they decode to nothing, as the gap did
+            digits = f"{token_id:b}".replace("0", copy_mark).replace("1", gap_mark)
+            string_of[token_id] = gap_mark + digits
             vocabulary[string_of[token_id]] = token_id
     for k, (source, copy_index) in enumerate(zip(layout.source_ids, layout.copy_indices, strict=True)):
         vocabulary[copy_mark * copy_index + string_of[source]] = layout.standard_size + k
     strip = {"type": "Replace", "pattern": {"Regex": f"[{copy_mark}{gap_mark}]"}, "content": ""}
     steps = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
     content["decoder"] = {"type": "Sequence", "decoders": [strip, *steps]}
-
-
-def _markers(vocabulary: Iterable[str]) -> tuple[str, str]:
-    used = set().union(*vocabulary)
-    free = (chr(point) for point in _MARKER_CANDIDATES if chr(point) not in used)
-    try:
-        return next(free), next(free)
-    except StopIteration:
-        raise UserError("the tokenizer uses every private-use character: none is left to mark copies with") from None
-
-
-def _gap_entry(token_id: int, copy_mark: str, gap_mark: str) -> str:
-    """A string of markers alone, distinct per id and from every copy, that decodes to nothing as the gap did."""
-    digits = f"{token_id:b}".replace("0", copy_mark).replace("1", gap_mark)
-    return gap_mark + digits
 
 
 def template_text(path: Path | None) -> str | None:

@@ -39,14 +39,13 @@ class RequestRegion:
             output_ids: vLLM's own list of the request's generated ids, which it extends and corrects in place.
         """
         self.temperature = 0.0 if temperature < GREEDY_BELOW else temperature
-        self._output, self._taken = output_ids, 0
-        self._prompt = RegionTracker(layout, prompt_ids)
-        self._tracker = self._prompt.copy()
+        self._layout, self._prompt, self._output = layout, prompt_ids, output_ids
+        self._tracker, self._taken = RegionTracker(layout, prompt_ids), 0
 
     def region(self) -> int:
         """Region of the next token; raises RuntimeError where a token that decides it is unknown."""
         if len(self._output) < self._taken:  # vLLM takes tokens back after a failed load of the cache
-            self._tracker, self._taken = self._prompt.copy(), 0
+            self._tracker, self._taken = RegionTracker(self._layout, self._prompt), 0
         for token in self._output[self._taken :]:
             if token == UNKNOWN:
                 raise RuntimeError(

@@ -21,7 +21,6 @@ from triton.runtime.jit import mangle_type
 from rlvr_vocab.vocab import head_logits, logprob_kernels, logprobs
 from tests.vocab import test_logprobs
 
-# 64 texts, so that a load of 16 bytes can begin at each piece, and 70.
 CASES = ((64, "low_rank", "all", True), (70, "independent", "KL of texts", False))
 
 

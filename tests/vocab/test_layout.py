@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.layout import VocabLayout, default_source_ids
+from rlvr_vocab.vocab.layout import VocabLayout
 
 FILE = {
     "version": 1,
@@ -69,8 +69,3 @@ def test_each_copy_knows_which_one_of_its_source_it_is():
     layout = make_layout((3, 4, 3, 3, 4))
     assert layout.copy_indices == (1, 1, 2, 3, 2)
     assert (layout.size, layout.rows) == (5, 15)
-
-
-def test_default_sources_run_through_the_vocabulary_again_and_again():
-    assert default_source_ids(5, standard_size=3, multiplicity=2) == (0, 1, 2, 0, 1)
-    assert default_source_ids(0, 3, 1) == ()
