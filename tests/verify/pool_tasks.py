@@ -1,4 +1,4 @@
-"""What the workers of the pool tests do. An item is the name of a function here and its arguments."""
+"""What the workers of the pool tests do. An item is the name of a task here and its arguments."""
 
 import os
 import resource
@@ -14,17 +14,20 @@ def act(item: list[Any]) -> Any:
     return globals()[name](*arguments)
 
 
+leave, not_json, pid = os._exit, object, os.getpid
+
+
 def echo(value: Any = None) -> Any:
     return value
+
+
+def send_oneself(name: str) -> None:
+    os.kill(os.getpid(), signal.Signals[name])
 
 
 def nap(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
-
-
-def pid() -> int:
-    return os.getpid()
 
 
 def hang() -> NoReturn:
@@ -36,14 +39,6 @@ def grow() -> NoReturn:
     grown = bytearray()
     while True:
         grown += b"x" * 2**22
-
-
-def leave(code: int) -> NoReturn:
-    os._exit(code)
-
-
-def send_oneself(name: str) -> None:
-    os.kill(os.getpid(), signal.Signals[name])
 
 
 def recurse_through_c() -> Any:
@@ -72,10 +67,6 @@ def confinement() -> list[Any]:
 
 def fail(kind: str, words: str) -> NoReturn:
     raise {"ValueError": ValueError, "SystemExit": SystemExit}[kind](words)
-
-
-def not_json() -> object:
-    return object()
 
 
 def slow_start() -> None:

@@ -21,7 +21,8 @@ REFUSED: dict[type[Exception], tuple[str, ...]] = {
     ),
     Unreadable: (r"\sqrt[x]{2}", r"\frac{3}{4}!+\pi"),
     Undefined: (
-        r"\frac{1}{\sqrt{2}-\sqrt{2}}", r"\ln(1-1)", "1/(1-1)", "(1-1)^0", r"(\pi-\pi)^0", "(-8)^{1/3}",
+        r"\frac{1}{\sqrt{2}-\sqrt{2}}", r"\frac{1}{\sqrt{6}-\sqrt{2}\sqrt{3}}", r"\ln(1-1)", "1/(1-1)",
+        "(1-1)^0", r"(\pi-\pi)^0", "(-8)^{1/3}",
     ),
 }  # fmt: skip
 
@@ -32,29 +33,6 @@ def test_what_cannot_be_evaluated_is_refused_before_it_costs_anything(text: str,
     with pytest.raises(error):
         algebra.equal(clean(text), clean(text + "+0"))
     assert time.process_time() - started < 0.5
-
-
-def test_a_product_that_vanishes_by_rounding_alone_is_zero() -> None:
-    with pytest.raises(Undefined):
-        algebra.equal(clean(r"\frac{1}{\sqrt{6}-\sqrt{2}\sqrt{3}}"), clean(r"\pi"))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "sign"),
-    [
-        (("y", "2x+3"), ("2x-y+3", "0"), -1),
-        (("x+y", "10"), ("2x+2y", "20"), 1),
-        (("x^2+y^2", "25"), ("x^2+y^2", "24"), 0),
-        (("x", "y"), ("x^2", "xy"), 0),
-        (("x", "x"), ("x", "x"), 0),
-        (("x", "5"), ("y", "5"), 0),
-        (("y", "x^{1/3}"), ("y", "|x|^{1/3}"), 0),
-        ((r"\sqrt{x}", "y"), (r"3\sqrt{x}", "3y"), 1),
-    ],
-)
-def test_equations_are_compared_up_to_a_factor(one: tuple[str, str], other: tuple[str, str], sign: int) -> None:
-    first, second = ((clean(left), clean(right)) for left, right in (one, other))
-    assert algebra.proportional(first, second) == sign
 
 
 def test_a_rounding_is_less_than_a_unit_of_its_last_digit_away() -> None:
@@ -69,21 +47,6 @@ def test_rational_functions_are_computed_exactly() -> None:
     assert exact_value(parse(clean(r"\frac{x^2-1}{x+1}-|x-1|+\lfloor 7/2 \rfloor")), point) == Fraction(7, 3)
     assert exact_value(parse(clean(r"\sqrt{x}")), point) is None
     assert exact_value(parse("y"), point) is None
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("f(x)+1", "1+f(x)", True),
-        ("f(x)", "f(y)", False),
-        (r"\max(a,b)", r"\max(b,a)", True),
-        (r"2\sum_{k=1}^{n}k", r"2\sum_{k=1}^{n}k", True),
-        (r"\sum_{k=1}^{n}k", r"\sum_{k=1}^{n}k^{2}", False),
-    ],
-)
-def test_trees_are_compared_and_nothing_is_computed(one: str, other: str, same: bool) -> None:
-    assert algebra.same_tree(one, other) is same
-    assert algebra.equal(one, other) is same
 
 
 @pytest.mark.parametrize(

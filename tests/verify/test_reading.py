@@ -7,7 +7,7 @@ import pytest
 from rlvr_vocab.verify import verify
 from rlvr_vocab.verify.reading import read
 from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
-from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse, variables
+from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse
 from rlvr_vocab.verify.reading.quantities import Unit, power_of, read_number, split_unit
 from rlvr_vocab.verify.reading.readings import Text, expressions
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
@@ -89,23 +89,14 @@ def test_everything_else_is_no_number(text: str) -> None:
     assert read_number(clean(text)) is None
 
 
-def test_a_zero_with_a_sign_is_refused() -> None:
-    with pytest.raises(Unreadable):
-        read_number("-0")
-
-
 @pytest.mark.parametrize("text", ["9" * 1_001, "0." + "1" * 1_001, r"0.\overline{" + "12" * 501 + "}"])
 def test_more_than_a_thousand_digits_are_too_many(text: str) -> None:
     with pytest.raises(TooLarge):
         read_number(text)
 
 
-@pytest.mark.parametrize("text", ["10^{999999999}", "1e-999999999", "9^{99999}", "7^{" + "7" * 500 + "}"])
-def test_powers_beyond_all_size_are_not_computed(text: str) -> None:
-    assert read_number(text) is None
-
-
-def test_powers_up_to_the_limit_are_computed() -> None:
+def test_powers_up_to_the_limit_are_computed_and_others_are_not() -> None:
+    assert [read_number(text) for text in ("10^{999999999}", "1e-999999999", "7^{" + "7" * 500 + "}")] == [None] * 3
     assert power_of(Fraction(2), 20_000) == 1 << 20_000
     assert power_of(Fraction(2), 60_000) is None
     assert power_of(Fraction(-1), 999_999_999) == -1
@@ -211,15 +202,12 @@ def test_depth_and_length_are_bounded(text: str) -> None:
         parse(text)
 
 
-def test_constants_are_no_variables() -> None:
-    assert variables(parse(clean(r"e^{i\pi}x_1 + y'"))) == {"x_{1}", "y'"}
-
-
 # --- forms ---
 
 
 FORMS = {
     "1,234": "1234",
+    "2^{20000}": "a number of 20001 bits",
     r"\frac{6}{4}\text{ cm}": "3/2 cm",
     r"2\sqrt{3}": r"2\sqrt{3}",
     "Friday.": "'friday'",
@@ -287,11 +275,6 @@ def test_what_is_larger_than_an_answer_is_refused_unread(text: str, why: str) ->
         read(text)
 
 
-def test_a_number_too_long_to_be_written_out_can_be_shown() -> None:
-    assert str(read("2^{20000}")) == "a number of 20001 bits"
-
-
 def test_the_formulas_in_a_reading_are_named_and_infinities_left_out() -> None:
-    assert list(expressions(read(r"[\sqrt2,\infty)"))) == [r"\sqrt{2}"]
-    assert list(expressions(read(r"x=\pi, y=\begin{pmatrix}1\\z\end{pmatrix}"))) == ["x", r"\pi", "y", "z"]
-    assert list(expressions(read("Friday"))) == []
+    text = r"x=\pi, y=\begin{pmatrix}1\\z\end{pmatrix}, [\sqrt2,\infty)"
+    assert list(expressions(read(text))) == ["x", r"\pi", "y", "z", r"\sqrt{2}"]
