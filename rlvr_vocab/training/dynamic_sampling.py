@@ -31,6 +31,7 @@ class Rollout:
     tokens: int
     completion_ids: list[int]
     logps: list[float] | None
+    entropies: tuple[list[float], ...] | None
     extra: dict[str, Any]
 
 
@@ -122,6 +123,7 @@ class DynamicSampling:
         with trainer.metrics_set_aside():  # TRL logs those that are chosen again
             prompts = [row["prompt"] for row in mine]
             prompt_ids, completion_ids, _, completions, logps, *_ = trainer._generate(prompts)
+            entropies = trainer.sampled_entropies
             rewards_BR = trainer._calculate_rewards(mine, prompts, completions, completion_ids)
             # A function that was called row by row, and failed on one, has logged fewer.
             extra = {name: each for name, each in trainer.extra_logs.items() if len(each) == len(mine)}
@@ -132,6 +134,7 @@ class DynamicSampling:
                 tokens=len(prompt_ids[place]) + len(completion_ids[place]),
                 completion_ids=list(completion_ids[place]),
                 logps=None if logps is None else logps[place],
+                entropies=None if entropies is None else tuple(each[place] for each in entropies),
                 extra={column: values[place] for column, values in extra.items()},
             )
             for place, row in enumerate(mine)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from peft import LoraConfig
@@ -15,12 +15,19 @@ from torch.utils.weak import WeakIdKeyDictionary
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from trl import GRPOTrainer
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoints import checkpoint_for_all
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
-from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, require_scores
+from rlvr_vocab.training.metrics.batch import (
+    REFERENCE,
+    REFERENCE_COPIES,
+    BatchMetrics,
+    ReferenceKL,
+    SamplingGap,
+    TextKL,
+    require_scores,
+)
 from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
@@ -40,8 +47,6 @@ from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, load_tokenizer
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
-_REFERENCE = "ref_per_token_logps"
-
 # Held-out metrics of the model that a trainer holds, by name.
 EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
@@ -55,6 +60,7 @@ class RegionGRPOTrainer(TRLSeams):
     Attributes:
         policy: the region policy that samples and scores; vLLM reads its own from the same folder.
         sampler: generates, and records the log-probability of each sampled token.
+        sampled_entropies: of the newest tokens, over texts and over copies of the text; None with a vLLM server.
         copy_logps: log p(id | text) of a scored batch, by its log-probabilities of ids.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
@@ -108,8 +114,6 @@ class RegionGRPOTrainer(TRLSeams):
         Raises:
             UserError: arguments exclude each other, or would sample off the policy that is trained.
         """
-        if kl_over not in get_args(KLOver):
-            raise UserError(f"kl_over={kl_over}: must be {' or '.join(get_args(KLOver))}")
         adapter = None if peft_config is None else adapter_config(peft_config)
         args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
@@ -122,9 +126,10 @@ class RegionGRPOTrainer(TRLSeams):
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = dict(adaptive_weights or {})
         self.newest_rollouts: CompletionRows | None = None
+        self.sampled_entropies: Sequence[Sequence[list[float]]] | None = None
         self.dynamic_sampling: DynamicSampling | None = None
         self.copy_logps = WeakIdKeyDictionary()
-        self._kl_over_texts = kl_over == "text" and self.policy.layout.size > 0
+        self._text_kl = TextKL(self, kl_over)
         self._loss_inputs: dict[str, Any] | None = None
         self._clock = StepClock(self)
         self._batch_metrics = BatchMetrics(self)
@@ -188,9 +193,9 @@ class RegionGRPOTrainer(TRLSeams):
             self._chosen = self.dynamic_sampling.fill(len(inputs))
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch = generate_and_score(inputs)
-        self._batch_metrics.log_batch(batch, self._rewards_BR)
-        if self._kl_over_texts and _REFERENCE in batch:
-            batch[_REFERENCE] = batch[_REFERENCE] - self.copy_logps[batch[_REFERENCE]]
+        self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
+        if self.policy.layout.size and REFERENCE in batch:
+            batch[REFERENCE_COPIES] = self.copy_logps[batch[REFERENCE]]
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
@@ -213,15 +218,20 @@ class RegionGRPOTrainer(TRLSeams):
     def sample(self, generate: Callable[[], Any]) -> tuple[list[list[int]], list[list[float]] | None]:
         """Completion ids with their log-probabilities; those of the chosen batch where there is one."""
         if self._chosen is not None:
+            entropies = self._chosen.column("entropies")
+            self.sampled_entropies = None if entropies is None else list(zip(*entropies, strict=True))
             return self._chosen.column("completion_ids"), self._chosen.column("logps")
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = generate()
         self._clock.wait_for_others()
         self._clock.count_sampled(completion_ids)
-        if logps is None and self.sampler.last_logps is not None:
-            sampled = zip(self.sampler.last_logps.tolist(), completion_ids, strict=True)
-            logps = [row[: len(ids)] for row, ids in sampled]
+        self.sampled_entropies = None
+        if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
+            logps, *self.sampled_entropies = (
+                [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
+                for figures in (self.sampler.last_logps, *self.sampler.last_entropies)
+            )
         return completion_ids, logps
 
     def score(
@@ -242,13 +252,12 @@ class RegionGRPOTrainer(TRLSeams):
         )
         if self._loss_inputs is None:
             self.copy_logps[logps] = copy_logps
-        elif self._kl_over_texts and _REFERENCE in self._loss_inputs:
-            # log p_ref(text) + log p(id | text): TRL's difference to log p(id) is then that of the texts.
-            self._loss_inputs[_REFERENCE] = self._loss_inputs[_REFERENCE] + copy_logps
+        elif REFERENCE_COPIES in self._loss_inputs:
+            self._text_kl.set_reference(self._loss_inputs, logps, copy_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
-            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies, copy_capacities, ids, mask)
+            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies, ids, mask, copy_capacities)
         return logps, entropies, aux_loss
 
     def calculate_rewards(self, calculate: Callable[[], torch.Tensor]) -> torch.Tensor:
@@ -280,9 +289,10 @@ class RegionGRPOTrainer(TRLSeams):
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         with self._clock.phase("time/forward"), self._sampling_gap.measured(model, inputs):
-            self._loss_inputs = dict(inputs)  # `score` changes the reference, and the buffered inputs stay
+            self._loss_inputs = dict(inputs)  # the reference changes in it, and the buffered inputs stay
             loss: torch.Tensor = super().compute_loss(model, self._loss_inputs, *args, **kwargs)
             self._loss_inputs = None
+            self._text_kl.log()
         self._clock.count_trained(inputs["completion_mask"])
         self._clock.enter("time/backward")
         return loss

@@ -13,6 +13,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.logprobs import finite_log, row_dot
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
 
@@ -61,23 +62,31 @@ def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
 class SamplingRecorder:
     """Draws each token of a baseline as stock `generate` would, and leaves that id as the only one with a finite score.
 
+    It records the token's log-probability and the entropies of the distribution that it was drawn from.
+
     Args:
         temperature: divides the scores.
     """
 
     def __init__(self, temperature: float = 1.0) -> None:
         self._temperature = temperature
-        self._logps = list[torch.Tensor]()  # `(B,)` of each step
+        self._steps = list[torch.Tensor]()  # `(3, B)` of each step
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = scores / self._temperature
-        drawn_B1 = draw_one(scores.softmax(dim=1))
-        self._logps.append(scores.gather(1, drawn_B1).squeeze(1) - scores.logsumexp(dim=1))
+        p_BR = scores.softmax(dim=1)
+        drawn_B1, entropy_B = draw_one(p_BR), torch.special.entr(p_BR).sum(dim=1)
+        log_p_B = scores.gather(1, drawn_B1).squeeze(1) - scores.logsumexp(dim=1)
+        self._steps.append(torch.stack((log_p_B, entropy_B, torch.zeros_like(entropy_B))))
         return _only(scores, drawn_B1)
 
     def logps(self) -> torch.Tensor:
         """`(B, steps)` log-probabilities of the drawn ids."""
-        return torch.stack(self._logps, dim=1)
+        return torch.stack(self._steps, dim=2)[0]
+
+    def entropies(self) -> tuple[torch.Tensor, ...]:
+        """`(B, steps)` each, in nats: entropy over texts, and H(copy | text)."""
+        return tuple(torch.stack(self._steps, dim=2)[1:])
 
 
 class TwoStageSampler(SamplingRecorder):
@@ -103,15 +112,20 @@ class TwoStageSampler(SamplingRecorder):
         regions = region_of_next(input_ids, policy.layout)
         bias_BR = policy.bias_on(scores.device, finite=True)[regions]
         log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
-        ids_BM, exists_BM = policy.ids_of_texts(self._texts(policy.over_texts(log_p_BR.exp())))
+        p_BR = log_p_BR.exp()
+        of_texts_BV = policy.over_texts(p_BR)
+        ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
         # All probabilities of an unlikely given text may be 0 in float32.
         log_p_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN)
         nth_B1 = self._draw(log_p_BM.softmax(dim=1), 1)
-        self._logps.append(log_p_BM.gather(1, nth_B1).squeeze(1))
+        log_p_B = log_p_BM.gather(1, nth_B1).squeeze(1)
+        log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
+        of_ids_B, of_texts_B = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
+        self._steps.append(torch.stack((log_p_B, of_texts_B, of_ids_B - of_texts_B)))
         return _only(scores, ids_BM.gather(1, nth_B1))
 
     def _texts(self, of_texts_BV: torch.Tensor) -> torch.Tensor:
-        drawn_B1, step = self._draw(of_texts_BV, 0), len(self._logps)
+        drawn_B1, step = self._draw(of_texts_BV, 0), len(self._steps)
         if self._texts_BT is None or step >= self._texts_BT.size(1):
             return drawn_B1
         given_B1 = self._texts_BT[:, step : step + 1]
@@ -121,7 +135,7 @@ class TwoStageSampler(SamplingRecorder):
         if self._uniforms_BT2 is None:
             return draw_one(p_BN)
         below_BN = p_BN.double().cumsum(dim=1)
-        at_B1 = self._uniforms_BT2[:, len(self._logps), which].unsqueeze(1) * below_BN[:, -1:]
+        at_B1 = self._uniforms_BT2[:, len(self._steps), which].unsqueeze(1) * below_BN[:, -1:]
         return torch.searchsorted(below_BN, at_B1, right=True).clamp(max=p_BN.size(1) - 1)
 
 
@@ -138,11 +152,13 @@ class RegionSampler:
 
     Attributes:
         last_logps: `(B, steps)` of the last call under `recording()`; values past a row's end are meaningless.
+        last_entropies: of the same draws, in nats: entropy over texts, and H(copy | text).
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
         self.policy = policy
         self.last_logps: torch.Tensor | None = None
+        self.last_entropies: tuple[torch.Tensor, ...] | None = None
         self._recording = False
         self._draw: TwoStageSampler | None = None
         self._own_generate = model.generate
@@ -170,7 +186,7 @@ class RegionSampler:
             output = self._own_generate(*args, **{**given, **_GREEDY})
         if recorder is self._draw:
             return output
-        self.last_logps = recorder.logps()
+        self.last_logps, self.last_entropies = recorder.logps(), recorder.entropies()
         if self.last_logps.isnan().any():
             raise UserError(
                 "the model's probabilities are NaN, since its weights hold NaN or inf: start from other weights, or "
@@ -180,8 +196,8 @@ class RegionSampler:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside the block calls sample from the untruncated policy, and fill `last_logps`."""
-        self.last_logps, self._recording = None, True
+        """Inside the block calls sample from the untruncated policy, and fill `last_logps` and `last_entropies`."""
+        self.last_logps, self.last_entropies, self._recording = None, None, True
         try:
             yield
         finally:

@@ -99,6 +99,7 @@ def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking
         assert 20 < thinking.sum() < len(thinking) - 20 and abs(copies[~thinking]).max() < 1e-5
         expected = {"text": text, "thinking": text[thinking], "answering": text[~thinking], "copies": copies[thinking]}
         for name, values in expected.items():
+            assert row[f"sampling/entropy/{name}"] == pytest.approx(values.mean().item(), rel=1e-4)
             assert row[f"entropy/{name}"] == pytest.approx(values.mean().item(), rel=1e-3)  # one update on each batch
         assert 0.5 < row["entropy/copies"] < math.log(2) + 1e-6
         bound = row["hidden/capacity"] - row["entropy/copies"] / math.log(2)
@@ -148,6 +149,7 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
     assert ["kl" in row for row in rows[None]] == [True, False, False]
     first, *others = (row["kl"] for row in rows[1])
     assert abs(first) < 1e-6 < 1e-5 < min(others)
+    assert abs(rows[1][0]["kl/ids"]) < 1e-6 and all("kl/ids" in row for row in rows[1])
     ignored = ("kl", "step_time", "time/", "memory/")
     plain, logged = (
         [{name: value for name, value in row.items() if not name.startswith(ignored)} for row in rows[steps]]
@@ -163,7 +165,9 @@ def test_beta_acts_on_the_kl_that_is_chosen(expand_shape, make_trainer, tmp_path
         trainer.train()
         rows[over] = trainer.state.log_history[:2]
     (first, of_text), (_, of_ids) = rows["text"], rows["ids"]
-    assert abs(first["kl"]) < 1e-6 < 1e-3 < min(of_text["kl"], of_ids["kl"])
+    assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
+    assert of_text["kl"] == pytest.approx(of_ids["kl"], rel=1e-4)  # after one update, in which neither pulled
+    assert of_text["kl/ids"] == pytest.approx(of_ids["kl/ids"], rel=1e-4) and of_text["kl"] > 1e-3
     assert of_text["grad_norm"] != pytest.approx(of_ids["grad_norm"], rel=1e-2)
     with pytest.raises(UserError, match=r"^kl_over=texts: must be text or ids$"):
         make_trainer(folder, tmp_path, kl_over="texts")

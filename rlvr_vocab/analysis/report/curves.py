@@ -78,8 +78,8 @@ CURVES = (
     CurveSpec(
         "KL to the initial model",
         "nats per token",
-        (("kl", ""),),
-        "k3 estimate, mean per token.",
+        (("kl", "kl"), ("kl/ids", "kl/ids")),
+        "k3 estimate, mean per token; kl/ids counts the choice between a token and its copies too.",
     ),
     CurveSpec("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
     CurveSpec("Learning rate", "learning rate", (("learning_rate", ""),)),

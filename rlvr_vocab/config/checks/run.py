@@ -226,10 +226,11 @@ def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
 
 # The metrics that `until` of a stage may name; docs/files.md explains each.
 _LOGGED_METRICS = (
-    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl"),
+    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl", "kl/ids"),
     *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
     *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
     *("answering/mean_length", "entropy/text", "entropy/thinking", "entropy/answering", "entropy/copies"),
+    *("sampling/entropy/text", "sampling/entropy/thinking", "sampling/entropy/answering", "sampling/entropy/copies"),
     *("hidden/capacity", "hidden/bound", "hidden/bound_per_thought", "num_tokens", "step_time", "dynamic/rounds"),
     *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
     "reward/sampled",

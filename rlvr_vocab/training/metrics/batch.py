@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from peft import PeftModel
@@ -20,6 +20,7 @@ from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.reward import turn_text
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.models.lora import has_dropout
+from rlvr_vocab.training.settings import KLOver
 from rlvr_vocab.training.sharding import is_sharded, shard_like_policy
 from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows
 from rlvr_vocab.vocab.head import attach_region_head
@@ -37,8 +38,14 @@ class BatchMetrics:
         self._trainer = trainer
         self._means = {True: StepMeans(), False: StepMeans()}  # by whether the model trains
 
-    def log_batch(self, batch: dict[str, Any], rewards_BR: torch.Tensor) -> None:
-        """Log the regions of a batch of completions and, where it is trained on, its groups."""
+    def log_batch(
+        self, batch: dict[str, Any], rewards_BR: torch.Tensor, entropies: Sequence[Sequence[Sequence[float]]] | None
+    ) -> None:
+        """Log the regions of a batch of completions, its groups where it is trained on, and the sampler's entropies.
+
+        Args:
+            entropies: over texts, and over copies of the text, of each token of this process's completions.
+        """
         trainer = self._trainer
         if trainer.model.training:
             self._log_groups(rewards_BR)
@@ -46,6 +53,12 @@ class BatchMetrics:
         counts = trainer.accelerator.reduce(counts, reduction="sum")
         for name, value in region_metrics(counts, copies=trainer.policy.layout.size > 0).items():
             trainer.present_metrics[name].append(value)
+        if entropies is not None:
+            ids, mask = (
+                torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
+            )
+            figures_BC = (_padded(rows, batch["completion_mask"]) for rows in entropies[:2])
+            self.log_entropies(*figures_BC, ids, mask, prefix="sampling/")
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
         trainer, metrics = self._trainer, self._trainer.train_metrics
@@ -65,14 +78,16 @@ class BatchMetrics:
         self,
         text_BC: torch.Tensor,
         copies_BC: torch.Tensor,
-        capacity_BC: torch.Tensor,
         ids_BT: torch.Tensor,
         mask_BT: torch.Tensor,
+        capacity_BC: torch.Tensor | None = None,
+        prefix: str = "",
     ) -> None:
         """Log entropies over texts, by region, over the copies of a text, and the copies' distance from chance in bits.
 
         Args:
-            text_BC: in nats, at the last C positions of the ids; `capacity_BC`: the largest value of `copies_BC`.
+            text_BC: in nats, at the last C positions of the ids.
+            capacity_BC: the largest value of `copies_BC`; without it no distance from chance is logged.
         """
         trainer, length = self._trainer, text_BC.size(1)
         mask_BC, regions_BC = mask_BT[:, -length:], scored_regions(ids_BT, trainer.policy.layout)[:, -length:]
@@ -84,10 +99,12 @@ class BatchMetrics:
             "entropy/answering": of_text[ANSWERING],
         }
         if trainer.policy.layout.size:
-            thinking_BC = (regions_BC == THINKING) & mask_BC.bool()
-            sums |= {"entropy/copies": of_copies[THINKING], **self._hidden_channel(copies_BC, capacity_BC, thinking_BC)}
+            sums["entropy/copies"] = of_copies[THINKING]
+            if capacity_BC is not None:
+                sums |= self._hidden_channel(copies_BC, capacity_BC, (regions_BC == THINKING) & mask_BC.bool())
+        means, step, metrics = self._means[trainer.model.training], trainer.state.global_step, trainer.present_metrics
         for name, each in sums.items():
-            self._means[trainer.model.training].log(name, each, trainer.state.global_step, trainer.present_metrics)
+            means.log(f"{prefix}{name}", each, step, metrics)
 
     def _hidden_channel(
         self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
@@ -109,6 +126,13 @@ class BatchMetrics:
         metrics = self._trainer.train_metrics
         for name in [name for name, values in metrics.items() if name.endswith("/unscored") and not any(values)]:
             del metrics[name]
+
+
+def _padded(rows: Sequence[Sequence[float]], like_BC: torch.Tensor) -> torch.Tensor:
+    padded = torch.zeros(like_BC.shape, device=like_BC.device)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = torch.tensor(row, device=padded.device)
+    return padded
 
 
 class StepMeans:
@@ -286,6 +310,59 @@ def gap_sums(sampled_BC: torch.Tensor, scored_BC: torch.Tensor, mask_BC: torch.T
     return torch.stack([distances[counted].sum(), counted.sum().double()])
 
 
+REFERENCE, REFERENCE_COPIES = "ref_per_token_logps", "ref_copy_logps"
+
+
+def k3(log_ratio: torch.Tensor) -> torch.Tensor:
+    """TRL's estimate of a KL divergence, from log(reference / policy) at sampled tokens."""
+    return log_ratio.exp() - log_ratio - 1
+
+
+class TextKL:
+    """Has `beta` act on the KL over texts, unless it is to act on that over ids, and logs both.
+
+    TRL's KL of a token is a function of log p_ref(id) - log p(id), and log p(id) = log p(text) + log p(id | text). With
+    the policy's log p(id | text), gradient included, in place of the reference's, the difference is that of the texts.
+    """
+
+    def __init__(self, trainer: Any, over: KLOver) -> None:
+        if over not in get_args(KLOver):
+            raise UserError(f"kl_over={over}: must be {' or '.join(get_args(KLOver))}")
+        self._trainer, self._over = trainer, over
+        self._sums: torch.Tensor | None = None
+
+    def set_reference(self, inputs: dict[str, Any], logps: torch.Tensor, copy_logps: torch.Tensor) -> None:
+        """Change the reference of the loss's inputs, from the log-probabilities of its forward pass."""
+        of_ids, mask = inputs[REFERENCE], inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        of_texts = of_ids - inputs[REFERENCE_COPIES] + copy_logps
+        with torch.no_grad():
+            weight = self._importance(inputs, logps, mask)
+            kls = (weight * k3(each - logps) for each in (of_texts, of_ids))
+            self._sums = torch.stack([*((kl * mask).sum() for kl in kls), mask.sum().float()])
+        if self._over == "text":
+            inputs[REFERENCE] = of_texts
+
+    def _importance(self, inputs: dict[str, Any], logps: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | float:
+        """TRL's weight of each token's KL."""
+        old = inputs.get("old_per_token_logps")
+        if old is None or not self._trainer.args.use_bias_correction_kl:
+            return 1.0
+        log_ratio = logps - old
+        if self._trainer.importance_sampling_level == "sequence":
+            log_ratio = (log_ratio * mask).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
+        return log_ratio.exp()
+
+    def log(self) -> None:
+        """Log the KLs of a loss, after TRL has logged that which `beta` acted on."""
+        if self._sums is not None:
+            metrics = self._trainer.present_metrics
+            texts, ids, tokens = self._trainer.accelerator.reduce(self._sums, reduction="sum").tolist()
+            if self._over == "ids":
+                metrics["kl"][-1] = texts / max(tokens, 1)
+            metrics["kl/ids"].append(ids / max(tokens, 1))
+        self._sums = None
+
+
 # One measurement costs about a third of a step (docs/guide.md).
 _USUAL_STEPS = 50
 
@@ -311,11 +388,12 @@ class ReferenceKL:
         batches = args.steps_per_generation * trainer.num_iterations
         steps_between_generations = max(1, batches // args.gradient_accumulation_steps)
         if trainer.state.global_step % every < steps_between_generations:
-            trainer.train_metrics["kl"].append(self._kl(batch))
+            for name, value in self._kl(batch).items():
+                trainer.train_metrics[name].append(value)
 
     @torch.no_grad()
-    def _kl(self, batch: dict[str, torch.Tensor]) -> float:
-        """The mean over tokens of TRL's estimate, from log(reference / policy) of the sampled texts."""
+    def _kl(self, batch: dict[str, torch.Tensor]) -> dict[str, float]:
+        """Means over tokens: `kl` over texts and, where one text has several ids, `kl/ids`."""
         trainer = self._trainer
         arguments = (
             torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
@@ -334,11 +412,13 @@ class ReferenceKL:
         del reference
         gc.collect()  # its forward refers to it: the whole model would stay for many steps
         of_copies = trainer.copy_logps[reference_logps] - trainer.copy_logps[logps]
-        log_ratio = reference_logps - logps - of_copies
+        log_ratios = {"kl": reference_logps - logps - of_copies}
+        if trainer.policy.layout.size:
+            log_ratios["kl/ids"] = reference_logps - logps
         mask = batch["completion_mask"].double()
-        sums = torch.stack([((log_ratio.exp() - log_ratio - 1) * mask).sum(), mask.sum()])
-        total, tokens = trainer.accelerator.reduce(sums, reduction="sum").tolist()
-        return float(total / max(tokens, 1))
+        sums = torch.stack([*((k3(each) * mask).sum() for each in log_ratios.values()), mask.sum()])
+        *totals, tokens = trainer.accelerator.reduce(sums, reduction="sum").tolist()
+        return {name: total / max(tokens, 1) for name, total in zip(log_ratios, totals, strict=True)}
 
     @contextmanager
     def reference(self) -> Iterator[PreTrainedModel]:
