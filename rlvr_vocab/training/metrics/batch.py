@@ -57,8 +57,8 @@ class BatchMetrics:
             ids, mask = (
                 torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
             )
-            figures_BC = (_padded(rows, batch["completion_mask"]) for rows in entropies[:2])
-            self.log_entropies(*figures_BC, ids, mask, prefix="sampling/")
+            of_texts_BC, of_copies_BC = (_padded(rows, batch["completion_mask"]) for rows in entropies)
+            self.log_entropies(of_texts_BC, of_copies_BC, ids, mask, prefix="sampling/")
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
         trainer, metrics = self._trainer, self._trainer.train_metrics
