@@ -78,4 +78,4 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
     summary = {**training.summary(), **measured, "seconds": seconds}
-    return write_summary(run, summary, training.trainer.state.log_history, training.doctor.finish)
+    return write_summary(run, summary, training.trainer.state.log_history)

@@ -18,7 +18,6 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from datasets import Dataset
 from rich.console import Console
-from rich.text import Text
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
@@ -44,9 +43,7 @@ from rlvr_vocab.runs.problems import RunProblems, stages_of
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
-from rlvr_vocab.runs.summary import marked_text
-from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.text import pluralize, visible_text
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoints import (
     clear_leftovers,
@@ -57,7 +54,6 @@ from rlvr_vocab.training.checkpoints import (
     steps_in,
 )
 from rlvr_vocab.training.display import LiveDisplay, live_display
-from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.metrics.weights import parameter_table
 from rlvr_vocab.training.stage import (
@@ -72,12 +68,6 @@ from rlvr_vocab.training.stage import (
 )
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan
-from rlvr_vocab.vocab.marking import Marker, shortened
-from rlvr_vocab.vocab.tokenizer import prefilled_ids
-
-_STEPS_BETWEEN_COMPLETIONS = 50
-# Characters of a completion on the display: more than any has room for.
-_HEAD, _TAIL = 1200, 400
 
 
 @dataclass(frozen=True)
@@ -224,7 +214,6 @@ class StagedRun:
         self._console = run.console
         if PartialState().is_main_process:
             start_wandb(run.settings)
-        self.doctor = RunDoctor(run_facts(run.settings.resolved, run.folder), run.folder)
         self._seconds_now = 0.0
         self.records = ended_records(stages)
         self.trainer: RegionGRPOTrainer
@@ -381,7 +370,8 @@ class StagedRun:
         if is_main:
             results_file(self._run.folder, "after").unlink(missing_ok=True)  # of weights that now change
         with live_display(self._console, stage.title) as display:
-            trainer.add_callback(DisplayCallback(trainer, display, self.doctor, in_colour=shows_colours(self._console)))
+            facts = run_facts(self._run.settings.resolved, self._run.folder)
+            trainer.add_callback(DisplayCallback(facts, trainer.stage_context, display))
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         state, reason = trainer.state, self._stop.reason
         ended = state.global_step >= state.max_steps or (until is not None and until.reached(state.log_history))
@@ -404,43 +394,18 @@ def drop_optimizer_state(trainer: RegionGRPOTrainer) -> None:
 # --- while it trains ---
 
 
-class RunDoctor:
-    """The doctor of a run while it trains: each finding once, over all its stages and resumes."""
-
-    def __init__(self, facts: RunFacts, folder: Path) -> None:
-        self._facts, self._folder = facts, folder
-        self._doctor = Doctor(facts)
-        self._reported: set[str] = set()
-
-    def start(self) -> None:
-        """Begin or resume a training: findings of the rows on disk have been reported."""
-        self._doctor = Doctor(self._facts)
-        for row in read_metrics(self._folder / METRICS):
-            self.new_findings(row)
-
-    def new_findings(self, row: Row) -> list[Finding]:
-        """The findings that a new row shows first."""
-        new = [finding for finding in self._doctor.look(row) if finding.name not in self._reported]
-        self._reported.update(finding.name for finding in new)
-        return new
-
-    def finish(self, summary: Row) -> list[Finding]:
-        """All findings of a run, with those of its outcome."""
-        self.start()
-        self._doctor.close(summary)
-        return self._doctor.findings()
-
-
 class DisplayCallback(TrainerCallback):
-    """Shows a training on a display, with reasoning tokens in colour or in brackets."""
+    """Shows each logged row of a training, and each finding of the doctor once, over all stages and resumes."""
 
-    def __init__(self, trainer: RegionGRPOTrainer, display: LiveDisplay, doctor: RunDoctor, *, in_colour: bool) -> None:
-        self._trainer, self._display, self._doctor, self._in_colour = trainer, display, doctor, in_colour
-        self._next_completion = 0
+    def __init__(self, facts: RunFacts, context: StageContext, display: LiveDisplay) -> None:
+        self._context, self._display = context, display
+        self._doctor = Doctor(facts)
+        self._known: set[str] = set()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            self._doctor.start()
+            for row in read_metrics(self._context.run_folder / METRICS):  # their findings have been shown
+                self._new_findings(row)
             self._display.begins(state.global_step, state.max_steps)
 
     def on_log(
@@ -451,25 +416,16 @@ class DisplayCallback(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        row = logged_row(self._trainer.stage_context, state.global_step, logs)
-        if not state.is_world_process_zero or row is None:
-            return
-        self._display.row(row, state.global_step, state.max_steps)
-        for finding in self._doctor.new_findings(row):
-            self._display.finding(f"{finding.title} (step {finding.step})", finding.evidence)
-        rollouts = self._trainer.newest_rollouts
-        if rollouts is not None and row["step"] >= self._next_completion:
-            self._next_completion = (row["step"] // _STEPS_BETWEEN_COMPLETIONS + 1) * _STEPS_BETWEEN_COMPLETIONS
-            self._display.completion(self._sample_text(rollouts, row["step"]))
+        row = logged_row(self._context, state.global_step, logs)
+        if state.is_world_process_zero and row is not None:
+            self._display.row(row, state.global_step, state.max_steps)
+            for finding in self._new_findings(row):
+                self._display.finding(f"{finding.title} (step {finding.step})", finding.evidence)
 
-    def _sample_text(self, rollouts: CompletionRows, step: int) -> Text:
-        """The first completion of a batch; control characters are escaped, since a model may write any."""
-        tokenizer, layout = self._trainer.processing_class, self._trainer.policy.layout
-        ids = [*prefilled_ids(rollouts.prompt_ids[0], layout), *rollouts.completion_ids[0]]
-        spans = shortened(Marker(tokenizer, layout).spans(ids), _HEAD, _TAIL)
-        escaped = [each._replace(text=visible_text(each.text, "⏎")) for each in spans]
-        text = Text(f"step {step}, reward {rollouts.total_rewards()[0]:.2f}: ")
-        return text.append_text(marked_text(escaped, colour=self._in_colour))
+    def _new_findings(self, row: Row) -> list[Finding]:
+        new = [finding for finding in self._doctor.look(row) if finding.name not in self._known]
+        self._known.update(finding.name for finding in new)
+        return new
 
 
 def start_wandb(settings: RunSettings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
@@ -27,11 +27,12 @@ from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, graded_forecast
 from rlvr_vocab.plan.problems import ProblemsAhead
 from rlvr_vocab.plan.workload import Sharding
-from rlvr_vocab.record.files import SUMMARY, is_finished, read_record
+from rlvr_vocab.record.files import METRICS, SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
-from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
+from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, RunRecord, is_number, read_metrics, split_evaluations
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import RESUME_MODES, Run, changes_of
+from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory
@@ -101,19 +102,18 @@ def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any]
     return summary
 
 
-def write_summary(
-    run: Run, summary: dict[str, Any], rows: Rows, findings: Callable[[dict[str, Any]], Sequence[Finding]]
-) -> dict[str, Any]:
+def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, Any]:
     """Write `summary.json`, which marks the run as finished, and before it the manifest of its files.
 
     Args:
         rows: the logged rows of the last stage.
-        findings: those of the doctor, from the summary.
     """
     summary["peak_memory"] = _peaks_of_run(rows)
     summary["forecast"] = graded_forecast(run.folder, rows)
     if PartialState().is_main_process:
-        summary["findings"] = [asdict(finding) for finding in findings(summary)]
+        steps, evaluations = split_evaluations(read_metrics(run.folder / METRICS))
+        record = RunRecord(run.folder, run_facts(run.settings.resolved, run.folder), steps, evaluations, summary)
+        summary["findings"] = [asdict(finding) for finding in diagnose(record)]
         text = json_text(summary)
         write_run_manifest(run.folder, text)
         atomic_write(run.folder / SUMMARY, text)

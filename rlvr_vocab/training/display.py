@@ -23,7 +23,6 @@ from rlvr_vocab.terminal import can_redraw, clock
 
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
 _NAME = 18  # cells of the longest name
-_COMPLETION_LINES = 4
 # Name on the screen, key in a row, format of the value; in this order.
 DISPLAYED = (
     ("reward", "reward", "{:.2f}"),
@@ -78,7 +77,6 @@ class LiveDisplay:
         self._latest: dict[str, tuple[int, str]] = {}
         self._row_step = 0
         self._finding: str | None = None
-        self._completion: Text | None = None
         self.begins(0, 0)
 
     def begins(self, step: int, steps: int) -> None:
@@ -102,11 +100,6 @@ class LiveDisplay:
     def finding(self, title: str, evidence: str) -> None:
         self._finding = title
         self._print(f"finding: {title}: {evidence}")
-
-    def completion(self, text: Text) -> None:
-        """Show a completion, control characters escaped, after its step and reward."""
-        self._completion = text
-        self._print(text.plain)
 
     def values(self) -> dict[str, str]:
         """The latest value of each metric by name, in the order of `DISPLAYED`; an older one names its step."""
@@ -150,11 +143,6 @@ class LiveDisplay:
             notice = f"{stop_signals.reason}: stopping after this step; a second signal ends at once"
             lines.append(Text(notice, style="yellow"))
         lines += [Columns(cells, equal=True, padding=(0, 2)), Text.assemble((f"{'finding':<{_NAME}}", "dim"), found)]
-        if self._completion is not None:
-            first, *others = self._completion.wrap(console, width, overflow="fold")
-            if len(others) >= _COMPLETION_LINES:  # the answer stands at the end
-                others = [others[0], Text("…", style="dim"), others[-1]]
-            lines += [first, *others]
         return Group(*lines)
 
 
