@@ -5,7 +5,6 @@ Each section prints its part of the screen and returns advice: the changes to ma
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import ceil
@@ -241,18 +240,14 @@ def _show_overlap(name: str, divided: DividedProblems, measured: Sequence[Proble
     of = pluralize(len(measured), "problem")
     lines = [f"none of {of} is among the {pluralize(len(trained), 'training problem')}"]
     if shared:
-        counts = Counter(each.kind for each in shared)
-        found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-        share = f"{len(shared):,} of {of} ({len(shared) / len(measured):.1%})"
-        lines = [(Alarm if matches else str)(f"{share} found in training: {found}")]
-    for kind in dict.fromkeys(each.kind for each in shared):
-        for each in [each for each in shared if each.kind == kind][:_SHOWN]:
-            there = short_text(each.trained.text)
-            other = "" if each.contained == 1 else f" ({each.contained:.0%} of it; there: {there})"
-            rows = f"row {each.measured.row_number} is row {each.trained.row_number} of training"
-            lines.append(f"  {kind}: {rows}: {short_text(each.measured.text)}{other}")
+        lines = [Alarm(f"{len(shared):,} of {of} ({len(shared) / len(measured):.1%}) found in training")]
+    for each in sorted(shared, key=lambda each: -each.contained)[: 2 * _SHOWN]:
+        there = short_text(each.trained.text)
+        other = "" if each.contained == 1 else f" ({each.contained:.0%} of it; there: {there})"
+        rows = f"row {each.measured.row_number} is row {each.trained.row_number} of training"
+        lines.append(f"  {rows}: {short_text(each.measured.text)}{other}")
     print_section(console, f"Shared with {name}", lines)
-    if not matches:
+    if not shared:
         return []
     also = f"{pluralize(matches, 'training problem')} ({matches / len(trained):.1%} of training)"
     return [f"{also} also in {name}: remove them, or accuracy there is too high"]

@@ -15,11 +15,9 @@ from rlvr_vocab.verify import verify
 # A column that holds one text in all rows is no column of problems; its answers need not all be compared.
 MOST_COMPARED = 20
 
-Shingle = tuple[str, ...]
-# A shingle is a run of this many words; in a problem of fewer than LONG words, a shorter run.
+Shingle = tuple[str, ...]  # a run of this many words; in a problem of fewer than LONG words, a shorter run
 SHINGLE, SHORT_SHINGLE, LONG = 8, 5, 16
-# With fewer shingles a problem cannot be told from a turn of phrase; so many has one of eight words.
-FEWEST_SHINGLES = 4
+FEWEST_SHINGLES = 4  # fewer may be a turn of phrase
 # A shingle in more problems than this, and in more than this share of them, belongs to no problem: "Remember to box
 # your answer", or "where m and n are relatively prime positive integers".
 COMMON, COMMON_SHARE = 5, 0.1
@@ -70,24 +68,11 @@ def _by_answer(group: Sequence[Problem]) -> dict[str, Problem]:
 
 @dataclass(frozen=True)
 class SharedProblem:
-    """A measured problem, and the one in training that is most like it.
-
-    Args:
-        contained: Share of the measured problem's shingles that the other one holds; 1 where the problems are the same.
-        kind: `the same`, `nearly the same`, or, often two problems of one kind, `… with other numbers`.
-    """
+    """A measured problem, the one in training that is most like it, and the share of its shingles that this holds."""
 
     measured: Problem
     trained: Problem
     contained: float
-    kind: str
-
-
-_KINDS = {
-    (True, True): "the same",
-    (False, True): "nearly the same",
-    (False, False): "nearly the same with other numbers",
-}
 
 
 def find_overlap(
@@ -97,12 +82,11 @@ def find_overlap(
 ) -> tuple[list[SharedProblem], int]:
     """Look for every measured problem among the trained ones.
 
-    Two problems are the same where their keys are equal, and nearly the same where one trained problem holds at least
-    `NEARLY` of the measured problem's shingles, apart from those that many measured problems have.
+    Two problems are the same where their keys are equal, and nearly the same where they have the same numbers and the
+    trained one holds at least `NEARLY` of the measured one's shingles.
 
     Returns:
-        the closest match of each measured problem that has any, and the number of trained problems that match one with
-        the same numbers.
+        the closest match of each measured problem that has any, and the number of trained problems that match one.
     """
     words = [words_of(problem.text) for problem in measured]
     same_key: dict[str, list[int]] = {}
@@ -114,28 +98,28 @@ def find_overlap(
         for shingle in own:
             holders.setdefault(shingle, []).append(index)
 
-    # Of each measured problem that is found: how close (same, same numbers, share of shingles), and where in training.
-    best: dict[int, tuple[tuple[bool, bool, float], int]] = {}
+    best: dict[int, tuple[bool, float, int]] = {}  # the same?, share of shingles, place in training
     matches = 0
     for position, problem in enumerate(trained):
         train_words = words_of(problem.text)
         numbers = numbers_in(train_words)
         held = {run for length in (SHINGLE, SHORT_SHINGLE) for run in runs_of(train_words, length)}
         counts = Counter(index for shingle in holders.keys() & held for index in holders[shingle])
-        found = dict.fromkeys(same_key.get(key_of(train_words), []), (True, True, 1.0))
-        for index, count in sorted(counts.items()):
-            share = count / len(shingles[index])
-            if share >= NEARLY and index not in found:
-                found[index] = (False, numbers == numbers_in(words[index]), share)
+        shares = {index: count / len(shingles[index]) for index, count in sorted(counts.items())}
+        found = {
+            index: (False, share)
+            for index, share in shares.items()
+            if share >= NEARLY and numbers == numbers_in(words[index])
+        }
+        found |= dict.fromkeys(same_key.get(key_of(train_words), []), (True, 1.0))
         for index, closeness in found.items():
-            if index not in best or closeness > best[index][0]:
-                best[index] = closeness, position
-        matches += any(same_numbers for _, same_numbers, _ in found.values())
+            if index not in best or closeness > best[index][:2]:
+                best[index] = (*closeness, position)
+        matches += bool(found)
         if (position + 1) % PROBLEMS_BETWEEN_REPORTS == 0 or position + 1 == len(trained):
             on_progress(position + 1, len(trained))
     shared = [
-        SharedProblem(measured[index], trained[position], contained, _KINDS[same, same_numbers])
-        for index, ((same, same_numbers, contained), position) in sorted(best.items())
+        SharedProblem(measured[index], trained[position], share) for index, (_, share, position) in sorted(best.items())
     ]
     return shared, matches
 

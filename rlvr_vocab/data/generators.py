@@ -17,8 +17,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
 
 ARITHMETIC, REASONING_GYM = "arithmetic", "reasoning_gym"
-ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
-GYM_COLUMNS = (*ARITHMETIC_COLUMNS, "task", "difficulty", "entry")
+GYM_COLUMNS = ("problem", "answer", "reasoning", "task", "difficulty", "entry")
 SPLITS = ("train", "held_out", "test")  # from seeds that have none in common
 INSTALL = "pip install -e '.[gym]' (it builds a small extension, which wants a C compiler)"
 _MIXTURE = "composite"  # a family of families, which `tasks` is already
@@ -61,11 +60,6 @@ def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]
 
 
 def _long_sums(task: ArithmeticTask, terms: int, seed: int) -> list[dict[str, str]]:
-    """
-    Example:
-        >>> _long_sums(ArithmeticTask(num_problems=1, partial_sums="last_digit"), terms=4, seed=0)
-        [{'problem': '6+3+1+1=', 'answer': '11', 'reasoning': '901'}]
-    """
     rows = []
     for number in random.Random(seed).sample(range(10**terms), task.num_problems):
         digits = f"{number:0{terms}}"
@@ -88,12 +82,7 @@ def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str,
 
 
 def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
-    """Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer.
-
-    Example:
-        >>> _sums(ArithmeticTask(digits=1, num_problems=1), seed=0)
-        [{'problem': '4+9=', 'answer': '13', 'reasoning': '4+9=13'}]
-    """
+    """Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer."""
     generator = random.Random(seed)
     largest = 10**task.digits - 1
     pairs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -106,9 +95,8 @@ def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
 def worked_sum(a: int, b: int) -> str:
     """The sum digit by digit from the right, a carry written as a last `+1`.
 
-    Example:
-        >>> worked_sum(47, 38)
-        '7+8=15,4+3+1=8'
+    >>> worked_sum(47, 38)
+    '7+8=15,4+3+1=8'
     """
     steps, carry = [], 0
     for digit_a, digit_b in zip_longest(reversed(str(a)), reversed(str(b)), fillvalue="0"):
@@ -121,9 +109,8 @@ def worked_sum(a: int, b: int) -> str:
 def worked_difference(larger: int, smaller: int) -> str:
     """The difference digit by digit from the right; where one is borrowed the next digit has a last `-1`.
 
-    Example:
-        >>> worked_difference(52, 34)
-        '12-4=8,5-3-1=1'
+    >>> worked_difference(52, 34)
+    '12-4=8,5-3-1=1'
     """
     steps, borrowed = [], 0
     for digit, taken in zip_longest(reversed(str(larger)), reversed(str(smaller)), fillvalue="0"):
@@ -159,9 +146,8 @@ class GymProblems:
     def shares(self, split: str) -> list[int]:
         """Problems of each task in a split, by the weights.
 
-        Example:
-            >>> GymProblems((GymTask("lcm", 2.0), GymTask("gcd")), num_problems=100, num_held_out=10).shares("train")
-            [60, 30]
+        >>> GymProblems((GymTask("lcm", 2.0), GymTask("gcd")), num_problems=100, num_held_out=10).shares("train")
+        [60, 30]
         """
         size = self.num_problems - self.num_held_out if split == "train" else self.num_held_out
         weights = sum(task.weight for task in self.tasks)
@@ -205,11 +191,10 @@ def worked_chain(metadata: Mapping[str, Any]) -> str:
 
     A `-:` in front means that the result is negative.
 
-    Example:
-        >>> worked_chain({"expression": "52 - 34 + 7"})
-        '12-4=8,5-3-1=1;18+7:8+7=15,1+0+1=2'
-        >>> worked_chain({"expression": "34 - 52"})
-        '-:12-4=8,5-3-1=1'
+    >>> worked_chain({"expression": "52 - 34 + 7"})
+    '12-4=8,5-3-1=1;18+7:8+7=15,1+0+1=2'
+    >>> worked_chain({"expression": "34 - 52"})
+    '-:12-4=8,5-3-1=1'
     """
     signed = [(match[1], int(match[2])) for match in _TERM.finditer(metadata["expression"])]
     total, *terms = [-number if sign == "-" else number for sign, number in signed]
@@ -227,9 +212,8 @@ def worked_chain(metadata: Mapping[str, Any]) -> str:
 def worked_spelling(metadata: Mapping[str, Any]) -> str:
     """The letters of a word, and the same from the last to the first.
 
-    Example:
-        >>> worked_spelling({"word": "sun"})
-        's,u,n;n,u,s'
+    >>> worked_spelling({"word": "sun"})
+    's,u,n;n,u,s'
     """
     letters = metadata["word"]
     return f"{','.join(letters)};{','.join(reversed(letters))}"
@@ -238,9 +222,8 @@ def worked_spelling(metadata: Mapping[str, Any]) -> str:
 def worked_bits(metadata: Mapping[str, Any]) -> str:
     """A number halved until 1 is left, an odd one marked; the marks are the bits.
 
-    Example:
-        >>> worked_bits({"number": 11})
-        '11*,5*,2,1*:3'
+    >>> worked_bits({"number": 11})
+    '11*,5*,2,1*:3'
     """
     halves = [metadata["number"]]
     while halves[-1] > 1:

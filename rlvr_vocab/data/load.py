@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 from rlvr_vocab.data.files import hub_rows, local_file, read_rows
 from rlvr_vocab.data.generators import (
     ARITHMETIC,
-    ARITHMETIC_COLUMNS,
     GYM_COLUMNS,
     ArithmeticTask,
     GymProblems,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 EXAMPLES_PER_REASON = 3
-FEW_HELD_OUT = 20
 
 
 @dataclass(frozen=True)
@@ -88,25 +87,21 @@ class DividedProblems:
 
     def account(self, style: PromptStyle | None = None) -> list[str]:
         """The number of usable rows, then a line for each exception."""
-        parts = self.parts
-        reasons: dict[str, list[DroppedRow]] = {}
-        for row in self.dropped:
-            reasons.setdefault(row.reason, []).append(row)
-        lines = [
-            f"{self.source.name}: {pluralize(len(self.problems) + len(self.dropped), 'row')} read, "
-            f"{len(self.problems):,} usable; {len(parts.train):,} to train on, {len(parts.held_out):,} held out"
-        ]
-        if 0 < len(parts.held_out) < FEW_HELD_OUT:
-            lines.append("few held-out problems: dataset.eval_fraction=0.1 holds out a tenth")
-        for reason, rows in sorted(reasons.items(), key=lambda item: -len(item[1])):
-            shown = "; ".join(f"row {row.row_number}: {row.shown}" for row in rows[:EXAMPLES_PER_REASON])
-            lines.append(f"dropped {len(rows):,}: {reason} ({shown}{'; …' * (len(rows) > EXAMPLES_PER_REASON)})")
-        if repeats := self.num_train_rows - len({problem.key for problem in self.train_rows}):
-            lines.append(f"rows that repeat an earlier problem, kept unless it is held out: {repeats:,}")
-        if parts.removed:
-            lines.append(f"left out of training, as the same problem is held out: {parts.removed:,}")
-        if unmeasured := len(parts.reserved) - len(parts.held_out):
-            lines.append(f"held out too, but beyond dataset.max_eval_samples: {unmeasured:,}")
+        parts, name = self.parts, self.source.name
+        rows = pluralize(len(self.problems) + len(self.dropped), "row")
+        usable = f"{len(self.problems):,} usable; {len(parts.train):,} to train on, {len(parts.held_out):,} held out"
+        lines = [f"{name}: {rows} read, {usable}"]
+        for reason, count in Counter(row.reason for row in self.dropped).most_common():
+            rows_of = [f"row {row.row_number}: {row.shown}" for row in self.dropped if row.reason == reason]
+            more = ["…"] if count > EXAMPLES_PER_REASON else []
+            lines.append(f"dropped {count:,}: {reason} ({'; '.join([*rows_of[:EXAMPLES_PER_REASON], *more])})")
+        counts = {
+            "rows that repeat an earlier problem, kept unless it is held out": self.num_train_rows
+            - len({problem.key for problem in self.train_rows}),
+            "left out of training, as the same problem is held out": parts.removed,
+            "held out too, but beyond dataset.max_eval_samples": len(parts.reserved) - len(parts.held_out),
+        }
+        lines += [f"{text}: {count:,}" for text, count in counts.items() if count]
         own_system = all((each.messages or [{}])[0].get("role") == "system" for each in self.problems)
         if style is not None and style.system_prompt and own_system:
             lines.append("dataset.system_prompt reaches no prompt: every row has a system message of its own")
@@ -184,6 +179,11 @@ def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
         from rlvr_vocab.data.reasoning_gym import gym_rows
 
         return gym_rows(source.generator, source.split, seed)
+    return usable_rows(_read_table(source, seed), source.columns, source.answer_format, source.decimal)
+
+
+def _read_table(source: ProblemSource, seed: int) -> Sequence[object]:
+    """The rows of a file, of the hub or of the embedded task; raises UserError without rows or a mapped column."""
     rows: Sequence[object]
     if source.name == ARITHMETIC:
         rows = arithmetic_problems(source.generator or ArithmeticTask(), seed)
@@ -191,8 +191,10 @@ def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
         rows = read_rows(path)
     else:
         rows = hub_rows(source.name, source.subset, source.split)
-    _require_table(rows, source)
-    return usable_rows(rows, source.columns, source.answer_format, source.decimal)
+    if not rows:
+        raise UserError(f"{source.name} has no rows; it must hold at least one problem")
+    require_columns(source, column_names(rows))
+    return rows
 
 
 def _eval_source(source: ProblemSource) -> ProblemSource:
@@ -206,12 +208,6 @@ def _eval_source(source: ProblemSource) -> ProblemSource:
             " name a second file, or hold problems out with dataset.eval_fraction"
         )
     return replace(source, name=source.eval_split, eval_split=None)
-
-
-def _require_table(rows: Sequence[object], source: ProblemSource) -> None:
-    if not rows:
-        raise UserError(f"{source.name} has no rows; it must hold at least one problem")
-    require_columns(source, column_names(rows), source.name)
 
 
 def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split: Split) -> Partition:
@@ -258,13 +254,10 @@ def check_source(source: ProblemSource, style: PromptStyle) -> None:
     """
     if isinstance(source.generator, GymProblems):
         check_tasks(source.generator)
-        require_columns(source, GYM_COLUMNS, source.name)
-    elif source.name == ARITHMETIC:
-        require_columns(source, ARITHMETIC_COLUMNS, source.name)
-    elif (path := local_file(source.name)) is not None:
-        rows = read_rows(path)
-        _require_table(rows, source)
+        require_columns(source, GYM_COLUMNS)
+    elif source.name == ARITHMETIC or local_file(source.name) is not None:
+        rows = _read_table(source, seed=0)
         if any(isinstance(row, dict) and isinstance(row.get(source.columns.problem), list) for row in rows):
             refuse_examples(style)
-        if source.eval_split is not None:
+        if source.eval_split is not None and source.name != ARITHMETIC:
             check_source(_eval_source(source), style)

@@ -14,7 +14,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -40,6 +40,9 @@ _SCORING_MEMORY = 2**30
 _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 
 
+# --- problems ---
+
+
 @lru_cache(maxsize=2)  # a command may ask twice, and some families take a second for a problem
 def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
     """The problems of a split, task by task; repeated ones and failures of a generator are dropped.
@@ -51,34 +54,24 @@ def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
     """
     usable: dict[str, Problem] = {}
     dropped: list[DroppedRow] = []
-    for row_number, (task, entry) in enumerate(_entries(problems, split, seed), start=1):
-        problem = Problem(entry.question, entry.answer, _row(task, entry), row_number) if not entry.failure else None
-        if problem is None or entry.answer == "":
-            reason, shown = (
-                ("its generator failed", entry.failure) if entry.failure else (MISSING_ANSWER, entry.question)
-            )
-        elif usable.setdefault(problem.key, problem) is not problem:
-            reason, shown = "the same problem as an earlier one", entry.question
-        else:
-            continue
-        # The end of a question tells it from others of its task.
-        shown = short_text(shown) if entry.failure else short_text(shown.strip()[-40:])
-        dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", shown))
-    return UsableRows(tuple(usable.values()), tuple(dropped), GYM_COLUMNS)
-
-
-def _entries(problems: GymProblems, split: str, seed: int) -> Iterator[tuple[GymTask, Entry]]:
-    shares, before = problems.shares(split), 0
-    console = make_console(quiet=not is_main_process())
-    with progress_bar(console, f"making problems ({split})", sum(shares)) as display:
-
-        def show(made: int) -> None:
-            display.update(before + made)
-
-        for task, count in zip(problems.tasks, shares, strict=True):
+    console, row_number = make_console(quiet=not is_main_process()), 0
+    for task, count in zip(problems.tasks, problems.shares(split), strict=True):
+        with progress_bar(console, f"making problems of {task.name} ({split})", count) as display:
             first = first_seed(seed, task.name, split)
-            yield from ((task, entry) for entry in make_entries(task.name, task.params, first, count, show))
-            before += count
+            entries = make_entries(task.name, task.params, first, count, display.update)
+        for entry in entries:
+            row_number += 1
+            problem = Problem(entry.question, entry.answer, _row(task, entry), row_number)
+            reason, shown = "", entry.question.strip()[-40:]  # the end sets it apart from others of its task
+            if entry.failure:
+                reason, shown = "its generator failed", entry.failure
+            elif entry.answer == "":
+                reason = MISSING_ANSWER
+            elif usable.setdefault(problem.key, problem) is not problem:
+                reason = "the same problem as an earlier one"
+            if reason:
+                dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", short_text(shown)))
+    return UsableRows(tuple(usable.values()), tuple(dropped), GYM_COLUMNS)
 
 
 def first_seed(seed: int, task: str, split: str) -> int:
@@ -92,12 +85,13 @@ def first_seed(seed: int, task: str, split: str) -> int:
 
 
 def _row(task: GymTask, entry: Entry) -> dict[str, Any]:
+    has_working = task.name in WORKED and not entry.failure
     return {
         "problem": entry.question,
         "answer": entry.answer,
-        "reasoning": WORKED[task.name](entry.metadata) if task.name in WORKED else None,
+        "reasoning": WORKED[task.name](entry.metadata) if has_working else None,
         "task": task.name,
-        "difficulty": difficulty_of(entry.metadata),
+        "difficulty": difficulty_of(entry.metadata or {}),
         "entry": entry.encoded,
     }
 
@@ -105,9 +99,8 @@ def _row(task: GymTask, entry: Entry) -> dict[str, Any]:
 def difficulty_of(metadata: Mapping[str, Any]) -> str:
     """The difficulty of a problem in short: its place in a narrow range of the task, else the range.
 
-    Example:
-        >>> difficulty_of({"num_terms": 3, "difficulty": {"num_terms": (2, 6), "value": (1, 1000), "digits": (4, 4)}})
-        'num_terms 3, value 1-1000, digits 4'
+    >>> difficulty_of({"num_terms": 3, "difficulty": {"num_terms": (2, 6), "value": (1, 1000), "digits": (4, 4)}})
+    'num_terms 3, value 1-1000, digits 4'
     """
     settings = metadata.get("difficulty")
     if not isinstance(settings, dict):
@@ -129,8 +122,7 @@ def wording_of(tasks: Sequence[GymTask]) -> list[str]:
     words: dict[str, None] = {}
     for task in tasks:
         entries = make_entries(task.name, task.params, 0, _ASKED)
-        asked = [set(re.findall(r"\s?[^\s\d]+", entry.question)) for entry in entries]
-        counts = Counter(word for each in asked for word in each)
+        counts = Counter(word for entry in entries for word in set(re.findall(r"\s?[^\s\d]+", entry.question)))
         words.update(dict.fromkeys(word for word in sorted(counts) if counts[word] >= _OFTEN))
     return list(words)
 
@@ -155,9 +147,8 @@ def make_entries(
     """The first problems of a task family under a seed; raises UserError where they take too long or much memory."""
     starts = range(0, count, _TOGETHER)
     items = [["make", task, params, seed, count, start, min(start + _TOGETHER, count)] for start in starts]
-    outcomes = _pool().run(items, _SECONDS, lambda done, total: on_progress(min(done * _TOGETHER, count)))
     entries: list[Entry] = []
-    for outcome in outcomes:
+    for outcome in _pool().run(items, _SECONDS, lambda done, total: on_progress(min(done * _TOGETHER, count))):
         if outcome.failure is not None:
             raise UserError(
                 f"dataset.tasks: {task} could not make {_TOGETHER} problems: {outcome.detail}; make them easier with "
@@ -185,6 +176,9 @@ def score_answers(pairs: Sequence[tuple[str, str]], deadline: float, allow_unsaf
 @cache
 def _pool() -> WorkerPool:
     return WorkerPool(f"{__name__}:work", preload=f"{__name__}:preload")
+
+
+# --- in a worker ---
 
 
 def preload() -> None:
@@ -244,21 +238,21 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
             limit(deadline, _SCORING_MEMORY, 0)
             if confined:
                 confine(readable_paths())
-            result: dict[str, Any] = {"score": score()}
+            result: list[Any] = [score(), ""]
         except CannotConfine as error:
-            result = {"cannot_confine": str(error)}
+            result = [str(error), ""]
         except BaseException as error:  # noqa: BLE001 - whatever a scorer raises is its answer
-            result = {"raised": _described(error)}
+            result = [None, _described(error)]
         os.write(writing, json.dumps(result).encode("ascii"))
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         answered = pipe.read()
     os.waitpid(child, 0)
-    result = json.loads(answered) if answered else {"raised": "its process ended"}
-    if "raised" in result:
-        raise RuntimeError(result["raised"])
-    return result["score"] if "score" in result else result["cannot_confine"]
+    value, raised = json.loads(answered) if answered else (None, "its process ended")
+    if raised:
+        raise RuntimeError(raised)
+    return value
 
 
 def _described(error: BaseException) -> str:

@@ -185,9 +185,9 @@ def refuse_examples(style: PromptStyle) -> None:
         )
 
 
-def require_columns(source: ProblemSource, found: Iterable[str], where: str) -> None:
+def require_columns(source: ProblemSource, found: Sequence[str]) -> None:
     """Raises UserError where a mapped column is missing: the columns there are, a similar name, and the key."""
-    found, columns = list(found), source.columns
+    columns = source.columns
     for wanted, key in (
         (columns.problem, source.problem_key),
         (columns.answer, "dataset.columns.answer"),
@@ -198,7 +198,7 @@ def require_columns(source: ProblemSource, found: Iterable[str], where: str) -> 
             hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
             or_none = ", or null for no gold answers" if key == "dataset.columns.answer" else ""
             raise UserError(
-                f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}; '
+                f'{source.name} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}; '
                 f"set {key}=…{or_none}"
             )
 

@@ -58,23 +58,24 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Colum
 
 
 def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
-    """Under what name each original column is handed on: its own, or `raw_<name>` where that is taken.
+    """The name under which each original column is handed on: its own, or `raw_<name>` where that is taken.
 
-    Example:
-        >>> handed_on_names(["question", "answer"], Columns("question", "answer"))
-        {'question': 'question', 'answer': 'raw_answer'}
+    >>> handed_on_names(["question", "answer"], Columns("question", "answer"))
+    {'question': 'question', 'answer': 'raw_answer'}
     """
-    taken = {*OUR_COLUMNS, *TRL_NAMES} | ({"reasoning"} if mapped.reasoning is not None else set())
-    ours_already = {"problem": mapped.problem, "reasoning": mapped.reasoning}
-    handed_on = {name: name for name in names if name not in taken}
+    taken = {*OUR_COLUMNS, *TRL_NAMES, *(["reasoning"] if mapped.reasoning is not None else [])}
+    used, handed_on = set(names) - taken, {}
     for name in names:
-        if name in handed_on or ours_already.get(name) == name:
-            continue
-        free_name = f"raw_{name}"
-        while free_name in handed_on.values():
-            free_name = f"raw_{free_name}"
-        handed_on[name] = free_name
-    return {name: handed_on[name] for name in names if name in handed_on}
+        given_name = name
+        if name in taken:
+            if name == {"problem": mapped.problem, "reasoning": mapped.reasoning}.get(name):
+                continue  # it is there already
+            given_name = f"raw_{name}"
+            while given_name in used:
+                given_name = f"raw_{given_name}"
+        used.add(given_name)
+        handed_on[name] = given_name
+    return handed_on
 
 
 def _array(values: list[Any]) -> pyarrow.Array:

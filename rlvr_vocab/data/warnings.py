@@ -38,46 +38,41 @@ _LETTER = re.compile(r"\(?[A-J]\)?\.?")
 
 
 def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[str]:
-    for what, pattern in TEXT_CHECKS.items():
+    for kind, pattern in TEXT_CHECKS.items():
         rows = [problem.row_number for problem in problems if pattern.search(problem.text)]
         if rows:
             are = pluralize(len(rows), "problem is", "problems are")
-            yield f"{are} {what} ({rows_in_words(rows)}): give a list of messages, or the question alone"
+            yield f"{are} {kind} ({rows_in_words(rows)}): give a list of messages, or the question alone"
     golds = [cell_text(problem.solution) or "" for problem in problems]
     for names in _choice_columns(problems, columns):
         if _nearly_all(_is_index(gold, _texts_of(each, names)) for gold, each in zip(golds, problems, strict=True)):
             yield f"the gold answers are indices of {', '.join(names)}: give the text of the choice, or its letter"
-    letters = ", with their letters" * _nearly_all(_LETTER.fullmatch(gold.strip()) is not None for gold in golds)
+    by_letter = _nearly_all(_LETTER.fullmatch(gold.strip()) is not None for gold in golds)
     for names in missing_columns(problems, columns):
-        several = len(names) > 1
-        yield (
-            f"column{'s' * several} {', '.join(names)}: not in the prompt, which holds {columns.problem} alone: "
-            f"write {'them' if several else 'it'} there{letters * (MATERIAL.fullmatch(names[0]) is None)}"
-        )
+        letters = ", with their letters" * (by_letter and not MATERIAL.fullmatch(names[0]))
+        listed = f"column{'s' * (len(names) > 1)} {', '.join(names)}"
+        yield f"{listed}: not in the prompt, which holds {columns.problem} alone: add the content there{letters}"
 
 
 def missing_columns(problems: Sequence[Problem], columns: Columns) -> list[tuple[str, ...]]:
     """Columns that most questions need and their prompts lack; those with one choice each together."""
-    return [
-        names
-        for names in [*_choice_columns(problems, columns), *_named(MATERIAL, problems, columns)]
-        if sum(_lacks(problem, _texts_of(problem, names)) for problem in problems) > len(problems) / 2
-    ]
+    needed = [*_choice_columns(problems, columns), *((name,) for name in _named(MATERIAL, problems, columns))]
+    return [names for names in needed if 2 * sum(_lacks(problem, names) for problem in problems) > len(problems)]
 
 
 def _choice_columns(problems: Sequence[Problem], columns: Columns) -> list[tuple[str, ...]]:
-    single = tuple(name for [name] in _named(ONE_CHOICE, problems, columns))
-    return [*_named(CHOICES, problems, columns), *([single] if len(single) > 1 else [])]
+    single = tuple(_named(ONE_CHOICE, problems, columns))
+    return [*((name,) for name in _named(CHOICES, problems, columns)), *([single] if len(single) > 1 else [])]
 
 
-def _named(pattern: re.Pattern[str], problems: Sequence[Problem], columns: Columns) -> list[tuple[str, ...]]:
+def _named(pattern: re.Pattern[str], problems: Sequence[Problem], columns: Columns) -> list[str]:
     names = column_names(problem.row for problem in problems)
-    return [(name,) for name in names if name not in columns.names and pattern.fullmatch(name)]
+    return [name for name in names if name not in columns.names and pattern.fullmatch(name)]
 
 
-def _lacks(problem: Problem, texts: Sequence[str]) -> bool:
+def _lacks(problem: Problem, names: Sequence[str]) -> bool:
     prompt = problem.text if problem.messages is None else conversation_text(problem.messages, ROLES)
-    return not set(_WORD.findall(" ".join(texts))) <= set(_WORD.findall(prompt))
+    return not set(_WORD.findall(" ".join(_texts_of(problem, names)))) <= set(_WORD.findall(prompt))
 
 
 def _is_index(gold: str, choices: Sequence[str]) -> bool:

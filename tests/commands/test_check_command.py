@@ -89,7 +89,7 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "1 gold answer of 117" in head and gold.startswith("    row 8: 9999")
     # All problems but the three that were dropped, and row 2, whose problem has no answer to train on.
     found = section(shown, f"Shared with {faulty}")[0]
-    assert found == "  117 of 118 problems (99.2%) found in training: 117 the same"
+    assert found == "  117 of 118 problems (99.2%) found in training"
     assert [line.split(" ", 3)[3].partition(":")[0] for line in last_section(shown)] == [
         "1 problem with contradicting answers",
         "2 rows repeat an earlier problem, which counts more",
@@ -102,21 +102,19 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
 def test_problems_of_evaluation_sets_are_found_in_training_by_row(
     capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
 ) -> None:
-    rows = [{"task": "add 7 to 8"}, {"task": f"{FILLER} seven?"}, {"task": f"{FILLER} of 5 or 7?"}, {"task": "new"}]
+    rows = [{"task": "add 7 to 8"}, {"task": f"{FILLER} seven?"}, {"task": "new"}]
     evaluation = write_rows(tmp_path / "test.jsonl", rows)
     trained = [*clean.read_text().splitlines(), json.dumps({"question": f"{FILLER} eight?", "result": 1})]
     path = tmp_path / "train.jsonl"
-    path.write_text("\n".join([*trained, json.dumps({"question": f"{FILLER} of 6 or 7?", "result": 1})]))
+    path.write_text("\n".join(trained))
     words = ("dataset.eval_fraction=0", "against_problem_column=task")
     shown = check(capsys, path, f"against=[{evaluation}]", *words)
     begin = "apple pear plum fig date lime kiwi nut oat pea rye yam bun …"
-    # 19 words are 12 runs of 8, and the last one is in one of them: 11/12; of 22 words, the 20th is in 3 of 15.
+    # 19 words are 12 runs of 8, and the last one is in one of them: 11/12.
     assert section(shown, f"Shared with {evaluation}") == [
-        "  3 of 4 problems (75.0%) found in training: "
-        "1 the same, 1 nearly the same, 1 nearly the same with other numbers",
-        "    the same: row 1 is row 8 of training: add 7 to 8",
-        f"    nearly the same: row 2 is row 201 of training: {begin} (92% of it; there: {begin})",
-        f"    nearly the same with other numbers: row 3 is row 202 of training: {begin} (80% of it; there: {begin})",
+        "  2 of 3 problems (66.7%) found in training",
+        "    row 1 is row 8 of training: add 7 to 8",
+        f"    row 2 is row 201 of training: {begin} (92% of it; there: {begin})",
     ]
     assert "1. 2 training problems (1.0% of training) also in" in last_section(shown)[0]
     assert check(capsys, path, f"against={evaluation}", *words) == shown
@@ -282,7 +280,7 @@ def test_chat_messages_without_answers_are_checked_against_chat_messages(
     assert "dropped 1: the last message is not the user's" in section(shown, "Rows")[4]
     assert section(shown, "Repeated problems")[1:] == ["  rows 8 and 151: Write a poem about 7, please."]
     assert "none: dataset.columns.answer=null" in section(shown, "Gold answers")[0]
-    assert section(shown, f"Shared with {against}")[0].endswith("(50.0%) found in training: 1 the same")
+    assert section(shown, f"Shared with {against}")[0].endswith("(50.0%) found in training")
     assert "  │ Be brief." in shown and "contradict" not in shown
 
 

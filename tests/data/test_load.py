@@ -44,7 +44,7 @@ def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJ
     assert asked(loaded.eval) == {"8+1=", "9+1=", "10+1=", "11+1="}
     assert asked(loaded.train) == {f"{number}+1=" for number in range(8)}
     assert loaded.account[0] == f"{train}: 15 rows read, 14 usable; 8 to train on, 4 held out"
-    assert loaded.account[2:] == (
+    assert loaded.account[1:] == (
         f"dropped 1: missing answer, in {test} (row 5: ?)",
         "left out of training, as the same problem is held out: 2",
     )

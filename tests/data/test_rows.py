@@ -42,7 +42,7 @@ def test_a_problem_that_is_a_number_becomes_text() -> None:
 
 def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
     with pytest.raises(UserError) as caught:
-        require_columns(ProblemSource("p.csv", Columns("problem", "answer")), ["problem_text", "answer"], "p.csv")
+        require_columns(ProblemSource("p.csv", Columns("problem", "answer")), ["problem_text", "answer"])
     assert str(caught.value) == (
         'p.csv has no column "problem"; its columns are problem_text, answer; nearest to it is "problem_text"; '
         "set dataset.columns.problem=…"
