@@ -186,7 +186,8 @@ def _read_table(source: ProblemSource, seed: int) -> Sequence[object]:
     """The rows of a file, of the hub or of the embedded task; raises UserError without rows or a mapped column."""
     rows: Sequence[object]
     if source.name == ARITHMETIC:
-        rows = arithmetic_problems(source.generator or ArithmeticTask(), seed)
+        task = source.generator if isinstance(source.generator, ArithmeticTask) else ArithmeticTask()
+        rows = arithmetic_problems(task, seed)
     elif (path := local_file(source.name)) is not None:
         rows = read_rows(path)
     else:

@@ -242,17 +242,18 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
         except CannotConfine as error:
             result = [str(error), ""]
         except BaseException as error:  # noqa: BLE001 - whatever a scorer raises is its answer
-            result = [None, _described(error)]
+            result = [0.0, _described(error)]
         os.write(writing, json.dumps(result).encode("ascii"))
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         answered = pipe.read()
     os.waitpid(child, 0)
-    value, raised = json.loads(answered) if answered else (None, "its process ended")
+    value, raised = json.loads(answered) if answered else [0.0, "its process ended"]
     if raised:
         raise RuntimeError(raised)
-    return value
+    scored: float | str = value
+    return scored
 
 
 def _described(error: BaseException) -> str:
