@@ -249,11 +249,10 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
     with os.fdopen(reading, "rb") as pipe:
         answered = pipe.read()
     os.waitpid(child, 0)
-    value, raised = json.loads(answered) if answered else [0.0, "its process ended"]
-    if raised:
-        raise RuntimeError(raised)
-    scored: float | str = value
-    return scored
+    result = json.loads(answered) if answered else [0.0, "its process ended"]
+    if result[1]:
+        raise RuntimeError(result[1])
+    return float(result[0]) if isinstance(result[0], float) else str(result[0])
 
 
 def _described(error: BaseException) -> str:
