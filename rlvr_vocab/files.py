@@ -14,14 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from rlvr_vocab.errors import UserError
 
 
 def atomic_write(path: Path, text: str, errors: str = "strict") -> None:
-    """Write the file beside its place and move it there; whoever reads `path` finds the old text or the new one.
+    """Write the file beside its place and move it there: a reader finds the old text or the new one.
 
-    Args:
-        errors: what becomes of characters that UTF-8 cannot write, as in `str.encode`.
+    `errors` is for characters that UTF-8 cannot write, as in `str.encode`.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -57,13 +58,10 @@ def atomic_write_text(path: Path, text: str, key: str) -> None:
 
 
 def read_json(path: Path, kinds: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Args:
-        kinds: what its values are, by their keys: a type, several in a tuple, or a list or mapping of such.
+    """The object in a JSON file; `kinds` are the types of its values, by their keys.
 
     Raises:
-        UserError: it holds none, or one whose value is of another type.
+        UserError: it holds no object, or a value of another type.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -71,9 +69,11 @@ def read_json(path: Path, kinds: Mapping[str, Any] = MappingProxyType({})) -> di
         raise UserError(f"{path} is not readable JSON ({error})") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no JSON object")
-    for key, kind in kinds.items():
-        if key in content and not _is_a(kind, content[key]):
-            raise UserError(f"{path} is damaged: {key} is {content[key]!r:.40}")
+    for key in kinds.keys() & content.keys():
+        try:
+            TypeAdapter(kinds[key]).validate_python(content[key], strict=True)
+        except ValidationError as error:
+            raise UserError(f"{path} is damaged: {key} is {content[key]!r:.40}") from error
     return content
 
 
@@ -82,93 +82,72 @@ def read_json_if_there(path: Path, kinds: Mapping[str, Any] = MappingProxyType({
     return read_json(path, kinds) if path.is_file() else None
 
 
-def _is_a(kind: Any, value: Any) -> bool:
-    match kind:
-        case tuple():
-            return any(_is_a(each, value) for each in kind)
-        case list():
-            return isinstance(value, list) and all(_is_a(kind[0], each) for each in value)
-        case dict():
-            there = isinstance(value, dict) and value.keys() >= kind.keys()
-            return there and all(_is_a(each, value[key]) for key, each in kind.items())
-        case _:
-            return value is None if kind is None else isinstance(value, kind)
-
-
 @contextmanager
 def atomic_dir(folder: Path, *, keep_existing: bool = False) -> Iterator[Path]:
     """A folder to fill, which takes the name `folder` if the block ends well and is removed otherwise.
 
-    It lies beside as `<name>.partial-…`; the next process removes one that a killed process left. UserError where
-    `folder` cannot be made, is not empty, or cannot be replaced.
+    It lies beside as `<name>.partial-…`; the next process removes one that a killed process left.
+    `keep_existing` is for a cache: a folder that another process made meanwhile is kept.
 
-    Args:
-        keep_existing: for a cache: a folder that another process made meanwhile is kept.
+    Raises:
+        UserError: `folder` cannot be made, is not empty, or cannot be replaced.
     """
-    target = Path(os.path.realpath(folder))  # a link to an empty folder stays, and what it leads to is replaced
+    target = Path(os.path.realpath(folder))  # a link to an empty folder stays, and its target is replaced
     if not keep_existing:
-        _require_free(target, folder)
-    partial, lock = _made_beside(target, folder)
+        if _is_filled(target):
+            raise UserError(f"{folder}: not empty; choose another folder")
+        if target == Path.cwd().resolve() or os.path.ismount(target):
+            raise UserError(f"{folder}: a working or mounted folder cannot be replaced; name a new folder in it")
+    partial, lock = _make_partial(target, folder)
     try:
         yield partial
         make_readable(partial)
-        _take_place(partial, target, folder, keep_existing)
+        try:
+            partial.replace(target)  # the system itself refuses a folder that is not empty
+        except OSError as error:
+            if not (keep_existing and _is_filled(target)):
+                raise UserError(f"{folder} cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         if lock is not None:
             os.close(lock)
 
 
-def _require_free(target: Path, given: Path) -> None:
-    if _filled(target):
-        raise UserError(f"{given}: not empty; choose another folder")
-    if target == Path(os.path.realpath(os.curdir)) or os.path.ismount(target):
-        raise UserError(f"{given}: the working folder, or a mounted one, cannot be replaced; name a new folder in it")
-
-
-def _filled(target: Path) -> bool:
+def _is_filled(target: Path) -> bool:
     return os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir()))
 
 
-def _made_beside(target: Path, given: Path) -> tuple[Path, int | None]:
-    partial = f"{target.name}.partial-"
+def _make_partial(target: Path, given: Path) -> tuple[Path, int | None]:
+    prefix = f"{target.name}.partial-"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f"{glob.escape(partial)}*"):
+        for left in target.parent.glob(f"{glob.escape(prefix)}*"):
             free = _lock(left)
             if free is not None:
                 shutil.rmtree(left, ignore_errors=True)
                 os.close(free)
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        lock = _lock(made)  # before it has the name that others look for
-        return made.rename(made.with_name(partial + made.name.rpartition(".")[2])), lock
+        lock = _lock(made)  # before it has the name that other processes look for
+        return made.rename(made.with_name(prefix + made.name.rpartition(".")[2])), lock
     except OSError as error:
         raise UserError(f"{given} cannot be written: {error.strerror or error}") from error
 
 
 def _lock(folder: Path) -> int | None:
     """A lock on a folder, until it is closed or the process ends; None where another has it, or there are none."""
-    descriptor = None
     try:
         descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
         return None
     return descriptor
 
 
-def _take_place(partial: Path, target: Path, given: Path, keep_existing: bool) -> None:
-    try:
-        partial.replace(target)  # only a folder that is absent or empty: the system itself refuses any other
-    except OSError as error:
-        if keep_existing and _filled(target):
-            return
-        raise UserError(f"{given} cannot be written: {error.strerror or error}") from error
-
-
 def make_readable(folder: Path) -> None:
-    """Let others read what lies in a folder: safetensors writes for its own user alone, and a server may be another."""
+    """Let others read the files of a folder: safetensors writes for its own user alone, and a server may be another."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

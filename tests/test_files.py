@@ -104,7 +104,7 @@ def test_an_empty_folder_is_filled_and_a_link_to_one_stays_a_link(tmp_path):
 
 def test_the_working_folder_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert refusal(Path()).startswith(".: the working folder, or a mounted one, cannot be replaced; name a new folder")
+    assert refusal(Path()).startswith(".: a working or mounted folder cannot be replaced; name a new folder")
     assert Path.cwd() == tmp_path and list(tmp_path.iterdir()) == []
 
 

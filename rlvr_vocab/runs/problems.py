@@ -14,6 +14,7 @@ from typing import Any
 
 from datasets import Dataset
 from rich.console import Console
+from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
 
 from rlvr_vocab.config.sections import (
     DatasetSettings,
@@ -43,7 +44,8 @@ from rlvr_vocab.verify.verifier import check_golds
 
 _PROMPTS_CHECKED, _SHOWN = 1_000, 3
 _FINGERPRINT = "sha256"
-_KINDS = {"held_out": {_FINGERPRINT: str}, "training": [{_FINGERPRINT: str}]}
+_Part = TypedDict("_Part", {_FINGERPRINT: str})  # type: ignore[misc]
+_KINDS = {"held_out": _Part, "training": list[_Part]}
 
 
 @dataclass(frozen=True)

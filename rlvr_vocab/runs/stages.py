@@ -118,7 +118,7 @@ class Stage:
         if not path.is_file():
             return None
         try:
-            return StageRecord(**read_json(path, {"steps": int, "seconds": (int, float), "reward_failures": dict}))
+            return StageRecord(**read_json(path, {"steps": int, "seconds": float, "reward_failures": dict}))
         except (UserError, TypeError) as error:
             raise UserError(f"{path} is not readable ({error}); remove it to train this stage again") from error
 

@@ -28,10 +28,10 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 # Prefixes of the pickles that a trainer leaves beside the weights.
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "pending")
 _GENERATION = {
-    "eos_token_id": (int, [int], None),
-    "suppress_tokens": ([int], None),
-    **dict.fromkeys(("bos_token_id", "pad_token_id", "max_new_tokens", "max_length"), (int, None)),
-    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), (int, float, None)),
+    "eos_token_id": int | list[int] | None,
+    "suppress_tokens": list[int] | None,
+    **dict.fromkeys(("bos_token_id", "pad_token_id", "max_new_tokens", "max_length"), int | None),
+    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), float | None),
 }
 # Bytes hashed at each end of a tensor. Training moves every number of a tensor, or whole rows at its end; hashing all
 # bytes of 15 GB takes half a minute at every checkpoint.
