@@ -50,8 +50,8 @@ DECIDE_MEMORY = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `rlvr-vocab <command> key=value …` and returns the exit code.
 
-    It is 2 for bad input, 74 where the disk or the memory is full, 75 for a run that was told to stop and can be
-    resumed, 130 for Ctrl-C, and 141 where nobody reads the output any more, of a command that makes nothing else.
+    2: bad input; 74: disk or memory full; 75: a run that stopped and can be resumed; 130: Ctrl-C; 141: nobody reads
+    the output any more, of a command that makes nothing else.
     """
     open_closed_streams()
     write_on_unread("stderr")
@@ -99,19 +99,19 @@ def run_and_report(argv: list[str]) -> int:
 
 
 def print_error(kind: str, error: BaseException | str) -> None:
-    """One line, whatever the message looks like, with no secret in it and nothing that a terminal obeys."""
+    """One line, with no secret in it and nothing that a terminal obeys."""
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
 
 def out_of_memory_line(command: str, error: RuntimeError) -> str:
-    """The line of torch, without its advice on the allocator, and the keys that decide."""
+    """The line of torch, without its advice on the allocator, and the keys of the command that decide."""
     line = str(error).partition("If reserved")[0].strip()
     keys = [key for key in DECIDE_MEMORY if key in keys_of(COMMANDS[command].settings)]
     return line + f" Keys that decide: {', '.join(keys)}" * bool(keys)
 
 
 def output_is_unread() -> bool:
-    """Whether it is our own output that nobody reads; other pipes, to a worker for instance, break too."""
+    """Whether the broken pipe is our own output, and not that to a worker."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # what has gone wrong is reported unasked
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -20,7 +20,7 @@ def device_type(use_cpu: bool = False) -> str:
     """`cpu`, or the type of the accelerator that is here; UserError for an NVIDIA GPU that torch cannot use."""
     if use_cpu:
         return "cpu"
-    with warnings.catch_warnings(action="ignore"):  # the line below says the same
+    with warnings.catch_warnings(action="ignore"):
         found = torch.accelerator.current_accelerator(check_available=True)
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in _HIDDEN
     if found is None and not hidden and any(Path("/dev").glob("nvidia[0-9]*")):
@@ -35,16 +35,12 @@ def device_type(use_cpu: bool = False) -> str:
     return "cpu" if found is None else found.type
 
 
-# AVX512-BF16, AMX-BF16, and BF16 of ARM, as torch calls them.
-_CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16")
-
-
 def has_bf16(use_cpu: bool) -> bool:
     """Whether the device of a run has bfloat16 instructions; torch before 2.11 reports them for no CPU."""
     device = device_type(use_cpu)
     if device == "cpu":
         capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        return any(capabilities.get(feature) for feature in _CPU_FEATURES)
+        return any(map(capabilities.get, ("avx512_bf16", "amx_bf16", "bf16")))  # the last of ARM
     return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
@@ -54,7 +50,7 @@ def weights_dtype(dtype: torch.dtype, use_cpu: bool = False) -> torch.dtype:
 
 
 def require_one_gpu(gpus: int, device_map: Any, *, copies: bool, key: str = "") -> None:
-    """Refuse several GPUs in one process, but for a model without copies whose `device_map` places it on them."""
+    """Refuse several GPUs in one process, except for a model without copies whose `device_map` splits it."""
     splits = len(set(device_map.values())) > 1 if isinstance(device_map, Mapping) else device_map in _SPLITS
     if splits and copies:
         raise UserError(

@@ -22,15 +22,15 @@ _NEVER_WRAPPED = 10_000
 
 
 class Screen(Console):
-    """A console that leaves it to the command line to end where nobody reads its output."""
+    """A console whose broken pipe reaches the command line."""
 
     def on_broken_pipe(self) -> None:
-        """Called by Rich while it handles the BrokenPipeError; its own way out is an exit code of 1."""
+        """Called by Rich while it handles the BrokenPipeError; its own method exits with code 1."""
         raise BrokenPipeError
 
 
 class _OutputWithoutEnd(io.FileIO):
-    """A standard stream that goes on into nothing where its reader, `head` or a terminal, has left."""
+    """A standard stream that drops its output once its reader, `head` or a terminal, has gone."""
 
     def write(self, data: Any) -> int:
         try:
@@ -43,7 +43,7 @@ class _OutputWithoutEnd(io.FileIO):
 
 
 def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
-    """Let a command go on where nobody reads a stream of it any more; one that replaces the process's own stays."""
+    """Let a command go on where nobody reads a stream of it any more; a stream that a test put there stays."""
     own = getattr(sys, f"__{name}__")
     if getattr(sys, name) is own:
         own.flush()
@@ -53,7 +53,7 @@ def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
 
 
 def open_closed_streams() -> None:
-    """Let output go nowhere, and in no other file, where the process began with a closed stream (`>&-`)."""
+    """Send output to /dev/null, and to no other file, where the process began with a closed stream (`>&-`)."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
@@ -69,7 +69,7 @@ def make_console(*, quiet: bool = False) -> Console:
 
 
 def shows_colours(console: Console) -> bool:
-    """Whether a colour can tell one piece of text from another there."""
+    """Whether text there can have colours."""
     return console.is_terminal and console.color_system is not None and not console.no_color
 
 
@@ -87,14 +87,13 @@ def print_section(console: Console, title: str, lines: Iterable[str], style: str
         console.print(Padding(text, (0, 0, 0, 2), expand=False))
 
 
-# TRL says this of every batch with a row that no reward scores, whole row included. That is no mistake: a reward may
-# not apply to a row, and where one fails, a warning of ours says so and is counted.
+# TRL warns of every batch with a row that no reward scores, whole row included: a reward may not apply to a row, and
+# where one fails, a warning of ours counts it.
 _NO_SCORE = "All reward functions returned None for the following kwargs"
 
 
 def quiet_imports() -> None:
-    """For what is said while libraries are imported; before that."""
-    # It warns of a kernel for other processors, and of every rounding that 8 bit consists of.
+    """Before libraries are imported: bitsandbytes warns of other processors and of every rounding."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
@@ -110,20 +109,20 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     warnings.filterwarnings("ignore", message=".use_liger_kernel=True. is deprecated")  # of TRL 2, not of this one
-    warnings.filterwarnings("ignore", message="Paged optimizers are not supported on CPU")  # said in our own words
-    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_of_use)
+    warnings.filterwarnings("ignore", message="Paged optimizers are not supported on CPU")  # a warning of ours says it
+    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_has_score)
 
 
-def _is_of_use(record: logging.LogRecord) -> bool:
+def _has_score(record: logging.LogRecord) -> bool:
     return _NO_SCORE not in record.getMessage()  # accelerate puts the rank in front
 
 
-# Not on a terminal: at most one line in so many seconds, and always the last one.
+# Off a terminal: at most one line in so many seconds, and always the last one.
 _SECONDS_BETWEEN_LINES = 5.0
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether what was drawn can be drawn over: not in a file or a pipe, whatever `FORCE_COLOR` says of colours."""
+    """Whether output can be drawn over: not in a file or a pipe, whatever `FORCE_COLOR` says of colours."""
     return console.is_interactive and console.file.isatty() and not console.quiet
 
 
@@ -139,43 +138,30 @@ def clock(seconds: float) -> str:
 
 
 class ProgressBar:
-    """One piece of long work: `update(done, reward="0.41")`."""
+    """The progress of one piece of work: `update(done, {"reward": "0.41"})`."""
 
     def __init__(self, console: Console, title: str, total: int, bar: Progress | None) -> None:
         self._console, self._title, self._total, self._bar = console, title, total, bar
         self._task: TaskID | None = bar.add_task(title, total=total, figures="") if bar else None
-        self._started = time.monotonic()
-        self._first: int | None = None
         self._last_line = (-1, float("-inf"))
         self._figures = ""
 
     def update(self, done: int, figures: Mapping[str, str] | None = None, *, total: int | None = None) -> None:
         self._total = total or self._total
-        self._first = done if self._first is None else self._first
         self._figures = "  ".join(f"{name} {value}" for name, value in (figures or {}).items()) or self._figures
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=self._total, figures=self._figures)
-        else:
-            self._print_line(done)
-
-    def _print_line(self, done: int) -> None:
+            return
         line_done, line_time = self._last_line
         waited = time.monotonic() - line_time >= _SECONDS_BETWEEN_LINES
         if done > line_done and (waited or done >= self._total):
             self._last_line = done, time.monotonic()
-            parts = [f"{self._title} {done}/{self._total}", self._figures, self._time_left(done)]
-            self._console.print("  ".join(part for part in parts if part), markup=False)
-
-    def _time_left(self, done: int) -> str:
-        steps = done - (self._first or 0)
-        if not steps or done >= self._total:
-            return ""
-        return f"left {clock((time.monotonic() - self._started) / steps * (self._total - done))}"
+            self._console.print(f"{self._title} {done}/{self._total}  {self._figures}".rstrip(), markup=False)
 
 
 @contextmanager
 def progress_bar(console: Console, title: str, total: int) -> Iterator[ProgressBar]:
-    """Show one stage while the block runs."""
+    """Show the progress of the block."""
     if not can_redraw(console):
         yield ProgressBar(console, title, total, None)
         return

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-import rlvr_vocab
-
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rlvr_vocab"
 
@@ -238,7 +236,3 @@ def test_uv_takes_the_versions_of_the_constraints() -> None:
     direct = {re.split(r"[^\w-]", line)[0].lower() for line in project["project"]["dependencies"]}
     expected = sorted(f"{name}=={constraints()[name]}" for name in direct)
     assert sorted(project["tool"]["uv"]["constraint-dependencies"] + project["dependency-groups"]["dev"]) == expected
-
-
-def test_dir_shows_every_public_name() -> None:
-    assert set(rlvr_vocab.__all__) <= set(dir(rlvr_vocab))
