@@ -26,8 +26,17 @@ from rlvr_vocab.evaluation.sampling import Continue, SamplingSettings, load_chec
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.files import atomic_write, atomic_write_json, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
-from rlvr_vocab.record.results import HeldOutMetric, grader_text, same_grader
+from rlvr_vocab.record.results import (
+    ARMS,
+    HeldOutMetric,
+    PermutedThought,
+    ProbeAnswer,
+    SampledThought,
+    grader_text,
+    read_lines,
+    same_grader,
+    write_results,
+)
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems, stages_of
@@ -107,11 +116,11 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
                 _answer(
                     Prober(checkpoint, grades, sampling, sample), settings, folder, rows, missing, permuted, console
                 )
-    answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
-    without = len(read_rows(place / _THOUGHTS, SampledThought))
+    answers = {arm: read_lines(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
+    without = len(read_lines(place / _THOUGHTS, SampledThought))
     without -= len({(each.problem, each.sample) for each in answers["own"]})
     problem_texts = [row["problem"] for row in rows]
-    return ProbedRun(str(folder), problem_texts, answers, read_rows(permuted, PermutedThought), without)
+    return ProbedRun(str(folder), problem_texts, answers, read_lines(permuted, PermutedThought), without)
 
 
 def _answer(
@@ -127,16 +136,16 @@ def _answer(
     place = folder / PROBE_FOLDER
     if not (place / _THOUGHTS).exists():
         with progress_bar(console, "thoughts", len(rows) * settings.samples) as display:
-            write_rows(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
-    thoughts = prober.recorded(read_rows(place / _THOUGHTS, SampledThought), rows)
+            write_results(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
+    thoughts = prober.recorded(read_lines(place / _THOUGHTS, SampledThought), rows)
     if len({each.problem for each in thoughts if each.thought.places}) < 2:
         raise UserError(f"run={folder}: on fewer than two problems its model ends a thought with anything to exchange")
     for arm in arms:
         with progress_bar(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
-            write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
+            write_results(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
     if not permuted.exists():
         with progress_bar(console, "log p of gold answers, permuted", settings.permutations) as display:
-            write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
+            write_results(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
 
 
 def _require_same(place: Path, wanted: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
-from rlvr_vocab.record.probe import read_probe
+from rlvr_vocab.record.results import read_probe
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts

@@ -156,7 +156,7 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
             "ask for as many samples as before or more, or choose another out"
         )
     whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))
-    return [result_in(line, path, number) for number, line in enumerate(lines[:whole], start=1)]
+    return [result_in(line, ProblemResult, path, number) for number, line in enumerate(lines[:whole], start=1)]
 
 
 def seeded_sampler(checkpoint: Checkpoint, settings: SamplingSettings) -> Sampler:

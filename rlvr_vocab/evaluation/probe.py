@@ -15,8 +15,7 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.interventions import CopyExchange, Thought
 from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, Continue, SamplingSettings
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
-from rlvr_vocab.record.results import is_right
+from rlvr_vocab.record.results import ARMS, PermutedThought, ProbeAnswer, SampledThought, is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 

@@ -44,19 +44,19 @@ Entries = dict[str, dict[str, Any]]
 def write_manifest(folder: Path) -> None:
     """List the files of `folder`; call it once everything else is written."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _NOT_LISTED)
-    (folder / MANIFEST).write_text(_manifest_text(_entries_of(files, folder)), encoding="utf-8")
+    (folder / MANIFEST).write_text(_manifest_text(_listed(files, folder)), encoding="utf-8")
 
 
 def write_run_manifest(folder: Path, summary: str) -> None:
     """List the files of a finished run, and the summary, which the caller writes next: that marks it as finished."""
     files = sorted({path for pattern in _OF_A_RUN for path in folder.glob(pattern)})
     content = summary.encode()
-    entries = _entries_of([path for path in files if not path.name.startswith("broken-")], folder)
+    entries = _listed([path for path in files if not path.name.startswith("broken-")], folder)
     entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     atomic_write(folder / MANIFEST, _manifest_text(entries))
 
 
-def _entries_of(files: Iterable[Path], folder: Path) -> Entries:
+def _listed(files: Iterable[Path], folder: Path) -> Entries:
     return {str(path.relative_to(folder)): {"size": path.stat().st_size, "sha256": _sha256(path)} for path in files}
 
 
@@ -66,13 +66,10 @@ def _manifest_text(entries: Entries) -> str:
     return f'{{"files": {listed},\n"sha256": "{own}"}}\n'
 
 
-def read_manifest(folder: Path) -> Entries:
-    """The entries of a folder's manifest.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        ValueError: it is damaged.
-    """
+def _entries(folder: Path) -> Entries:
+    """The entries of a folder's manifest; raises ValueError where it is not there, or damaged."""
+    if not (folder / MANIFEST).is_file():
+        raise ValueError(f"{MANIFEST} is missing: it was never finished")
     text = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace")
     try:
         entries: Entries = json.loads(text)["files"]
@@ -90,9 +87,7 @@ def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
         hashed: compare the checksums too, for which all of the folder is read.
     """
     try:
-        entries = read_manifest(folder)
-    except FileNotFoundError:
-        return f"{MANIFEST} is missing: it was never finished"
+        entries = _entries(folder)
     except ValueError as error:
         return str(error)
     problems = (problem_of(folder, name, entry, hashed=hashed) for name, entry in entries.items())
@@ -106,8 +101,8 @@ def is_complete(folder: Path) -> bool:
 def run_entries(run: Path) -> Entries:
     """The manifest of a finished run; empty for a run without one, or with a damaged one."""
     try:
-        return read_manifest(run)
-    except (FileNotFoundError, ValueError):
+        return _entries(run)
+    except ValueError:
         return {}
 
 
@@ -119,20 +114,18 @@ def problem_in_run(run: Path, path: Path) -> str | None:
 
 
 def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[list[str], list[str]]:
-    """A sentence on each damaged or lost file of a finished run: records and models first, then samples.
+    """A sentence on each damaged or lost file of a finished run: of records and models, and of samples.
 
     Args:
         hashed: read weights and samples too; otherwise only their sizes are compared.
     """
-    if not (folder / SUMMARY).is_file():
-        return [], []
-    try:
-        entries = read_manifest(folder)
-    except FileNotFoundError:
-        return [], []
-    except ValueError as error:
-        return [str(error)], []
     records, samples = list[str](), list[str]()
+    if not (folder / SUMMARY).is_file() or not (folder / MANIFEST).is_file():
+        return records, samples
+    try:
+        entries = _entries(folder)
+    except ValueError as error:
+        return [str(error)], samples
     for name, entry in entries.items():
         sampled = any(fnmatch(name, pattern) for pattern in _SAMPLED)
         problem = problem_of(folder, name, entry, hashed=hashed or not sampled)
@@ -141,8 +134,9 @@ def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[list[str], lis
             problem = None if inside is None else f"{Path(name).parent}/{inside}"
         if problem is not None:
             (samples if sampled else records).append(problem)
-    more = [f"{len(samples) - _NAMED} more"] if len(samples) > _NAMED else []
-    return records, ["; ".join([*samples[:_NAMED], *more])] if samples else []
+    if len(samples) > _NAMED:
+        samples = [*samples[:_NAMED], f"{len(samples) - _NAMED} more files of samples are damaged or missing"]
+    return records, samples
 
 
 def problem_of(folder: Path, name: str, entry: Mapping[str, Any], *, hashed: bool = True) -> str | None:

@@ -106,9 +106,8 @@ class RunRecord:
 
 def series_of(rows: Sequence[Row], evaluations: Sequence[Row], metric: str) -> tuple[list[int], list[float]]:
     """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""
-    rows = evaluations if metric.startswith("eval/") else rows
-    found = [(row["step"], row[metric]) for row in rows if is_number(row.get(metric))]
-    return [step for step, _ in found], [float(value) for _, value in found]
+    found = [row for row in (evaluations if metric.startswith("eval/") else rows) if is_number(row.get(metric))]
+    return [row["step"] for row in found], [float(row[metric]) for row in found]
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -159,9 +158,8 @@ def is_step_row(row: Row) -> bool:
 
 
 def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Rows of steps, and rows of evaluations on held-out problems."""
-    parts = [part for row in rows for part in _parts(row)]
-    return tuple(filter(is_step_row, parts)), tuple(row for row in parts if EVAL_PROBLEMS in row)
+    """Rows of steps, and rows of measurements on held-out problems, of those that `read_metrics` gives."""
+    return tuple(filter(is_step_row, rows)), tuple(row for row in rows if EVAL_PROBLEMS in row)
 
 
 def _parts(row: Row) -> Iterator[Row]:

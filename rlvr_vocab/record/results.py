@@ -1,4 +1,4 @@
-"""Results of an evaluation, one JSON object a line for each sampled answer, and their metric; no torch."""
+"""Results of an evaluation and of a probe, one JSON object a line for each sampled answer; their metric; no torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write
+from rlvr_vocab.files import atomic_write, read_json_if_there
+from rlvr_vocab.record.files import PROBE, PROBE_FOLDER
 
 _ROUNDING = 1e-9  # of a sum of rewards
 # Columns of a problem set that results and completions keep.
@@ -164,29 +165,112 @@ def mean_over_problems(results: Sequence[ProblemResult], value_of: ValueOf) -> f
     return sum(means) / len(means) if means else None
 
 
-def write_results(results: Sequence[ProblemResult], path: Path) -> None:
-    """One JSON object a line, one line a problem and sample; the file appears whole or not at all."""
+# --- of a probe ---
+
+# Interventions on the ids of a thought, after which its answer is sampled again.
+ARMS = {
+    "own": "as sampled",
+    "redrawn": "each drawn anew from the model's own p(copy | text so far): the harness, which should do no harm",
+    "permuted": "those of each text dealt out anew over all thoughts: each keeps its rate, and loses its place",
+    "transplanted": "those of another problem's thought, the nth of a text for the nth",
+    "sources": "all standard tokens: includes the shock of an unusual input",
+    "copies": "all copies: includes the shock of an unusual input",
+    "coin": "by chance: includes the shock of an unusual input",
+    **{f"dose_{share}": f"{share} % of them exchanged" for share in (10, 30, 50, 70, 90)},
+    **{f"cut_{share}": f"the thought closed after {share} % of its tokens" for share in (0, 25, 50, 75)},
+}
+
+
+@dataclass(frozen=True)
+class SampledThought:
+    """A completion that a probe begins with; `answer`: what the grader reads as its final answer, None where none."""
+
+    problem: int
+    sample: int
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    answer: str | None
+
+
+@dataclass(frozen=True)
+class ProbeAnswer:
+    """One answer after one version of a thought.
+
+    Attributes:
+        draw: version of the arm; answers with the same draw are sampled by the same random numbers.
+        gold_logp: log-probability of the gold answer, worded as the model's own answer; None if unknown.
+        donor_logp, permuted_donor_logp: that of the gold answer to the donor's problem, after the transplanted and
+            after the permuted thought; `donor` is the problem that gave the choices.
+        copies_logp: of the choice of ids, given the text and the ids before.
+        exchanged: share of the places with a choice at which the id is another one.
+    """
+
+    problem: int
+    sample: int
+    draw: int
+    score: float | None
+    right: bool | None
+    gold_logp: float | None
+    donor_logp: float | None
+    permuted_donor_logp: float | None
+    donor: int | None
+    copies_logp: float
+    exchanged: float
+    answer: str
+
+    @property
+    def value(self) -> float | None:
+        return self.score if self.right is None else float(self.right)
+
+
+@dataclass(frozen=True)
+class PermutedThought:
+    """Log-probabilities of the gold answer after a thought whose choices were dealt out anew, time after time."""
+
+    problem: int
+    sample: int
+    gold_logps: list[float]
+
+
+def read_probe(run: Path) -> dict[str, Any] | None:
+    """The `probe.json` of a run, with its `verdict` and `sentence`; None for a run that was not probed."""
+    return read_json_if_there(run / PROBE_FOLDER / PROBE, {"verdict": str, "sentence": str})
+
+
+# --- on disk ---
+
+Row = TypeVar("Row", ProblemResult, SampledThought, ProbeAnswer, PermutedThought)
+
+
+def write_results(results: Sequence[Row], path: Path) -> None:
+    """One JSON object a line; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, "".join(map(result_line, results)), errors="surrogatepass")
 
 
 def read_results(path: Path) -> list[ProblemResult]:
+    """The results of an evaluation that `write_results` wrote."""
+    return read_lines(path, ProblemResult)
+
+
+def read_lines(path: Path, kind: type[Row]) -> list[Row]:
     """Read what `write_results` wrote.
 
     Raises:
         UserError: a line holds something else, or is cut short.
     """
-    lines = path.read_bytes().split(b"\n")
-    return [result_in(line, path, number) for number, line in enumerate(lines, start=1) if number < len(lines) or line]
+    lines = path.read_bytes().split(b"\n")  # text of a model may hold what else Python takes for the end of a line
+    numbered = enumerate(lines, start=1)
+    return [result_in(line, kind, path, number) for number, line in numbered if number < len(lines) or line]
 
 
-def result_in(line: bytes, path: Path, number: int) -> ProblemResult:
+def result_in(line: bytes, kind: type[Row], path: Path, number: int) -> Row:
     """The result in a line of a file; raises UserError, which names both, where it is none."""
     try:
-        return ProblemResult(**json.loads(line.decode("utf-8", errors="surrogatepass")))
+        return kind(**json.loads(line.decode("utf-8", errors="surrogatepass")))
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path}, line {number}: no result of an evaluation ({error})") from error
+        raise UserError(f"{path}, line {number}: no {kind.__name__} of this version ({error})") from error
 
 
-def result_line(result: ProblemResult) -> str:
+def result_line(result: Row) -> str:
     return json.dumps(asdict(result), ensure_ascii=False) + "\n"

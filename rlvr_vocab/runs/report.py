@@ -23,8 +23,7 @@ from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.probe import read_probe
-from rlvr_vocab.record.results import HeldOutMetric, read_results
+from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secrets import without_secrets

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from benchmarks.probe_controls.planted_channel import train_planted
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.sampling import Continuations
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_rows
+from rlvr_vocab.record.results import ARMS, ProbeAnswer, read_lines
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
@@ -46,7 +46,7 @@ def probed(run: Path, *words: str) -> dict:
 
 
 def answers(run: Path, arm: str):
-    return read_rows(run / "probe" / f"{arm}.jsonl", ProbeAnswer)
+    return read_lines(run / "probe" / f"{arm}.jsonl", ProbeAnswer)
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:

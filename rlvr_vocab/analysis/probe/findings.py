@@ -16,8 +16,7 @@ import numpy as np
 
 from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_arms, holm, p_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer
-from rlvr_vocab.record.results import HeldOutMetric
+from rlvr_vocab.record.results import ARMS, HeldOutMetric, PermutedThought, ProbeAnswer
 from rlvr_vocab.statistics import Interval, mean_interval
 
 ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]

@@ -8,7 +8,7 @@ from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart,
 from rlvr_vocab.analysis.compare.comparison import p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, paragraph, preformatted, table
-from rlvr_vocab.record.probe import ARMS
+from rlvr_vocab.record.results import ARMS
 
 
 def probe_page(found: ProbeFindings, command: str) -> Page:

@@ -34,8 +34,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
 from rlvr_vocab.record.files import FINAL_MODEL, STEP_FILES, step_files
-from rlvr_vocab.record.probe import ARMS
-from rlvr_vocab.record.results import grader_text, same_grader
+from rlvr_vocab.record.results import ARMS, grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder

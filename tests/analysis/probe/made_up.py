@@ -3,8 +3,7 @@
 import numpy as np
 
 from rlvr_vocab.analysis.probe.findings import ProbedRun, probe_findings
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer
-from rlvr_vocab.record.results import HeldOutMetric
+from rlvr_vocab.record.results import ARMS, HeldOutMetric, PermutedThought, ProbeAnswer
 
 DRAWS, PERMUTATIONS = 4, 8
 TELLING = 0.05

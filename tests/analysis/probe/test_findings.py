@@ -10,8 +10,7 @@ from rlvr_vocab.analysis.probe.findings import probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.probe import ARMS, PermutedThought, SampledThought, read_rows, write_rows
-from rlvr_vocab.record.results import HeldOutMetric
+from rlvr_vocab.record.results import ARMS, HeldOutMetric, PermutedThought, SampledThought, read_lines, write_results
 
 from .made_up import PERMUTATIONS, TELLING, findings, made_up
 
@@ -123,5 +122,5 @@ def test_the_page_escapes_what_it_shows_and_leaves_out_arms_that_were_not_asked_
 
 def test_whatever_a_model_has_written_is_read_again(tmp_path):
     thoughts = [SampledThought(0, 0, [1], [2, 3], "a\u2028b\u0085c\ud800")]
-    write_rows(thoughts, tmp_path / "a.jsonl")
-    assert read_rows(tmp_path / "a.jsonl", SampledThought) == thoughts
+    write_results(thoughts, tmp_path / "a.jsonl")
+    assert read_lines(tmp_path / "a.jsonl", SampledThought) == thoughts
