@@ -1,7 +1,7 @@
 """Charts as matplotlib's own SVG for a page: the same data gives the same text, and nothing is loaded from elsewhere.
 
-`RC` is their style sheet, and page.css the rest of it. Axes and words take the colour of the text around them, so that
-one picture serves light, dark and paper. Names from data are drawn as they are: never as mathematics or markup.
+Axes and words take the colour of the text around them, so that one picture serves light, dark and paper. Names from
+data are drawn as they are: never as mathematics or markup.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import unicodedata
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rlvr_vocab.text import TURNING
+from rlvr_vocab.text import short_text
 
 INK = "#24292e"  # becomes the colour of the text around the picture
 # `text.parse_math`: a reward may be called a_b$x$. `hashsalt`: else ids are drawn anew each time.
@@ -37,37 +36,19 @@ RC: Any = {
     "axes.formatter.use_mathtext": False,
     "font.family": ["DejaVu Sans"],
     "font.size": 8.5,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
     "legend.fontsize": 8.5,
     "legend.frameon": False,
-    "legend.borderpad": 0.1,
-    "legend.borderaxespad": 0.1,
-    "legend.columnspacing": 1.4,
-    "legend.handlelength": 2.2,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "grid.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
     "grid.alpha": 0.13,
-    "grid.linewidth": 0.6,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.constrained_layout.w_pad": 0.03,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "grid.color"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
 }
 # Distinct with every common colour blindness, at least 3:1 against white and against the dark page; line styles tell
 # lines apart where there is no colour.
-palette = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
+PALETTE = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
 
 _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
@@ -117,46 +98,6 @@ class IntervalRow:
     reach: float | None = None
 
 
-def drawable(text: str, longest: int | None = None) -> str:
-    """Text from data without characters that no font or XML has; line breaks as ↵."""
-    shown = "".join(map(_drawable_character, text))
-    return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
-
-
-def _drawable_character(character: str) -> str:
-    if character in "\n\r\t":
-        return "⇥" if character == "\t" else "↵"
-    refused = unicodedata.category(character) in ("Cc", "Cs", "Cn") or re.match(f"[{TURNING}]", character)
-    return "�" if refused else character
-
-
-def as_svg(chart: Figure, title: str, description: str = "") -> Markup:
-    """The figure as an `<svg>` element, with words for a reader who cannot see it."""
-    written = io.StringIO()
-    with rc_context(RC), warnings.catch_warnings():
-        # Words are set by the browser, whose fonts have more signs than the one that measures them here.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
-        FigureCanvasSVG(chart).print_svg(written, metadata={"Date": None})
-    _, _, svg = written.getvalue().partition("<svg ")
-    # Ids that nothing refers to are those of every other picture, too.
-    svg = re.sub(r'<metadata>.*?</metadata>| id="[a-z0-9.]+_\d+"', "", svg, flags=re.DOTALL)
-    label = drawable(f"{title}. {description}" if description else title)
-    head = Markup('<svg class="chart" role="img" aria-label="{}" ').format(label)
-    return head + Markup(svg.replace(INK, "currentColor"))
-
-
-def figure(height: float = 2.6) -> tuple[Figure, Axes]:
-    """An empty chart, its height in inches."""
-    with rc_context(RC):
-        drawn = Figure(figsize=(4.2, height), layout="constrained")
-        axes = drawn.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_axisbelow(True)
-    axes.grid(True, axis="y")
-    axes.xaxis.set_major_locator(MaxNLocator(6))  # more would run into each other where they have three decimals
-    return drawn, axes
-
-
 @rc_context(RC)
 def line_chart(
     lines: Sequence[Line],
@@ -168,73 +109,97 @@ def line_chart(
     bands: Sequence[Band] = (),
 ) -> Markup:
     """Lines over steps, or over `x_label`, as SVG; many points are drawn light, with their moving mean strong above."""
-    drawn = [line for line in map(_finite, lines) if line.steps]
-    chart, axes = figure()
+    drawn, shown = [line for line in map(_finite, lines) if line.steps], _percent if percent else _plain
+    chart, axes = _figure()
     window = max(3, max(len(line.steps) for line in drawn) // _SMOOTHED_OVER | 1)
     smoothed = [_draw(axes, line, number, window) for number, line in enumerate(drawn)]
     for number, band in enumerate(bands):
         if number % 2:
             axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
-        middle, name = (band.start + band.end) / 2, drawable(band.name, _LONGEST_NAME // 2)
+        middle, name = (band.start + band.end) / 2, short_text(band.name, _LONGEST_NAME // 2)
         axes.annotate(name, (middle, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7.5)
-    axes.set_ylabel(drawable(y_label))
+    axes.set_ylabel(short_text(y_label))
     axes.set_xlabel(f"{x_label} · strong: mean of {window}" if any(smoothed) else x_label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
+    axes.yaxis.set_major_formatter(FuncFormatter(shown))
     axes.margins(x=0.02)
-    values = [value for line in drawn for column in (line.values, line.low, line.high) for value in column or ()]
-    if percent and min(values) >= 0 and max(values) <= 1:  # room beyond 0 and 1 would suggest that there is something
+    if percent:  # room beyond 0 and 1 would suggest that there is something
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
     if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        names = [drawable(line.name, _LONGEST_NAME) for line in drawn]
-        handles = [Line2D([], [], color=style[0], linestyle=style[1]) for style in map(style_of, range(len(drawn)))]
+        names = [short_text(line.name, _LONGEST_NAME) for line in drawn]
+        handles = [Line2D([], [], color=_colour(number), linestyle=_dash(number)) for number in range(len(drawn))]
         columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
         chart.legend(handles, names, loc="outside upper left", ncols=columns)
-    shown = _percent if percent else _plain
-    description = "; ".join(
+    ends = [
         f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "
         f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
         for line in drawn
-    )
-    return as_svg(chart, title or y_label, description)
+    ]
+    return _as_svg(chart, title or y_label, "; ".join(ends))
 
 
 @rc_context(RC)
 def interval_chart(rows: Sequence[IntervalRow], *, x_label: str, title: str, description: str) -> Markup:
     """Each difference as a dot within its interval, the first one on top; grey: what could not have been shown."""
-    chart, axes = figure(height=1.3 + 0.4 * len(rows))
+    chart, axes = _figure(height=1.3 + 0.4 * len(rows))
     for at, row in enumerate(reversed(rows)):
         if row.reach is not None:
             axes.barh(at, 2 * row.reach, left=-row.reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
-        axes.plot([row.low, row.high], [at, at], color=palette[0], linewidth=2.2, solid_capstyle="round")
-        axes.plot([row.value], [at], "o", color=palette[0], markersize=6)
+        axes.plot([row.low, row.high], [at, at], color=PALETTE[0], linewidth=2.2, solid_capstyle="round")
+        axes.plot([row.value], [at], "o", color=PALETTE[0], markersize=6)
     axes.axvline(0, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(rows)), [drawable(row.name, _LONGEST_NAME) for row in reversed(rows)])
+    axes.set_yticks(range(len(rows)), [short_text(row.name, _LONGEST_NAME) for row in reversed(rows)])
     axes.set_ylim(-0.7, len(rows) - 0.3)
-    axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
     axes.grid(True, axis="x")
     axes.set_xlabel(x_label)
-    return as_svg(chart, title, description)
+    return _as_svg(chart, title, description)
 
 
-def style_of(number: int) -> tuple[str, Any]:
-    """Colour and line style of the line with that number, from 0."""
-    return palette[number % len(palette)], _DASHES[number % len(_DASHES)]
+def _figure(height: float = 2.6) -> tuple[Figure, Axes]:
+    """An empty chart, its height in inches."""
+    drawn = Figure(figsize=(4.2, height), layout="constrained")
+    axes = drawn.add_subplot()
+    axes.set_axisbelow(True)
+    axes.grid(True, axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(6))  # more would run into each other where they have three decimals
+    return drawn, axes
+
+
+def _as_svg(chart: Figure, title: str, description: str) -> Markup:
+    """The figure as an `<svg>` element, with words for a reader who cannot see it."""
+    written = io.StringIO()
+    with warnings.catch_warnings():
+        # Words are set by the browser, whose fonts have more signs than the one that measures them here.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        FigureCanvasSVG(chart).print_svg(written, metadata={"Date": None})
+    _, _, svg = written.getvalue().partition("<svg ")
+    # Ids that nothing refers to are those of every other picture, too.
+    svg = re.sub(r'<metadata>.*?</metadata>| id="[a-z0-9.]+_\d+"', "", svg, flags=re.DOTALL)
+    head = Markup('<svg class="chart" role="img" aria-label="{}" ').format(short_text(f"{title}. {description}", 9_999))
+    return head + Markup(svg.replace(INK, "currentColor"))
+
+
+def _colour(number: int) -> str:
+    return PALETTE[number % len(PALETTE)]
+
+
+def _dash(number: int) -> Any:
+    return _DASHES[number % len(_DASHES)]
 
 
 def _finite(line: Line) -> Line:
     """The points at which the value, and the band if there is one, are finite."""
     columns = [line.steps, line.values, *(each for each in (line.low, line.high) if each is not None)]
-    rows = [row for row in zip(*columns, strict=True) if all(math.isfinite(value) for value in row)]
+    rows = [row for row in zip(*columns, strict=True) if all(map(math.isfinite, row))]
     return Line(line.name, *([*column] for column in zip(*rows, strict=True))) if rows else Line(line.name, [], [])
 
 
 def _draw(axes: Axes, line: Line, number: int, window: int) -> bool:
     """Draw the line; returns whether it is smoothed over `window` points."""
-    colour, dashes = style_of(number)
+    colour, dashes = _colour(number), _dash(number)
     steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
     few = len(values) <= _DOTS_UP_TO
     if line.low is not None and line.high is not None:
@@ -267,7 +232,4 @@ def _percent(value: float, _: object = None) -> str:
 
 
 def _plain(value: float, _: object = None) -> str:
-    if 0 < abs(value) < 1e-3:
-        digits, _, power = f"{value:.1e}".partition("e")
-        return f"{digits.removesuffix('.0')}e{int(power)}".replace("-", "−")
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")

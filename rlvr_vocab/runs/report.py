@@ -13,7 +13,7 @@ from rich.console import Console
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
+from rlvr_vocab.analysis.report.run_page import RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
 from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, read_recorded
@@ -44,7 +44,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     """
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
-    vocabulary = analyse_vocabulary(record)
+    vocabulary, recorded = analyse_vocabulary(record), read_recorded(folder, resolve=True)
     report = RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -52,11 +52,16 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
         completions=CompletionFiles(folder / COMPLETIONS),
         marker=Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None,
         vocabulary=vocabulary,
-        problems=read_record(folder, PROBLEMS),
         environment=read_record(folder, ENVIRONMENT),
-        configuration=_configuration(folder),
-        max_samples=settings.max_samples,
         probe=read_probe(folder),
+        configuration=without_secrets(config_yaml(recorded)),
+        changed_keys=tuple(_changed(recorded)),
+        changed_on_resume=tuple(
+            (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
+            for row in read_rows(folder / CHANGES)
+        ),
+        command_to_repeat=command_to_repeat(folder, str(recorded["exp_name"])),
+        max_samples=settings.max_samples,
     )
     atomic_write_text(settings.page, render(run_page(report)), "out")
     if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
@@ -89,19 +94,6 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
         read_results(before) if before.is_file() else (),
         read_results(after) if after.is_file() else (),
         HeldOutMetric.of(grader),
-    )
-
-
-def _configuration(folder: Path) -> Configuration:
-    recorded = read_recorded(folder, resolve=True)
-    return Configuration(
-        changed=tuple(_changed(recorded)),
-        text=without_secrets(config_yaml(recorded)),
-        again=command_to_repeat(folder, str(recorded["exp_name"])),
-        taken_up=tuple(
-            (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
-            for row in read_rows(folder / CHANGES)
-        ),
     )
 
 

@@ -6,15 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlvr_vocab.analysis.charts import Line
-from rlvr_vocab.record.metrics import Row, RunRecord, is_number
+from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.record.results import ACCURACY, HeldOutMetric, ProblemResult
-from rlvr_vocab.statistics import (
-    Interval,
-    difference_interval,
-    mean_interval,
-    mean_interval_from,
-    share_interval,
-)
+from rlvr_vocab.statistics import difference_interval, mean_interval, share_interval
 from rlvr_vocab.text import pluralize
 
 _AT_EACH_END = 10  # logged steps, for the reward at the beginning and at the end
@@ -49,35 +43,25 @@ def _mean_value(answers: Sequence[ProblemResult]) -> float:
     return sum(values) / len(values)
 
 
-def problem_values(answers: Sequence[ProblemResult]) -> list[float]:
+def _problem_values(answers: Sequence[ProblemResult]) -> list[float]:
     """The mean value of the graded answers to each problem: 1 for right, 0 for wrong, else their scores."""
     return list(map(_mean_value, _by_problem(answers).values()))
 
 
 def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
-    """The metric over the steps, before and after among them, with its interval; None where nothing was measured."""
+    """The metric over the steps, with its interval before and after; None where nothing was measured."""
     interval = share_interval if held_out.metric.is_share else mean_interval
-    measured = [(0, interval(problem_values(held_out.before)))]
-    measured += [(int(row["step"]), _of_row(row, held_out.metric)) for row in record.evaluations]
-    end, last = last_step(record), interval(problem_values(held_out.after))
-    if last is not None:
-        measured = [*((step, found) for step, found in measured if step < end), (end, last)]
-    known = [(step, found.estimate, found.low, found.high) for step, found in measured if found is not None]
-    if not known:
-        return None
-    return Line("held-out problems", *([*column] for column in zip(*known, strict=True)))
-
-
-def _of_row(row: Row, metric: HeldOutMetric) -> Interval | None:
-    """The measurement of a row; None where it lacks a figure."""
-    value, problems = row.get(f"eval/{metric.name}"), row.get("eval/problems")
-    if not is_number(value) or not is_number(problems):
-        return None
-    if metric.is_share:
-        right = round(value * problems)
-        return share_interval([1.0] * right + [0.0] * (int(problems) - right))
-    spread = row.get("eval/reward_std")
-    return mean_interval_from(value, spread if is_number(spread) else 0.0, int(problems))
+    ends = (
+        (0, interval(_problem_values(held_out.before))),
+        (last_step(record), interval(_problem_values(held_out.after))),
+    )
+    measured = [(step, each.estimate, each.low, each.high) for step, each in ends if each is not None]
+    known = {step for step, *_ in measured}
+    steps, values = record.series(f"eval/{held_out.metric.name}")
+    measured += [(step, value, value, value) for step, value in zip(steps, values, strict=True) if step not in known]
+    return (
+        Line("held-out problems", *([*column] for column in zip(*sorted(measured), strict=True))) if measured else None
+    )
 
 
 @dataclass(frozen=True)
@@ -125,25 +109,21 @@ def last_step(record: RunRecord) -> int:
 
 
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
-    """The outcome of a run, finished or not."""
-    if not record.rows:
-        return f"{'' if record.is_finished else 'This run is unfinished. '}It has logged no step yet."
-    parts: list[str] = []
+    """The outcome of a run, finished or not, in a few sentences."""
     steps, planned = int((record.summary or {}).get("steps", last_step(record))), record.facts.max_steps
+    parts = list[str]()
     if not record.is_finished:
         logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"
-        parts.insert(0, f"This run is unfinished: it has logged {logged}.")
+        parts.append(f"This run is unfinished: it has logged {logged if record.rows else 'no step yet'}.")
     found = change(held_out)
     if found is not None:
         parts.append(_change_sentence(found, held_out.metric, steps))
-    elif record.is_finished:
-        parts += [f"Trained {pluralize(steps, 'step')}; {_why_no_change(record, held_out)}", *_reward(record)]
     else:
-        parts += [*_measured_so_far(record, held_out), *_reward(record)]
+        parts += [_without_a_change(record, held_out), _training_reward(record)]
     _, without_spread = record.series("frac_reward_zero_std")
     if without_spread and set(without_spread) == {1.0}:
         parts.append("No group had rewards that differ, so there was nothing to learn from: any change is chance.")
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
 
 
 def _change_sentence(found: Change, metric: HeldOutMetric, steps: int) -> str:
@@ -160,37 +140,25 @@ def _change_sentence(found: Change, metric: HeldOutMetric, steps: int) -> str:
     return sentence if excludes_zero else f"{sentence} The interval includes 0: it may be no change."
 
 
-def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
-    """Why a finished run has no problem that was graded both before and after."""
-    summary, metric = record.summary or {}, held_out.metric
-    problems, (before, after) = summary.get("held_out_problems"), metric.of_run(summary)
-    if not problems:
-        return "nothing was held out, so accuracy was not measured."
-    if (held_out.before and held_out.after) or before is None or after is None:
-        return "no held-out problem was graded both before and after."
-    return (
-        f"its summary has a held-out {metric.name} of {metric.value(before, ' ')} before and "
-        f"{metric.value(after, ' ')} after on {pluralize(problems, 'problem')}; without their answers in evaluation/ "
-        "there is no interval."
-    )
+def _without_a_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
+    """The measurements of a run without a problem that was graded both before and after."""
+    metric, values = held_out.metric, _problem_values(held_out.before)
+    if record.is_finished and not (record.summary or {}).get("held_out_problems"):
+        return "Nothing was held out, so accuracy was not measured."
+    if record.is_finished or not values:
+        return "No held-out problem was graded both before and after."
+    start, problems = metric.value(sum(values) / len(values), " "), pluralize(len(values), "problem")
+    steps, later = record.series(f"eval/{metric.name}")
+    now = f", and {metric.value(later[-1], ' ')} after step {steps[-1]:,}" if steps else ""
+    return f"Held-out {metric.name}{metric.by} was {start} before GRPO, on {problems}{now}."
 
 
-def _measured_so_far(record: RunRecord, held_out: HeldOutAnswers) -> list[str]:
-    before, metric = problem_values(held_out.before), held_out.metric
-    if not before:
-        return ["Nothing was measured on held-out problems so far."]
-    mean = metric.value(sum(before) / len(before), " ")
-    measured = f"Held-out {metric.name}{metric.by} was {mean} before GRPO, on {pluralize(len(before), 'problem')}"
-    steps, values = record.series(f"eval/{metric.name}")
-    return [f"{measured}, and {metric.value(values[-1], ' ')} after step {steps[-1]:,}." if steps else f"{measured}."]
-
-
-def _reward(record: RunRecord) -> list[str]:
-    """The reward in training, which is all there is without held-out problems."""
+def _training_reward(record: RunRecord) -> str:
+    """The reward in training, the only figure without held-out problems."""
     _, values = record.series("reward")
     if len(values) < 2:
-        return []
+        return ""
     width = min(_AT_EACH_END, len(values) // 2)
     first, last = sum(values[:width]) / width, sum(values[-width:]) / width
     over = pluralize(width, "logged step")
-    return [f"Mean reward went from {first:.3g} over the first {over} to {last:.3g} over the last {width}."]
+    return f"Mean reward went from {first:.3g} over the first {over} to {last:.3g} over the last {width}."

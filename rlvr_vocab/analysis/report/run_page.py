@@ -1,18 +1,20 @@
-"""The page of one run: outcome, curves, findings, samples, vocabulary, problems, configuration, how to repeat it."""
+"""The page of one run: outcome, curves, findings, samples, vocabulary, configuration, how to repeat it."""
 
 from __future__ import annotations
 
+import random
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-import yaml
 from markupsafe import Markup
 
+from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import (
     HeldOutAnswers,
     changes_by_kind,
@@ -22,6 +24,7 @@ from rlvr_vocab.analysis.report.outcome import (
 )
 from rlvr_vocab.analysis.report.page import (
     Page,
+    SampleCard,
     Section,
     chart_grid,
     facts,
@@ -30,36 +33,35 @@ from rlvr_vocab.analysis.report.page import (
     heading,
     paragraph,
     preformatted,
+    samples,
     table,
 )
-from rlvr_vocab.analysis.report.samples import choose_samples, held_out_section, training_section
 from rlvr_vocab.analysis.samples import SampleReader
-from rlvr_vocab.analysis.vocabulary import VOCABULARY, VocabularyAnalysis, copy_rows, vocabulary_charts
-from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.analysis.vocabulary import (
+    VOCABULARY,
+    VocabularyAnalysis,
+    copy_rows,
+    evenly_spread,
+    vocabulary_charts,
+)
+from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.record.metrics import PHASES, RunRecord
+from rlvr_vocab.record.results import ProblemResult, kind_text
 from rlvr_vocab.terminal import clock
-from rlvr_vocab.text import pluralize
-from rlvr_vocab.vocab.marking import Marker
+from rlvr_vocab.text import pluralize, visible_text
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shortened
 
+MOST_MOMENTS = 5
+_SEED = 0
+_HEAD, _TAIL = 1400, 700  # characters of a long text that are shown
+_HOW_CHOSEN = (
+    "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
+    "drawn with a fixed seed."
+)
 _MOST_USED = 10
 _TOTAL = 6  # column of `copy_rows`
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The configuration of a run.
-
-    Attributes:
-        changed: (key, value, default) of the keys that differ from the defaults.
-        text: all of it, as YAML that `rlvr-vocab train config=` takes.
-        again: the command that repeats the run.
-        taken_up: (time, key, from, to) of the changes when the run was resumed.
-    """
-
-    changed: Sequence[tuple[str, str, str]]
-    text: str
-    again: str
-    taken_up: Sequence[tuple[str, str, str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class RunReport:
     Attributes:
         marker: None without a model folder to read the vocabulary from: tokens then have no colour.
         vocabulary: None for a baseline, or without an initial model.
-        problems, environment, probe: the JSON files of these names; None without the file.
+        environment, probe: the JSON files of these names; None without the file.
+        configuration: as YAML; `changed_keys`: key, value and default of those that differ from the defaults;
+            `changed_on_resume`: time, key, old and new value; `command_to_repeat`: trains the run again.
     """
 
     record: RunRecord
@@ -78,31 +82,29 @@ class RunReport:
     completions: CompletionFiles
     marker: Marker | None
     vocabulary: VocabularyAnalysis | None
-    problems: Mapping[str, Any] | None
     environment: Mapping[str, Any] | None
-    configuration: Configuration
+    probe: Mapping[str, Any] | None
+    configuration: str
+    changed_keys: Sequence[tuple[str, str, str]]
+    changed_on_resume: Sequence[tuple[str, str, str, str]]
+    command_to_repeat: str
     max_samples: int
-    probe: Mapping[str, Any] | None = None
 
 
 def run_page(report: RunReport) -> Page:
-    record, held_out = report.record, report.held_out
+    record = report.record
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
-    drawn = curves(record, held_out_line(record, held_out), held_out.metric) if record.rows else nothing
-    problems = paragraph("This run has no problems.json.", "missing")
-    if report.problems is not None:
-        problems = preformatted(yaml.safe_dump(dict(report.problems), sort_keys=False, allow_unicode=True))
-    sections = (
-        Section("Outcome", Markup().join(_outcome(report)), "outcome"),
-        Section("Curves", drawn, "curves"),
-        Section("Findings", Markup().join(_findings(report)) if record.rows else nothing, "findings"),
-        Section("Samples", Markup().join(_samples(report)), "samples"),
-        Section("Vocabulary", Markup().join(_vocabulary(report)), "vocabulary"),
-        Section("Problems", problems, "problems"),
-        Section("Configuration", Markup().join(_configuration(report.configuration)), "configuration"),
-        Section("Reproduce", Markup().join(_reproduce(report)), "reproduce"),
-    )
-    return Page(record.facts.exp_name, outcome_sentence(record, held_out), sections)
+    parts: dict[str, Markup] = {
+        "Outcome": Markup().join(_outcome(report)),
+        "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
+        "Findings": Markup().join(_findings(report)) if record.rows else nothing,
+        "Samples": Markup().join(_samples(report)),
+        "Vocabulary": Markup().join(_vocabulary(report)),
+        "Configuration": Markup().join(_configuration(report)),
+        "Reproduce": Markup().join(_reproduce(report)),
+    }
+    sections = [Section(title, html, title.lower()) for title, html in parts.items()]
+    return Page(record.facts.exp_name, outcome_sentence(record, report.held_out), sections)
 
 
 def _outcome(report: RunReport) -> Iterator[Markup]:
@@ -139,20 +141,113 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
     yield "reasoning tokens", f"{run.reasoning_vocab_size:,}" if run.reasoning_vocab_size else "none (baseline)"
     yield "rewards", ", ".join(f"{each.name} × {each.weight:g}" for each in run.rewards) or "none"
     yield "logged up to step", f"{last_step(record):,}" + ("" if run.max_steps is None else f" of {run.max_steps:,}")
-    stages = stages_of(record)
-    if stages:
+    if stages := _stages(record):
         yield "stages", ", ".join(stage.name for stage in stages)
     yield "group size", f"{run.num_generations:,}"
-    yield "seed", str(run.seed)
     for name, key in (("to train on", "train_problems"), ("held out", "held_out_problems")):
         if summary.get(key) is not None:
             yield name, pluralize(summary[key], "problem")
-    if summary.get("grader"):
-        yield "held-out answers graded by", summary["grader"]["name"]
     if "seconds" in summary and "grpo_seconds" in summary:
         yield "time", f"{clock(summary['grpo_seconds'])} of GRPO, {clock(summary['seconds'])} in all"
     if report.probe is not None:
         yield "what the copies mean", report.probe["sentence"]
+
+
+# --- curves ---
+
+# Title, label of the axis, a name for each metric, and a note. A label that begins with "share" is in per cent.
+_CURVES: tuple[tuple[str, str, Mapping[str, str], str], ...] = (
+    (
+        "Reward",
+        "reward",
+        {"reward": "reward", "groups/reward_std": "spread within groups"},
+        "Means over the batch; spread: the standard deviation in a group, without which nothing is learned.",
+    ),
+    (
+        "Completions",
+        "share",
+        {
+            "frac_reward_zero_std": "in groups of equal rewards",
+            "completions/clipped_ratio": "cut off",
+            "thinking/closed": "thinking closed",
+            "completions/duplicates": "repeated in a group",
+        },
+        "Groups of equal rewards teach nothing.",
+    ),
+    (
+        "Length of completions",
+        "tokens",
+        {
+            "completions/mean_length": "whole",
+            "thinking/mean_length": "thinking",
+            "answering/mean_length": "answering",
+            "completions/max_length": "longest",
+        },
+        "Means, and the longest completion of a step.",
+    ),
+    ("Reasoning tokens", "share while thinking", {"thinking/reasoning_share": ""}, ""),
+    (
+        "Entropy per token",
+        "nats",
+        {"entropy/thinking": "thinking", "entropy/answering": "answering", "entropy/copies": "copies"},
+        "Of the text; copies: of the choice between a token and its copies while thinking.",
+    ),
+    (
+        "Hidden channel",
+        "bits per thinking token",
+        {"hidden/bound": "bound", "hidden/capacity": "capacity"},
+        "The most that a choice between a token and its copies can tell about the problem, which no reader of the "
+        "text sees; 0 at chance.",
+    ),
+    (
+        "KL to the initial model",
+        "nats per token",
+        {"kl": "kl", "kl/ids": "kl/ids"},
+        "k3 estimate, mean per token; kl/ids counts the choice between a token and its copies too.",
+    ),
+    ("Gradient norm", "norm before clipping", {"grad_norm": ""}, ""),
+    ("Learning rate", "learning rate", {"learning_rate": ""}, ""),
+    ("Seconds of a step", "seconds", {name: name.removeprefix("time/") for name in PHASES[:-2]}, ""),
+)
+
+
+def _curves(report: RunReport) -> Iterator[Chart]:
+    """All charts that there is data for."""
+    record, metric, bands = report.record, report.held_out.metric, _stages(report.record)
+    held_out = held_out_line(record, report.held_out)
+    if held_out is not None:
+        title = "Accuracy" if metric.is_share else "Held-out reward"
+        in_training = _lines(record, {f"rewards/{metric.grader}/mean" if metric.is_share else "reward": "in training"})
+        if metric.is_share:
+            in_training = [line for line in in_training if min(line.values) >= 0 and max(line.values) <= 1]
+        svg = line_chart([held_out, *in_training], y_label=metric.name, percent=metric.is_share, bands=bands)
+        yield Chart(title, svg, f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals.")
+    for title, label, names, note in (*_CURVES[:1], *_per_function(record), *_CURVES[1:]):
+        lines = _lines(record, names)
+        if lines:
+            svg = line_chart(lines, y_label=label, percent=label.startswith("share"), title=title, bands=bands)
+            yield Chart(title, svg, note)
+
+
+def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:
+    lines = [Line(name, *record.series(metric)) for metric, name in names.items()]
+    return [line for line in lines if line.steps]
+
+
+def _stages(record: RunRecord) -> list[Band]:
+    """The range of steps of each stage; none in a run without stages."""
+    named = [(row["stage"], row["step"]) for row in record.rows if row.get("stage")]
+    spans = [(name, [step for _, step in rows]) for name, rows in groupby(named, key=lambda row: row[0])]
+    return [Band(str(name), min(steps), max(steps)) for name, steps in spans]
+
+
+def _per_function(record: RunRecord) -> Iterator[tuple[str, str, Mapping[str, str], str]]:
+    """Scores and adaptive weights of each reward function."""
+    metrics = sorted({name for row in record.rows for name in row})
+    for part, title in (("mean", "Each reward by itself"), ("weight", "Weights that adapt")):
+        found = {match[0]: match[1] for name in metrics if (match := re.fullmatch(rf"rewards/(.+)/{part}", name))}
+        if len(found) > (part == "mean"):  # the only one is the reward
+            yield title, "mean score before its weight" if part == "mean" else "weight", found, ""
 
 
 def _findings(report: RunReport) -> Iterator[Markup]:
@@ -163,22 +258,102 @@ def _findings(report: RunReport) -> Iterator[Markup]:
         yield paragraph(f"{line[0].upper()}{line[1:]}.", "note")
 
 
+# --- samples ---
+
+
 def _samples(report: RunReport) -> Iterator[Markup]:
-    held_out, shown = held_out_section(report.held_out, max(report.max_samples // 6, 1), report.marker)
+    held_out, shown = _held_out_samples(report.held_out, max(report.max_samples // 6, 1), report.marker)
     yield held_out
     chosen, unreadable = choose_samples(report.completions, max(report.max_samples - shown, 1))
-    yield training_section(chosen, unreadable, SampleReader(report.record.facts.rewards, None, report.marker))
+    for line in unreadable:
+        yield paragraph(f"Not shown: {line}", "missing")
+    if chosen:
+        yield heading("During training") + paragraph(_HOW_CHOSEN, "note")
+    reader = SampleReader(report.record.facts.rewards, None, report.marker)
+    for step, of_step in groupby(chosen, key=lambda each: each[1].step):
+        cards = []
+        for why, completion in of_step:
+            sample = reader.sample(completion)
+            cards.append(_card(why, completion.prompt, sample.spans, sample.facts))
+        yield samples(f"Step {step:,}", cards)
     if not report.completions.steps:
         yield paragraph("No completions are recorded (completions/ is empty).", "missing")
     elif report.marker is None:
-        why = "The run's initial_model/ is not there"
-        yield paragraph(f"{why}: reasoning tokens are not marked.", "missing")
+        yield paragraph("The run's initial_model/ is not there: reasoning tokens are not marked.", "missing")
+
+
+def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, SampledCompletion]], list[str]]:
+    """At most so many completions, in the order of their steps, each with why; and a line for each unreadable file.
+
+    The rule flatters nobody: at moments spread evenly over the run the highest reward, the lowest, and one by lot.
+    """
+    chosen, unreadable = list[tuple[str, SampledCompletion]](), list[str]()
+    moments = min(MOST_MOMENTS, most // 3)
+    for step in evenly_spread(files.steps, moments) if moments > 1 else files.steps[-1:]:
+        try:
+            completions = files.read(step)
+        except UserError as error:
+            unreadable.append(str(error))
+            continue
+        scored = [each for each in completions if each.reward == each.reward]
+        left = sorted(scored or completions, key=lambda each: each.reward)
+        chosen += [("highest reward", left.pop())] if left else []
+        chosen += [("lowest reward", left.pop(0))] if left else []
+        left = sorted(left, key=lambda each: each.row)
+        chosen += [("drawn at random", random.Random(_SEED).choice(left))] if left else []
+    return chosen[:most], unreadable
+
+
+def _held_out_samples(held_out: HeldOutAnswers, most: int, marker: Marker | None) -> tuple[Markup, int]:
+    """How many problems changed, and the first answers to the first problem of each kind; returns how many answers."""
+    pairs = [(early[0], late[0]) for early, late in held_out.by_problem()]
+    kinds = [_kind_of_change(*pair) for pair in pairs]
+    shown = [kind for kind in dict.fromkeys(sorted(kinds)) if kind][:most]
+    if not shown:
+        return Markup(), 0
+    counts = "; ".join(f"{kinds.count(kind):,} {kind}" for kind in shown)
+    intro = f"Of {pluralize(len(pairs), 'problem')}: {counts}. The first of each kind, as it was answered:"
+    parts = [heading("Held-out problems"), paragraph(intro)]
+    for kind in shown:
+        before, after = pairs[kinds.index(kind)]
+        parts.append(samples(kind, [_answer_card(before, "before", marker), _answer_card(after, "after", marker)]))
+    return Markup().join(parts), 2 * len(shown)
+
+
+def _kind_of_change(before: ProblemResult, after: ProblemResult) -> str:
+    """Empty for a problem that was right both times."""
+    early, late = before.value or 0.0, after.value or 0.0
+    if early != late:
+        return "better after GRPO" if late > early else "worse after GRPO"
+    return "" if after.right else "no better after GRPO"
+
+
+def _answer_card(answer: ProblemResult, title: str, marker: Marker | None) -> SampleCard:
+    sampled = marker.spans(answer.completion_ids) if marker is not None else []
+    text = "".join(each.text for each in sampled)
+    spans = [TextSpan(answer.completion, 0)]
+    if answer.completion.endswith(text):
+        spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
+    shown = {"gold": cell_text(answer.solution), "task": kind_text(answer.task, answer.difficulty)}
+    return _card(f"{title} GRPO", answer.prompt, spans, [(name, value) for name, value in shown.items() if value])
+
+
+def _card(title: str, prompt: str, spans: Sequence[TextSpan], shown: Sequence[tuple[str, str]]) -> SampleCard:
+    body = marked_html(shortened(spans, _HEAD, _TAIL))
+    return SampleCard(title, _short(prompt), body, [(label, _short(value)) for label, value in shown])
+
+
+def _short(text: str) -> str:
+    return visible_text("".join(each.text for each in shortened([TextSpan(text, 0)], _HEAD, _TAIL)))
+
+
+# --- vocabulary, configuration ---
 
 
 def _vocabulary(report: RunReport) -> Iterator[Markup]:
     if report.vocabulary is None:
-        why = "This run has no reasoning tokens, or no initial_model/ that names them"
-        yield paragraph(f"{why}.", "missing")
+        why = "This run has no reasoning tokens, or no initial_model/ that names them."
+        yield paragraph(why, "missing")
         return
     for note in report.vocabulary.notes:
         yield paragraph(note, "note")
@@ -195,30 +370,25 @@ def _vocabulary(report: RunReport) -> Iterator[Markup]:
         yield folded("The most used copies", shown)
 
 
-def _configuration(configuration: Configuration) -> Iterator[Markup]:
-    if configuration.changed:
-        differ = pluralize(len(configuration.changed), "key differs", "keys differ")
+def _configuration(report: RunReport) -> Iterator[Markup]:
+    if report.changed_keys:
+        differ = pluralize(len(report.changed_keys), "key differs", "keys differ")
         yield paragraph(f"{differ} from the defaults of this version:", "note")
-        yield table(("key", "this run", "default"), configuration.changed)
-    else:
-        yield paragraph("Every key has its default, as this version has it.")
-    if configuration.taken_up:
+        yield table(("key", "this run", "default"), report.changed_keys)
+    if report.changed_on_resume:
         yield heading("Changed while it was trained")
-        yield table(("when", "key", "from", "to"), configuration.taken_up)
-    yield folded("All keys, as config.yaml", preformatted(configuration.text))
+        yield table(("when", "key", "from", "to"), report.changed_on_resume)
+    yield folded("All keys, as config.yaml", preformatted(report.configuration))
 
 
 def _reproduce(report: RunReport) -> Iterator[Markup]:
+    yield preformatted(report.command_to_repeat)
     environment = report.environment
-    yield paragraph("Where the run's folder lies:")
-    yield preformatted(report.configuration.again)
     if environment is None:
-        yield paragraph("environment.json is not there: versions are not known.", "missing")
+        yield paragraph("environment.json is not there: versions are unknown.", "missing")
         return
-    yield paragraph("As it was started:")
-    yield preformatted(shlex.join(map(str, environment.get("command", ()))))
     known = ("started", "commit", "python", "platform", "processor_cores", "threads")
     pairs = [(name.replace("_", " "), environment.get(name)) for name in known]
-    yield facts([*pairs, ("gpus", "; ".join(environment.get("gpus", ()))), ("seed", report.record.facts.seed)])
-    yield heading("Versions")
-    yield facts(environment.get("versions", {}).items())
+    command = shlex.join(map(str, environment.get("command", ())))
+    yield facts([("started as", command), *pairs, ("gpus", "; ".join(environment.get("gpus", ())))])
+    yield folded("Versions", facts(environment.get("versions", {}).items()))

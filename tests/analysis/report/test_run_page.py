@@ -1,6 +1,5 @@
 """The report of a run: what it says of runs that went well, badly or not at all, and what it never lets through."""
 
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -15,7 +14,6 @@ from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.runs.report import held_out_of, report_at_the_end
 
@@ -103,7 +101,7 @@ def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path)
     after = run / "evaluation" / "after.jsonl"
     whole = after.read_bytes()
     write_rows(after, [{**answer(problem, right=True), "score": None} for problem in range(40)])
-    assert "no held-out problem was graded both before and after" in lede(run)
+    assert "No held-out problem was graded both before and after" in lede(run)
     for damaged in (whole[:-9], b'{"no": "result"}\n' + whole):
         after.write_bytes(damaged)
         with pytest.raises(UserError, match=r"evaluation/after\.jsonl, line"):
@@ -114,7 +112,7 @@ def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:
     shutil.rmtree(run / "evaluation")
     rewrite(run, "summary.json", held_out_problems=0, accuracy_before=None, accuracy_after=None)
     shown = lede(run)
-    assert shown.startswith("Trained 6 steps; nothing was held out, so accuracy was not measured.")
+    assert shown.startswith("Nothing was held out, so accuracy was not measured.")
     # 0.3 + 0.4 · step / 6 at steps 1 to 3, and 4 to 6.
     assert "from 0.433 over the first 3 logged steps to 0.633 over the last 3" in shown
 
@@ -124,9 +122,9 @@ def test_an_unfinished_run_is_told_as_far_as_it_is(run: Path) -> None:
     (run / "evaluation" / "after.jsonl").unlink()
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "eval/accuracy": 0.5, "eval/problems": 40.0}\n{"step": 7, "loss"')
-    said = lede(run)
-    assert said.startswith("This run is unfinished: it has logged 6 of 200 steps.")
-    assert "was 25.0 % before GRPO, on 40 problems, and 50.0 % after step 3." in said
+    shown = lede(run)
+    assert shown.startswith("This run is unfinished: it has logged 6 of 200 steps.")
+    assert "was 25.0 % before GRPO, on 40 problems, and 50.0 % after step 3." in shown
     record = run_record(run)
     line = held_out_line(record, held_out_of(record))
     assert line is not None and list(line.steps) == [0, 3] and list(line.values) == [0.25, 0.5]
@@ -136,27 +134,19 @@ def test_a_run_that_has_logged_nothing_is_a_page_all_the_same(run: Path) -> None
     for path in [path for path in run.iterdir() if path.name != "config.yaml"]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     page = report(run)
-    assert "This run is unfinished. It has logged no step yet." in words(page)
+    assert "This run is unfinished: it has logged no step yet." in words(page)
     assert "<svg" not in page and "The doctor found nothing" not in page
 
 
 def test_findings_phases_stages_and_rewards_of_a_run_are_shown(run: Path) -> None:
-    sick = {"kl": 5.0, "completions/clipped_ratio": 0.9, "rewards/boxed/mean": 0.5}
-    seconds = {"time/rewards": 0.0005, "time/backward": 0.2}
-    rows = [
-        {**metrics(step, 60), **sick, **seconds, "time/generation": 0.3 + step / 600, "stage": "ab"[step > 30]}
-        for step in range(1, 61)
-    ]
+    sick = {"kl": 5.0, "completions/clipped_ratio": 0.9, "rewards/boxed/mean": 0.5, "time/backward": 0.2}
+    rows = [{**metrics(step, 60), **sick, "stage": "ab"[step > 30]} for step in range(1, 61)]
     write_rows(run / "metrics.jsonl", rows)
     page = report(run)
     assert 'class="finding' in page and "training.max_completion_length" in page
     assert "The doctor found nothing" not in page
     assert "stages a, b" in words(page) and ">boxed</text>" in page
-    svg = re.search(r'<svg[^>]*aria-label="Where the seconds of a step go\..*?</svg>', page, re.DOTALL)
-    assert svg is not None
-    phases = [name.removeprefix("time/") for name in PHASES]
-    drawn = [word for word in re.findall(r">([^<>]+)</text>", svg[0]) if word in phases]
-    assert drawn == ["generation", "backward"]  # half a millisecond is none
+    assert 'aria-label="Seconds of a step. backward: 0.2 at step 1, 0.2 at step 60"' in page
 
 
 def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path) -> None:
@@ -218,9 +208,9 @@ def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run: Pa
 
 def test_a_report_that_fails_is_a_warning_and_no_more(run: Path) -> None:
     (run / "environment.json").write_text("{half")
-    with (run / "said").open("w") as said:
-        report_at_the_end(run, Console(file=said, width=500))
-    assert "warning: the run is whole, but has no report:" in (run / "said").read_text()
+    with (run / "out").open("w") as out:
+        report_at_the_end(run, Console(file=out, width=500))
+    assert "warning: the run is whole, but has no report:" in (run / "out").read_text()
     assert not (run / "report.html").exists()
 
 
