@@ -175,7 +175,7 @@ def _show_prompts(
     if context is not None and lengths[-1] + max_completion > context:
         advice.append(
             f"the longest prompt ({lengths[-1]:,} tokens) and a completion of up to {max_completion:,} do not fit the "
-            f"model's {context:,}: {limits_that_fit(lengths, context, max_completion)}"
+            f"model's {context:,}: {limits_that_fit(lengths[-1], context, max_completion)}"
         )
     return advice
 

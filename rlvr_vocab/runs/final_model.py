@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.merge import MergeReport, merge_adapter
 
+Card = dict[str, Any]
 CARD = "README.md"
 _TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
@@ -42,7 +42,7 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _SHOWN_KEYS = (
     *("model.name", "model.reasoning_vocab_size", "model.reasoning_multiplicity", "model.reasoning_mode"),
     *("model.reasoning_rank", "model.generation_kwargs.max_new_tokens", "model.generation_kwargs.temperature"),
-    *("model.model_kwargs.load_in_8bit", "model.model_kwargs.load_in_4bit", "model.lora.r", "dataset.name"),
+    *("model.model_kwargs.load_in_8bit", "model.model_kwargs.load_in_4bit", "dataset.name"),
     *("training.learning_rate", "training.max_steps", "training.num_train_epochs", "training.num_generations"),
     *("training.per_device_train_batch_size", "training.gradient_accumulation_steps", "training.beta"),
     *("training.loss_type", "seed"),
@@ -62,7 +62,9 @@ def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: H
     is_main, adapter = trainer.accelerator.is_main_process, isinstance(trainer.model, PeftModel)
     card = card_of_run(run.folder, run.settings.resolved, metric, adapter=adapter, steps=steps, links=True)
     saved = run.folder / (FINAL_ADAPTER if adapter else FINAL_MODEL)
-    with _replaced(saved) if is_main else nullcontext(saved) as folder:
+    if is_main:
+        _remove_previous(saved)
+    with atomic_dir(saved) if is_main else nullcontext(saved) as folder:
         trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
         trainer.accelerator.wait_for_everyone()
         if is_main:
@@ -71,13 +73,6 @@ def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: H
     trainer.accelerator.wait_for_everyone()
     if is_main and adapter:  # past the barrier, where waiting for long would end the others
         _merge(run, saved, trainer.initial_model, card)
-
-
-@contextmanager
-def _replaced(folder: Path) -> Iterator[Path]:
-    _remove_previous(folder)
-    with atomic_dir(folder) as partial:
-        yield partial
 
 
 def _remove_previous(folder: Path) -> None:
@@ -114,48 +109,12 @@ def merge_report_lines(report: MergeReport, out: Path, card: Card) -> Iterator[s
             f"  {report.rounding.largest:.1e} by rounding to {report.dtype}, mean KL {report.rounding.mean_kl:.1e} "
             f"nats a token; {report.training.largest:.1e} and {report.training.mean_kl:.1e} by training"
         )
-    if card.quantized_note:
-        yield card.quantized_note
+    if card.get("quantized"):
+        yield card["quantized"]
     yield f"{out}: the merged model in {report.dtype}"
 
 
 # --- model cards ---
-
-
-@dataclass(frozen=True)
-class Card:
-    """The facts of a model card; without `rows` it is that of an adapter that lies in no run's folder.
-
-    Attributes:
-        steps: of GRPO that the weights have seen.
-        before, after: the held-out figure at the start and at the end of training; None where it was not measured.
-        rows: keys and values of the configuration, then the rewards.
-        base_model, dataset: names on the hub.
-    """
-
-    name: str = "A merged model"
-    adapter: bool = True
-    steps: int | None = None
-    measure: str = "accuracy"
-    before: str | None = None
-    after: str | None = None
-    rows: tuple[tuple[str, str], ...] = ()
-    stages: tuple[str, ...] = ()
-    system_prompt: str | None = None
-    quantized_bits: int | None = None
-    base_model: str | None = None
-    dataset: str | None = None
-
-    @property
-    def quantized_note(self) -> str:
-        bits = (
-            f"The adapter was trained on the base in {self.quantized_bits} bit and folded into the unquantized base: "
-        )
-        return (
-            ""
-            if self.quantized_bits is None
-            else bits + "the rounding of that quantization is not in the merged model."
-        )
 
 
 def card_of_run(
@@ -168,9 +127,10 @@ def card_of_run(
     at_end: bool = True,
     links: bool = False,
 ) -> Card:
-    """The card of a run's weights.
+    """The facts of a run on the card of its weights, for the template.
 
     Args:
+        steps: of GRPO that the weights have seen.
         at_end: whether they are those of its end.
         links: whether to name model and problems on the hub; another working folder may have paths of such names.
     """
@@ -182,33 +142,33 @@ def card_of_run(
         is_path = isinstance(value, str) and value not in on_hub
         return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if is_path else as_typed(value)
 
-    values = dict(leaves(config))
-    keys = [key for key in _SHOWN_KEYS if adapter or not key.startswith("model.lora.")]
-    rows = [(key, shown(values.get(key))) for key in keys]
-    rewards = ", ".join(
-        f"{shown(each['name'])} × {each.get('weight', 1.0):g}" for each in config["rewards"]["functions"]
-    )
-    return Card(
-        name=str(config["exp_name"]),
-        adapter=adapter,
-        steps=steps,
-        measure=f"{metric.name}{metric.by}",
-        before=_measured(folder, "before", metric),
-        after=_measured(folder, "after", metric) if at_end else None,
-        rows=(*(row for row in rows if row[1] not in ("null", "false")), ("rewards", rewards)),
-        stages=tuple(stage["name"] for stage in config.get("stages") or ()),
-        system_prompt=config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
-        quantized_bits=next((bits for bits in (8, 4) if kwargs.get(f"load_in_{bits}bit")), None),
-        base_model=on_hub[0],
-        dataset=on_hub[1],
-    )
+    values = {key: value for key, value in leaves(config) if value not in (None, False)}
+    rows = [(key, shown(values[key])) for key in _SHOWN_KEYS if key in values]
+    rows += [("model.lora.r", str(config["model"]["lora"]["r"]))] * adapter
+    rewards = [f"{shown(each['name'])} × {each.get('weight', 1.0):g}" for each in config["rewards"]["functions"]]
+    bits = next((bits for bits in (8, 4) if kwargs.get(f"load_in_{bits}bit")), None)
+    quantized = f"It was trained on the base in {bits} bit, whose rounding is not in the merged model." if bits else ""
+    return {
+        "name": str(config["exp_name"]),
+        "adapter": adapter,
+        "steps": steps,
+        "measure": f"{metric.name}{metric.by}",
+        "before": _measured(folder, "before", metric),
+        "after": _measured(folder, "after", metric) if at_end else None,
+        "rows": [*rows, ("rewards", ", ".join(rewards))],
+        "stages": [stage["name"] for stage in config.get("stages") or ()],
+        "system_prompt": config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
+        "quantized": quantized,
+        "base_model": on_hub[0],
+        "dataset": on_hub[1],
+    }
 
 
 def card_of_adapter(checkpoint: Path) -> Card:
-    """The card of an adapter's run, for its merged model; `evaluation/after.jsonl` measured the final one alone."""
+    """The facts of an adapter's run, for its merged model; `evaluation/after.jsonl` measured the final one alone."""
     folder = run_folder_of(checkpoint)
     if folder is None:
-        return Card()
+        return {"name": "A merged model", "adapter": True}
     summary, final = read_record(folder, SUMMARY) or {}, checkpoint.name == FINAL_ADAPTER
     step = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
     steps = summary.get("steps") if final else int(step[1]) if step else None
@@ -226,18 +186,18 @@ def _measured(run_folder: Path, when: str, metric: HeldOutMetric) -> str | None:
 def write_card(folder: Path, card: Card, merge: MergeReport | None = None, *, alone: bool = False) -> None:
     """Write the card beside the weights of a whole model, or of an adapter `alone`, in place of PEFT's empty form."""
     data = ModelCardData(
-        base_model=card.base_model,
-        datasets=None if card.dataset is None else [card.dataset],
+        base_model=card.get("base_model"),
+        datasets=[card["dataset"]] if card.get("dataset") else None,
         library_name="peft" if alone else "transformers",
         pipeline_tag="text-generation",
-        tags=["grpo", "rlvr", "trl", "rlvr-vocab"] if card.rows else ["rlvr-vocab"],
+        tags=["grpo", "rlvr", "trl", "rlvr-vocab"] if "rows" in card else ["rlvr-vocab"],
     )
     layout = VocabLayout.load(folder) if not alone and (folder / LAYOUT_FILE).is_file() else None
     environment = jinja2.Environment(trim_blocks=True)
     environment.filters |= {"code": _code, "plain": _plain}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     # A fence ends at the first run of backticks that is as long as its own.
-    fence = "`" * max(3, 1 + _longest_ticks(card.system_prompt or ""))
+    fence = "`" * max(3, 1 + _longest_ticks(card.get("system_prompt") or ""))
     text = template.render(facts=card, version=__version__, fence=fence, layout=layout, merge=merge, alone=alone)
     ModelCard(without_secrets(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n")).save(folder / CARD)
 

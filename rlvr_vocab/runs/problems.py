@@ -20,11 +20,13 @@ from rlvr_vocab.config.sections import (
     DatasetSettings,
     RunSettings,
     StageSettings,
+    TrainingSettings,
     problem_source,
     problem_split,
     prompt_style,
     stage_error_context,
 )
+from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, load_problem_sets, read_problems
@@ -34,7 +36,6 @@ from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.folder import Run
-from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.record import RunOfCheckpoint
 from rlvr_vocab.runs.rewards import dry_run_functions, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.terminal import progress_bar
@@ -172,6 +173,19 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
         markup=False,
     )
     return rows.select([index for index in range(len(rows)) if index not in found.unusable])
+
+
+def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
+    """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
+    at_once, steps = completions_together(training.grpo)
+    group = training.grpo["num_generations"]
+    have, needed = len(train), at_once * steps // group
+    if have < needed:
+        raise UserError(
+            f"dataset: {pluralize(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
+            f"{needed} ({needed * group} completions, {group} for each problem): add problems, or take a smaller "
+            "training.per_device_train_batch_size or training.steps_per_generation"
+        )
 
 
 # --- problems.json ---

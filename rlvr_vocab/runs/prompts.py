@@ -11,7 +11,6 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.config.sections import RewardSettings, RunSettings, TrainingSettings
-from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext
@@ -49,28 +48,21 @@ def fitting_prompts(
             )
         train, lengths = train.select(kept), [lengths[index] for index in kept]
     context, completion = plan.context_length, training.grpo["max_completion_length"]
-    if context is not None and lengths and max(lengths) + completion > context:
-        longest = lengths.index(max(lengths))
+    longest = max(lengths, default=0)
+    if context is not None and longest + completion > context:
+        text = train[lengths.index(longest)]["prompt"][-1]["content"]
         raise UserError(
-            f"dataset: a prompt of {lengths[longest]} tokens ({train[longest]['prompt'][-1]['content'][:60]!r}…) and a "
-            f"completion of up to {completion} do not fit the model's context of {context}: "
-            f"{limits_that_fit(lengths, context, completion)}"
+            f"dataset: a prompt of {longest} tokens ({short_text(text)!r}) and a completion of up to {completion} do "
+            f"not fit the model's context of {context}: {limits_that_fit(longest, context, completion)}"
         )
     return train, lengths
 
 
-def limits_that_fit(lengths: Sequence[int], context: int, completion: int) -> str:
-    """The keys to set so that prompts of these lengths and completions fit the model's context."""
-    limit, choices = context - completion, []
-    if max(lengths) < context:
-        choices.append(f"training.max_completion_length={context - max(lengths)}")
-    if kept := sum(length <= limit for length in lengths):
-        choices.append(
-            f"training.max_prompt_length={limit}, which leaves out {len(lengths) - kept} of {len(lengths)} prompts"
-        )
-    elif not choices and min(lengths) < context:
-        choices.append(f"training.max_prompt_length={min(lengths)} and a shorter training.max_completion_length")
-    return f"set {', or '.join(choices)}" if choices else "take a model with a longer context"
+def limits_that_fit(longest: int, context: int, completion: int) -> str:
+    """The keys to set so that prompts and completions fit the model's context."""
+    limits = {"max_completion_length": context - longest, "max_prompt_length": context - completion}
+    keys = [f"training.{name}={limit}" for name, limit in limits.items() if limit > 0]
+    return f"set {' or '.join(keys)}" if keys else "lower training.max_prompt_length and max_completion_length"
 
 
 def require_chat_template(plan: ExpansionPlan) -> None:
@@ -82,30 +74,12 @@ def require_chat_template(plan: ExpansionPlan) -> None:
         )
 
 
-def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
-    """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
-    at_once, steps = completions_together(training.grpo)
-    group = training.grpo["num_generations"]
-    have, needed = len(train), at_once * steps // group
-    if have < needed:
-        raise UserError(
-            f"dataset: {pluralize(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
-            f"{needed} ({needed * group} completions, {group} for each problem): add problems, or take a smaller "
-            "training.per_device_train_batch_size or training.steps_per_generation"
-        )
-
-
 def print_prompt_warnings(stages: Iterable[tuple[RunSettings, Dataset]], plan: ExpansionPlan, console: Console) -> None:
     """Print why prompts, template and rewards of each stage may not go together, each warning once."""
-    found = [
-        line
-        for settings, train in stages
-        for line in (
-            *thinking_warnings(settings, train, plan),
-            *prompt_warnings(train["prompt"][:], plan),
-            *answer_warnings(settings, train[:_ROWS_CHECKED]["prompt"]),
-        )
-    ]
+    found: list[str] = []
+    for settings, train in stages:
+        found += [*thinking_warnings(settings, train, plan), *prompt_warnings(train["prompt"][:], plan)]
+        found += answer_warnings(settings, train[:_ROWS_CHECKED]["prompt"])
     for line in dict.fromkeys(found):
         console.print(f"warning: {line}", style="yellow", markup=False)
 
@@ -144,9 +118,9 @@ def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan)
     prompt_ids = chat_ids(plan.tokenizer, rows[:_ROWS_CHECKED]["prompt"])
     openers = [thinking_opener(ids, plan.layout) for ids in prompt_ids]
     if plan.layout.size:
-        shown = settings.warmup.max_steps > 0 and opened in warmup_form(settings, rows)
-        found = [opening_warning(plan, ids, opener, shown) for ids, opener in zip(prompt_ids, openers, strict=True)]
-        if None not in found:
+        found = [opening_warning(plan, ids, opener) for ids, opener in zip(prompt_ids, openers, strict=True)]
+        shown = settings.warmup.max_steps > 0 and opened in warmup_form(settings, rows)  # with tags that are tokens
+        if None not in found and (not shown or "nobody" in openers):
             yield f"model.reasoning_vocab_size: {found[0]}"
     if plan.layout.size or "template" in openers:
         remedy = f"take a format reward that lets a turn think, such as think_format, {'or '}"
@@ -188,24 +162,14 @@ def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpene
     return "nobody" if layout.think_close_id in prefilled_ids(prompt_ids, layout) else "model"
 
 
-def opening_warning(
-    plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOpener, shown: bool = False
-) -> str | None:
-    """Why the thinking would not be opened after a prompt, and a remedy; None where something opens it.
-
-    Args:
-        shown: whether a warm-up shows the model how to, which makes its tags tokens first.
-    """
+def opening_warning(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOpener) -> str | None:
+    """Why the thinking would not be opened after a prompt, and a remedy; None where something opens it."""
     tag, layout = plan.expansion.think_tags[0], plan.layout
     if opener == "nobody":
         return "the chat template closes the thinking before the model can think: take another with model.chat_template"
-    if opener == "template" or shown:
+    is_new = layout.think_open_id in plan.tag_pieces
+    mentioned = layout.think_open_id in prompt_ids or tag in str(plan.tokenizer.chat_template)
+    if opener == "template" or not (is_new or (layout.size and not mentioned)):
         return None
-    if layout.think_open_id in plan.tag_pieces:
-        return f"nothing opens the thinking: {tag} is new to this model; set dataset.open_thinking=prefill"
-    if layout.think_open_id in prompt_ids or tag in str(plan.tokenizer.chat_template) or not layout.size:
-        return None
-    return (
-        f"nothing opens the thinking: no prompt and no template mentions {tag}; name it in dataset.system_prompt, or "
-        "set dataset.open_thinking=prefill"
-    )
+    why = f"{tag} is new to this model" if is_new else f"no prompt and no template mentions {tag}"
+    return f"nothing opens the thinking: {why}; set dataset.open_thinking=prefill"

@@ -39,8 +39,8 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.folder import RESUME_MODES, Run, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
-from rlvr_vocab.runs.problems import RunProblems, stages_of
-from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
+from rlvr_vocab.runs.problems import RunProblems, require_a_batch, stages_of
+from rlvr_vocab.runs.prompts import fitting_prompts
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize

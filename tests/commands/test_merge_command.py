@@ -19,7 +19,6 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.cli import main
 from rlvr_vocab.rewards.library.answers import extracted_answer
 from rlvr_vocab.runs import final_model
-from rlvr_vocab.runs.final_model import Card
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -148,7 +147,7 @@ def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_i
     record_base(adapter, base)
     out.mkdir()
     (out / "stale").touch()
-    final_model._merge(run, adapter, base, Card())
+    final_model._merge(run, adapter, base, {"name": "a", "adapter": True})
     assert not (out / "stale").exists()
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
 

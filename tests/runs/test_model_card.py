@@ -109,11 +109,11 @@ def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: 
     assert (
         "costs at most 1.2 in a logit and 9.5e-04 nats a token, where training moved the base by 3 and 2.5e-01" in text
     )
-    assert "in 4 bit and folded into the unquantized base" in text
+    assert "in 4 bit, whose rounding is not in the merged model" in text
     assert "| GRPO steps | 7 |" in text and "at the end of training | not measured |" in text
     assert "62.5% on 8" in written(tmp_path, card_of_adapter(tmp_path / "final_adapter"))
     card = card_of(tmp_path, config_of(), adapter=True)
-    assert "bit" not in written(tmp_path, card, merge=report).split("## Configuration")[0]
+    assert "4 bit" not in written(tmp_path, card, merge=report)
 
 
 HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n```\n````\n# head\n<script>"
