@@ -144,12 +144,10 @@ def test_vllm_takes_the_class_for_both_runners_and_builds_it_once_in_force(expan
     assert [one.add_request(0, SamplingParams(temperature=1.0)) for one in ours] == [False, True]
 
 
-def test_a_model_without_a_reasoning_vocabulary_has_no_request_processed(make_shape, expand_shape):
-    for folder in (make_shape("qwen3").folder, expand_shape("qwen3", size=0)):
-        state = RequestState(4, 64, 64, 0, 100, DEVICE)
-        installed, _ = build_custom_logits_processors(engine_config(folder, 100), state, False, [NAME_OF_NAMED])
-        assert not installed.add_request(0, SamplingParams(temperature=1.0))
-        installed.apply_staged_writes()
-        logits = torch.randn(1, 100)
-        context = LogitsContext(*[None] * 7)
-        assert installed.apply(logits, context) is logits
+def test_a_model_without_a_reasoning_vocabulary_has_no_request_processed(expand_shape):
+    state, folder = RequestState(4, 64, 64, 0, 100, DEVICE), expand_shape("qwen3", size=0)
+    installed, _ = build_custom_logits_processors(engine_config(folder, 100), state, False, [NAME_OF_NAMED])
+    assert not installed.add_request(0, SamplingParams(temperature=1.0))
+    installed.apply_staged_writes()
+    logits = torch.randn(1, 100)
+    assert installed.apply(logits, LogitsContext(*[None] * 7)) is logits

@@ -98,8 +98,8 @@ def test_greedy_answers_and_truncated_sampling_keep_the_policy_too(served):
     address, folder = served
     layout = VocabLayout.load(folder)
     policy = RegionPolicy(layout)
+    asked = {"model": str(folder), "prompt": [1, 9531, 198, layout.think_open_id], "max_tokens": 100}
     for sampling in ({"temperature": 0}, {"temperature": 1.2, "top_p": 0.8, "top_k": 20, "min_p": 0.05}):
-        asked = {"model": str(folder), "prompt": [1, 9531, 198, layout.think_open_id], "max_tokens": 100}
         body = {**asked, **sampling, "return_token_ids": True}
         (choice,) = requests.post(f"{address}/v1/completions", json=body, timeout=300).json()["choices"]
         ids = torch.tensor([asked["prompt"] + choice["token_ids"]])

@@ -54,10 +54,3 @@ def test_without_the_plugin_a_run_ends_before_its_first_step(chatty_smollm2, mak
     with pytest.raises(UserError, match=r"vLLM samples past the region policy.*rlvr-vocab is not installed"):
         trainer.train()
     assert trainer.state.global_step == 0
-
-
-def test_a_policy_named_but_not_obeyed_ends_a_run(chatty_smollm2, make_trainer, tmp_path, monkeypatch):
-    monkeypatch.setattr(vllm_plugin.LogitsBias, "add", lambda *_: None)
-    trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
-    with pytest.raises(UserError, match="sampled reasoning token 49171 while answering"):
-        trainer.train()
