@@ -1,4 +1,4 @@
-"""The policy's table, against the rules of the design applied to one id at a time, and widths of its blocks."""
+"""The policy's table, against the rules of the design applied to one id at a time."""
 
 import math
 
@@ -67,14 +67,3 @@ def test_values_of_ids_are_added_up_over_texts():
     expected[:, 9] += values[:, V + 2]
     assert torch.equal(policy.over_texts(values), expected)
     assert policy.surface_ids(torch.tensor([[0, 11, 12], [13, 14, 3]])).tolist() == [[0, 11, 4], [4, 9, 3]]
-
-
-@pytest.mark.parametrize("size", [1, 1000, 49_152, 151_646])
-def test_blocks_of_qwen3_begin_at_multiples_of_128_whatever_the_number_of_copies(size):
-    layout = VocabLayout(151_936, tuple(range(size)), 151_667, 151_668, (), (151_643, 151_667, 151_668))
-    policy = RegionPolicy(layout)
-    for blocks in (policy.text_blocks(region, 16_384, torch.device("cpu")) for region in (ANSWERING, THINKING)):
-        assert {block.texts.start % 128 for block in blocks} == {0} and blocks[-1].texts.stop == 151_936
-        widths = [group.width for block in blocks for group in block.groups[1:]]
-        assert [width for width in widths if width % 128] in ([], [size % 128], widths[-1:])
-        assert all(8_000 < block.size <= 16_384 for block in blocks[:-1])

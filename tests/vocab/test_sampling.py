@@ -4,15 +4,14 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig, TokenizersBackend, pipeline
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.sampling import (
-    SamplingRecorder,
+    RegionLogitsProcessor,
     TwoStageSampler,
     attach_region_sampler,
     draw_one,
@@ -55,6 +54,13 @@ def test_sampled_logps_are_those_of_the_definition_and_nothing_forbidden_is_samp
     assert torch.isfinite(chosen).all()
     assert (sampler.last_logps.double() - (chosen - allowed)).abs().max() < 1e-4
     assert policy.is_reasoning(out).any()
+    of_ids = torch.where(ends, 0.0, expected.exp()).flatten(0, 1)
+    over_ids, over_texts = (
+        torch.distributions.Categorical(probs=each).entropy().view(chosen.shape)
+        for each in (of_ids, policy.over_texts(of_ids))
+    )
+    for entropies, of_definition in zip(sampler.last_entropies, (over_texts, over_ids - over_texts), strict=True):
+        assert (entropies.double() - of_definition).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("given", ["argument", "generation config", "model default"])
@@ -129,27 +135,6 @@ def test_a_draw_is_that_of_multinomial_from_the_same_random_numbers(size, dtype)
     assert torch.equal(*drawn) and torch.equal(*numbers)
 
 
-# What makes the program wait for a GPU: a value of a tensor that it has to know, or a size that depends on one.
-WAITS = {"_local_scalar_dense", "equal", "masked_select", "multinomial", "nonzero", "bincount", "is_nonzero"}
-
-
-class NoWaiting(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        assert func._schema.name.removeprefix("aten::") not in WAITS
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("sources", [(), (4, 4, 6), tuple(range(40))], ids=["none", "some", "all"])
-def test_a_token_is_drawn_without_waiting_for_the_device(sources):
-    policy = RegionPolicy(VocabLayout(40, sources, 1, 2, (5, 3), (1, 2)))
-    draw = TwoStageSampler(policy, 0.8) if sources else SamplingRecorder(0.8)
-    ids, scores = torch.tensor([[1, 7], [7, 9]]), torch.randn(2, 40 + len(sources))
-    draw(ids, scores)  # what is made once for a device
-    with NoWaiting():
-        drawn = draw(ids, scores)
-    assert torch.isfinite(drawn).sum(1).tolist() == [1, 1]
-
-
 @pytest.mark.parametrize("size", [0, None])
 def test_a_model_whose_weights_are_nan_samples_nothing(size, expand_shape):
     model, policy = load(expand_shape("llama", size=size))
@@ -157,24 +142,6 @@ def test_a_model_whose_weights_are_nan_samples_nothing(size, expand_shape):
     model.model.norm.weight.data[0] = torch.nan
     with pytest.raises(UserError, match="NaN"), sampler.recording():
         model.generate(prompts(policy.layout), max_new_tokens=2, **PLAIN)
-
-
-def test_answering_positions_never_sample_reasoning_tokens(expand_shape):
-    model, policy = load(expand_shape("phi", size=None, multiplicity=3))
-    layout = policy.layout
-    model.lm_head.bias.data[[layout.think_open_id, layout.think_close_id]] += 6.0
-    attach_region_sampler(model, policy)
-    torch.manual_seed(0)
-    ids = prompts(layout, 16)
-    whole = model.generate(ids, max_new_tokens=60, min_new_tokens=60, **PLAIN)
-    out, thinking = whole[:, ids.size(1) :], scored_regions(whole, layout)[:, ids.size(1) :].bool()
-    reasoning = out >= layout.standard_size
-    assert 0.1 < thinking.float().mean() < 0.9
-    assert not reasoning[~thinking].any()
-    copied = thinking & ~torch.isin(out, torch.tensor(layout.control_ids))
-    assert 0.6 < reasoning[copied].float().mean() < 0.9  # three copies and their source
-    sources = torch.tensor(layout.source_ids)[out[reasoning] - layout.standard_size]
-    assert not torch.isin(sources, torch.tensor(layout.control_ids)).any()
 
 
 def drawn_by(sampler, model, policy, ids, uniforms, texts=None, temperature=0.8):
@@ -206,3 +173,23 @@ def test_texts_and_ids_are_drawn_from_the_definition_and_given_texts_under_ids_a
         shares = torch.bincount(ids, minlength=len(p)).double() / draws
         assert ((shares - expected).abs() <= 5 * (expected * (1 - expected) / draws).sqrt() + 3 / draws).all()
     assert given[of_text].min() > 0.01
+
+
+@pytest.mark.parametrize("temperature", [0.7, 0.0])
+def test_a_stock_pipeline_with_the_processor_gives_no_forbidden_id(temperature, expand_shape):
+    folder = str(expand_shape("qwen2", size=None, open_thinking="prefill"))
+    layout, question = VocabLayout.load(folder), [{"role": "user", "content": "What is 3 + 4?"}]
+    pipe = pipeline("text-generation", model=folder, tokenizer=TokenizersBackend.from_pretrained(folder))
+    processor = RegionLogitsProcessor.from_folder(folder, temperature)
+    asked = pipe.tokenizer.apply_chat_template(question, add_generation_prompt=True, return_dict=False)
+    sampling = {"temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    torch.manual_seed(0)
+    outputs = pipe([question] * 6, max_new_tokens=30, return_tensors=True, logits_processor=[processor], **sampling)
+    ids = torch.tensor([output[0]["generated_token_ids"] for output in outputs])
+    regions, sampled = scored_regions(ids, layout)[:, len(asked) :], ids[:, len(asked) :]
+    allowed = RegionPolicy(layout).bias[regions].gather(2, sampled.unsqueeze(2)).isfinite()
+    assert allowed.all() and (not temperature or (sampled >= layout.standard_size).any())
+    scores = torch.randn(2, layout.rows)
+    processed, bias = processor(torch.tensor([[5, 6], [5, layout.think_open_id]]), scores), RegionPolicy(layout).bias
+    bias = bias * temperature if temperature else bias.masked_fill(bias.isfinite(), 0.0)
+    torch.testing.assert_close(processed, scores + bias)

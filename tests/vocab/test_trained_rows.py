@@ -23,7 +23,9 @@ def load(folder):
 def with_rows(folder, train_rows):
     stock = load(folder)
     model = get_peft_model(copy.deepcopy(stock), LoraConfig(r=2, target_modules="all-linear"))
-    first = first_trained_row(train_rows, VocabLayout.load(folder))
+    layout = VocabLayout.load(folder)
+    first = first_trained_row(train_rows, layout)
+    assert first == {"reasoning": layout.standard_size, "all": 0}[train_rows]
     add_trained_rows(model, first)
     return model.eval(), stock, first
 
@@ -104,11 +106,3 @@ def test_rows_of_a_bfloat16_table_are_float32_and_begin_as_it_has_them(expand_sh
     add_trained_rows(model, VocabLayout.load(folder).standard_size)
     assert model.get_input_embeddings().parameter.dtype == torch.float32
     assert largest_difference(model, stock, some_ids(stock)) == 0
-
-
-def test_nothing_trains_where_there_is_nothing_to_train(expand_shape):
-    baseline, expanded = (VocabLayout.load(expand_shape("qwen3", size=size)) for size in (0, None))
-    assert first_trained_row("reasoning", baseline) is None
-    assert first_trained_row("none", expanded) is None
-    assert first_trained_row("all", baseline) == 0
-    assert first_trained_row("reasoning", expanded) == expanded.standard_size

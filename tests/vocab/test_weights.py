@@ -47,29 +47,24 @@ def pickled(expand_shape: Folder, tmp_path: Path, trace: Path) -> Path:
 
 
 def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
-    pickled: Path, trace: Path, tmp_path: Path, monkeypatch: Any
+    pickled: Path, trace: Path, tmp_path: Path, monkeypatch: Any, expand_shape: Folder, make_adapter: Folder
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    base = expand_shape("qwen3", size=20)
+    adapter = make_adapter(base, "reasoning")
+    (adapter / "adapter_model.safetensors").unlink()
+    torch.save({"weight": Malicious(trace)}, adapter / "adapter_model.bin")
     for read in (
         lambda: load_settings("train", [f"model.name={pickled}", "logging=disabled"]),
         lambda: load_settings("evaluate", [f"checkpoint={pickled}", "dataset=arithmetic"]),
         lambda: write_expansion(plan_expansion(str(pickled), Expansion(size=4)), tmp_path / "out"),
         lambda: read_with_think_tags(str(pickled), TAGS),
         lambda: load_model(pickled),
+        lambda: load_model(adapter, base),
     ):
-        with pytest.raises(UserError, match=r"holds only pickled weights \(pytorch_model.bin\), which are not read"):
+        with pytest.raises(UserError, match=r"holds only pickled weights \(\w+_model.bin\), which are not read"):
             read()
         assert not trace.exists()
-
-
-def test_pickled_adapters_are_refused_and_stay_unread(expand_shape: Any, make_adapter: Folder, trace: Path) -> None:
-    base = expand_shape("qwen3", size=20)
-    adapter = make_adapter(base, "reasoning")
-    (adapter / "adapter_model.safetensors").unlink()
-    torch.save({"weight": Malicious(trace)}, adapter / "adapter_model.bin")
-    with pytest.raises(UserError, match=r"holds only pickled weights \(adapter_model.bin\)"):
-        load_model(adapter, base)
-    assert not trace.exists()
 
 
 def test_a_checkpoint_is_not_mistaken_for_pickled_weights(tmp_path: Path) -> None:
