@@ -1,6 +1,5 @@
-"""What a run leaves on disk, and that going on from a checkpoint is the uninterrupted run."""
+"""The files of a training, and that going on from a checkpoint is the uninterrupted training."""
 
-import json
 import math
 import shutil
 
@@ -11,70 +10,55 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.training.checkpoints import newest_checkpoint
-from rlvr_vocab.training.stage import MetricsFile, StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 STEPS = 4
+RUN = {"max_steps": STEPS, "save_strategy": "steps", "save_steps": 2, "learning_rate": 1e-2}
 
 
 @pytest.fixture(scope="module")
 def run(expand_shape, make_trainer, tmp_path_factory):
     """A finished run of four steps with a checkpoint at every second one."""
-    out = tmp_path_factory.mktemp("run")
-    trainer = make_trainer(
-        expand_shape("llama", size=None),
-        out,
-        callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
-        max_steps=STEPS,
-        save_strategy="steps",
-        save_steps=2,
-        learning_rate=1e-2,
-    )
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path_factory.mktemp("run"), **RUN)
     trainer.train()
-    return trainer, out
+    return trainer
 
 
-def rows_of(path):
-    return [json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in path.read_text().splitlines()]
+def rows_of(trainer):
+    return [row for row in trainer.state.log_history if "loss" in row]
+
+
+def tables_of(trainer):
+    return [pd.read_parquet(file) for file in sorted((trainer.checkpoints.output_dir / "completions").iterdir())]
 
 
 def test_completions_of_each_step_have_the_columns_of_the_design(run):
-    trainer, out = run
-    files = sorted((out / "completions").iterdir())
-    assert [file.name for file in files] == [f"step_{step:05d}.parquet" for step in range(1, STEPS + 1)]
-    tokenizer = load_tokenizer(trainer.initial_model)
-    metrics = rows_of(out / "metrics.jsonl")
-    for step, file in enumerate(files, 1):
-        table = pd.read_parquet(file)
+    tokenizer, tables = load_tokenizer(run.initial_model), tables_of(run)
+    assert [table["step"].unique().tolist() for table in tables] == [[step] for step in range(1, STEPS + 1)]
+    for table, metrics in zip(tables, rows_of(run), strict=True):
         scored = {"solution", "advantage", "reward", "reward/accuracy", "reward/spread"}
         texts = {"step", "prompt", "completion", "prompt_ids", "completion_ids"}
-        assert set(table.columns) == texts | scored | {"sampling_logps"}
-        assert len(table) == 4 and (table["step"] == step).all()
+        assert set(table.columns) == texts | scored | {"sampling_logps"} and len(table) == 4
         for row in table.to_dict("records"):
             assert len(row["completion_ids"]) == len(row["sampling_logps"])
-            assert all(math.isfinite(logp) and logp <= 0 for logp in row["sampling_logps"])
             assert row["prompt"] == tokenizer.decode(row["prompt_ids"]) and row["prompt"].endswith("<think>\n")
             sampled = tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
             assert row["completion"] == "<think>\n" + sampled
-            scored = [value for value in (row["reward/accuracy"], row["reward/spread"]) if not math.isnan(value)]
-            assert row["reward"] == pytest.approx(sum(scored))
+            scores = [value for value in (row["reward/accuracy"], row["reward/spread"]) if not math.isnan(value)]
+            assert row["reward"] == pytest.approx(sum(scores))
         assert table["reward/spread"].isna().sum() == 1
         assert table["advantage"].sum() == pytest.approx(0, abs=1e-4) and table["advantage"].abs().max() > 0.1
-        assert table["reward"].mean() == pytest.approx(metrics[step - 1]["reward"])
-        assert table["completion_ids"].map(len).mean() == metrics[step - 1]["completions/mean_length"]
+        assert table["reward"].mean() == pytest.approx(metrics["reward"])
+        assert table["completion_ids"].map(len).mean() == metrics["completions/mean_length"]
 
 
 def test_figures_of_a_step_are_those_of_its_completions(run):
-    trainer, out = run
-    rows = rows_of(out / "metrics.jsonl")
-    assert rows == [row for row in trainer.state.log_history if "loss" in row] and len(rows) == STEPS
-    for row in rows:
+    for row, table in zip(rows_of(run), tables_of(run), strict=True):
         lengths = row["thinking/mean_length"] + row["answering/mean_length"]
         assert lengths == pytest.approx(row["completions/mean_length"])
         assert 0.3 < row["thinking/reasoning_share"] < 0.7  # one copy beside each source
-        table = pd.read_parquet(out / "completions" / f"step_{row['step']:05d}.parquet")
         groups = [group for _, group in table.groupby("prompt")]
         assert row["groups/reward_std"] == pytest.approx(sum(group["reward"].std() for group in groups) / len(groups))
         repeated = sum(group["completion"].duplicated().sum() for group in groups)
@@ -88,11 +72,9 @@ def test_figures_of_a_step_are_those_of_its_completions(run):
 
 
 def test_the_logps_on_disk_are_those_of_the_model_before_the_step(run):
-    trainer, out = run
-    table = pd.read_parquet(out / "completions" / "step_00001.parquet")
-    model = AutoModelForCausalLM.from_pretrained(trainer.initial_model).eval()
-    policy = RegionPolicy(VocabLayout.load(trainer.initial_model))
-    for row in table.to_dict("records"):
+    model = AutoModelForCausalLM.from_pretrained(run.initial_model).eval()
+    policy = RegionPolicy(VocabLayout.load(run.initial_model))
+    for row in tables_of(run)[0].to_dict("records"):
         prompt, completion = list(row["prompt_ids"]), list(row["completion_ids"])
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].double()
@@ -103,31 +85,33 @@ def test_the_logps_on_disk_are_those_of_the_model_before_the_step(run):
             thinking = token == policy.layout.think_open_id or (thinking and token != policy.layout.think_close_id)
 
 
-def test_resuming_gives_the_losses_of_the_uninterrupted_run(run, make_trainer, tmp_path):
-    trainer, out = run
-    shutil.copytree(out / "checkpoint-2", tmp_path / "checkpoint-2")
-    shutil.copy(out / "metrics.jsonl", tmp_path / "metrics.jsonl")
+def test_a_resumed_run_has_the_rows_and_completions_of_the_uninterrupted_one(run, make_trainer, tmp_path):
+    shutil.copytree(run.checkpoints.output_dir / "checkpoint-2", tmp_path / "checkpoint-2")
     torch.manual_seed(99)
-    resumed = make_trainer(
-        trainer.initial_model,
-        tmp_path,
-        callbacks=[MetricsFile(tmp_path / "metrics.jsonl", StageContext(tmp_path))],
-        max_steps=STEPS,
-        save_strategy="no",
-        learning_rate=1e-2,
-    )
+    resumed = make_trainer(run.initial_model, tmp_path, **RUN)
     resumed.train(resume_from_checkpoint=str(newest_checkpoint(tmp_path)))
-    rows = [
-        [
-            {key: value for key, value in row.items() if not key.startswith(("step_time", "time/", "memory/"))}
-            for row in rows_of(folder / "metrics.jsonl")
-        ]
-        for folder in (out, tmp_path)
-    ]
-    assert rows[0] == rows[1]
-    assert any(row["loss"] for row in rows[0])
-    for step in (3, 4):
-        names = [folder / "completions" / f"step_{step:05d}.parquet" for folder in (out, tmp_path)]
-        assert [list(ids) for ids in pd.read_parquet(names[0])["completion_ids"]] == [
-            list(ids) for ids in pd.read_parquet(names[1])["completion_ids"]
-        ]
+    whole, rows = (
+        [{key: row[key] for key in row if not key.startswith(("step_time", "time/", "memory/"))} for row in rows_of(of)]
+        for of in (run, resumed)
+    )
+    assert rows == whole and any(row["loss"] for row in rows)
+    for table, expected in zip(tables_of(resumed), tables_of(run)[2:], strict=True):
+        assert [list(ids) for ids in table["completion_ids"]] == [list(ids) for ids in expected["completion_ids"]]
+    assert all(map(torch.equal, resumed.model.parameters(), run.model.parameters()))
+
+
+def test_prompts_that_are_strings_are_trained_on_and_answered_in_strings(expand_shape, make_trainer, tmp_path):
+    seen = []
+
+    def reward(completions, **_):
+        seen.extend(completions)
+        return [float(number % 2) for number in range(4)]
+
+    problems = [{"prompt": f"{n} + 4 =", "solution": "7", "task": f"sum {n}", "difficulty": n} for n in range(8)]
+    trainer = make_trainer(expand_shape("qwen3", size=None), tmp_path, max_steps=1, reward=reward, rows=problems)
+    trainer.train()
+    rows = tables_of(trainer)[0].to_dict("records")
+    decoded = [trainer.processing_class.decode(row["completion_ids"], skip_special_tokens=True) for row in rows]
+    assert seen == decoded == [row["completion"] for row in rows]  # and nothing of the prompt, which opens no turn
+    assert all(row["prompt"].endswith("+ 4 =") for row in rows)
+    assert all(row["task"] == f"sum {row['difficulty']}" and row["difficulty"] in row["prompt"] for row in rows)

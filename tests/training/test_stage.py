@@ -1,6 +1,7 @@
 """Steps count through the stages of a run, in rows and for Weights & Biases; a stage may end early."""
 
 import gc
+import json
 import weakref
 from types import SimpleNamespace
 
@@ -10,7 +11,54 @@ from transformers.integrations import WandbCallback
 
 from rlvr_vocab.runs.stages import drop_optimizer_state
 from rlvr_vocab.training.settings import UntilSettings
-from rlvr_vocab.training.stage import StageContext, StopEarly, log_run_steps_to_wandb, record_wandb, recorded_wandb
+from rlvr_vocab.training.stage import (
+    MetricsFile,
+    StageContext,
+    StopEarly,
+    log_run_steps_to_wandb,
+    record_wandb,
+    recorded_wandb,
+)
+
+
+def state(step=1, main=True, history=()):
+    return TrainerState(global_step=step, is_world_process_zero=main, log_history=list(history))
+
+
+def rows_in(path):
+    return [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
+
+
+def test_each_row_is_written_once_with_numbers_that_json_has(tmp_path):
+    callback = MetricsFile(tmp_path / "metrics.jsonl", StageContext(tmp_path))
+    callback.on_log(None, state(3), None, logs={"train_runtime": 3.0, "train_loss": 0.1})
+    callback.on_log(None, state(3, main=False), None, logs={"loss": 0.1})
+    callback.on_log(None, state(3), None, logs={"loss": float("nan"), "kl": float("inf"), "reward": 0.5, "epoch": 1})
+    assert rows_in(callback.path) == [{"step": 3, "loss": None, "kl": None, "reward": 0.5, "epoch": 1}]
+
+
+HISTORY = [{"loss": 0.5, "step": 1}, {"eval_reward": float("nan"), "step": 1}, {"loss": 1.0, "step": 2}]
+
+
+@pytest.mark.parametrize("before", [None, '{"step": 1, "lo', '{"step": 1, "loss": 7}\n{"step": 9, "loss": 7}\n'])
+def test_a_training_that_goes_on_has_the_rows_of_its_checkpoint_whatever_was_in_the_file(before, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    if before is not None:
+        path.write_text(before)
+    MetricsFile(path, StageContext(tmp_path)).on_train_begin(None, state(2, history=HISTORY), None)
+    assert rows_in(path) == [{"step": 1, "loss": 0.5}, {"step": 1, "eval/reward": None}, {"step": 2, "loss": 1.0}]
+
+
+def test_the_rows_of_earlier_stages_stay_and_are_named_where_they_are_lost(tmp_path, caplog):
+    path, place = tmp_path / "metrics.jsonl", StageContext(tmp_path, "form", first_step=20)
+    path.write_text('{"step": 20, "loss": 7}\n{"step": 21, "loss": 7}\n')
+    callback, now = MetricsFile(path, place), state(1, history=HISTORY[:1])
+    callback.on_train_begin(None, now, None)
+    own = {"step": 21, "stage": "form", "stage_step": 1, "loss": 0.5}
+    assert rows_in(path) == [{"step": 20, "loss": 7}, own] and not caplog.records
+    path.unlink()
+    callback.on_train_begin(None, now, None)
+    assert rows_in(path) == [own] and str(path) in caplog.text
 
 
 def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
@@ -22,12 +70,11 @@ def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
     [callback] = added
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
     for step in (1, 2, 3):
-        callback.on_log(None, TrainerState(global_step=step, is_world_process_zero=True), None, logs={"loss": 0.0})
+        callback.on_log(None, state(step), None, logs={"loss": 0.0})
     assert [row["train/global_step"] for row in logged] == [43]
     assert recorded_wandb(tmp_path) == {"id": "abc", "last_step": 43}
     for step in (2, 3):
-        state = TrainerState(global_step=step, is_world_process_zero=True)
-        callback.on_log(None, state, None, logs={"eval_problems": 5})
+        callback.on_log(None, state(step), None, logs={"eval_problems": 5})
     assert logged[1:] == [{"eval/problems": 5, "train/global_step": 43}]
 
 
@@ -36,10 +83,9 @@ def test_a_figure_of_held_out_problems_ends_a_stage_by_the_name_that_it_is_logge
     until = UntilSettings("eval/accuracy", above=0.5, window=1)
     assert not until.reached(history[:3]) and until.reached(history)
     control = TrainerControl()
-    state = TrainerState(log_history=history)
-    StopEarly(until).on_log(None, state, control, logs={"train_loss": 0.0})
+    StopEarly(until).on_log(None, state(history=history), control, logs={"train_loss": 0.0})
     assert not control.should_training_stop
-    StopEarly(until).on_log(None, state, control, logs={"eval_accuracy": 0.6, "eval_problems": 5})
+    StopEarly(until).on_log(None, state(history=history), control, logs={"eval_accuracy": 0.6, "eval_problems": 5})
     assert control.should_training_stop
 
 
