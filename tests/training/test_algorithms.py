@@ -1,6 +1,5 @@
 """`training=grpo`, `dapo`, … are what their papers say, and without reasoning tokens they are plain TRL's."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -20,17 +19,12 @@ FILES = {
         **BY_TOKEN, "loss_type": "grpo", "epsilon": 0.2, "epsilon_high": None, "beta": 0.04, "num_iterations": 1,
         "use_bias_correction_kl": False,
     },
-    "dapo": {
-        **BY_TOKEN, "loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "mask_truncated_completions": True,
-    },
+    "dapo": {**BY_TOKEN, "loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "mask_truncated_completions": True},
     "gspo": {
-        **BY_TOKEN, "loss_type": "grpo", "epsilon": 3e-4, "epsilon_high": 4e-4,
-        "importance_sampling_level": "sequence",
+        **BY_TOKEN, "loss_type": "grpo", "epsilon": 3e-4, "epsilon_high": 4e-4, "importance_sampling_level": "sequence",
     },
     "cispo": {**BY_TOKEN, "loss_type": "cispo", "epsilon_high": 5.0},
-    "dr_grpo": {
-        **BY_TOKEN, "loss_type": "dr_grpo", "epsilon": 0.2, "epsilon_high": None, "scale_rewards": "none",
-    },
+    "dr_grpo": {**BY_TOKEN, "loss_type": "dr_grpo", "epsilon": 0.2, "epsilon_high": None, "scale_rewards": "none"},
 }  # fmt: skip
 # A reference model is loaded where beta is above 0, and clipping acts from the second update on a batch on.
 TWO_UPDATES = {"steps_per_generation": 2, "gradient_accumulation_steps": 1}
@@ -45,63 +39,35 @@ def test_a_file_sets_the_fields_of_its_paper_and_no_others(name):
     assert composed == {**usual, **FILES[name]}
 
 
-# The objectives, with a minus in front, as the papers write them for one group: o completions of unequal length, and
-# of each token `new`, `old` and `reference` log-probability. A is the advantage of each completion.
+# Bounds of the ratio by the papers' own equations; CISPO's weight has none below.
+CLIPPED = {
+    "grpo": (0.8, 1.2),  # arXiv 2402.03300, equations 3 and 4
+    "dapo": (0.8, 1.28),  # arXiv 2503.14476, equation 8
+    "gspo": (1 - 3e-4, 1 + 4e-4),  # arXiv 2507.18071, equations 5 and 7
+    "cispo": (0.0, 5.0),  # arXiv 2506.13585, equations 4 and 5
+    "dr_grpo": (0.8, 1.2),  # arXiv 2503.20783, section 3.2, with the constant of its listing 1
+}
 
 
-def grpo(new, old, reference, A, limit):
-    """arXiv 2402.03300, equations 3 and 4."""
-    objective = 0.0
-    for i in range(len(A)):
-        ratio, to_reference = (new[i] - old[i]).exp(), reference[i] - new[i]
-        clipped = ratio.clamp(1 - 0.2, 1 + 0.2)
-        kl = to_reference.exp() - to_reference - 1
-        objective += (torch.minimum(ratio * A[i], clipped * A[i]) - 0.04 * kl).mean() / len(A)
-    return -objective
+def loss_of_the_paper(name, new, old, reference, A, limit):
+    """The objective with a minus in front, for one group of completions of unequal length.
 
-
-def dapo(new, old, reference, A, limit):
-    """arXiv 2503.14476, equation 8."""
-    objective, tokens = 0.0, sum(len(each) for each in new)
-    for i in range(len(A)):
+    Args:
+        new, old, reference: log-probabilities of the tokens of each completion; A: its advantage.
+    """
+    group, all_tokens, objective = len(A), sum(map(len, new)), 0.0
+    for i in range(group):
         ratio = (new[i] - old[i]).exp()
-        clipped = ratio.clamp(1 - 0.2, 1 + 0.28)
-        objective += torch.minimum(ratio * A[i], clipped * A[i]).sum() / tokens
+        if name == "gspo":
+            ratio = (new[i].sum().exp() / old[i].sum().exp()) ** (1 / len(new[i])) * torch.ones(len(new[i]))
+        clipped = ratio.clamp(*CLIPPED[name])
+        terms = clipped.detach() * A[i] * new[i] if name == "cispo" else torch.minimum(ratio * A[i], clipped * A[i])
+        if name == "grpo":
+            to_reference = reference[i] - new[i]
+            terms = terms - 0.04 * (to_reference.exp() - to_reference - 1)
+        divisor = {"dapo": all_tokens, "cispo": all_tokens, "dr_grpo": limit * group}.get(name, len(new[i]) * group)
+        objective += terms.sum() / divisor
     return -objective
-
-
-def gspo(new, old, reference, A, limit):
-    """arXiv 2507.18071, equations 5 and 7."""
-    objective = 0.0
-    for i in range(len(A)):
-        ratio = (new[i].sum().exp() / old[i].sum().exp()) ** (1 / len(new[i]))
-        clipped = ratio.clamp(1 - 3e-4, 1 + 4e-4)
-        objective += torch.minimum(ratio * A[i], clipped * A[i]) / len(A)
-    return -objective
-
-
-def cispo(new, old, reference, A, limit):
-    """arXiv 2506.13585, equations 4 and 5, without a lower bound."""
-    objective, tokens = 0.0, sum(len(each) for each in new)
-    for i in range(len(A)):
-        weight = (new[i] - old[i]).exp().clamp(max=5.0).detach()
-        objective += (weight * A[i] * new[i]).sum() / tokens
-    return -objective
-
-
-def dr_grpo(new, old, reference, A, limit):
-    """arXiv 2503.20783, section 3.2, with the constant of its listing 1."""
-    objective = 0.0
-    for i in range(len(A)):
-        ratio = (new[i] - old[i]).exp()
-        clipped = ratio.clamp(1 - 0.2, 1 + 0.2)
-        objective += torch.minimum(ratio * A[i], clipped * A[i]).sum() / limit / len(A)
-    return -objective
-
-
-OBJECTIVES: dict[str, Callable[..., torch.Tensor]] = {
-    "grpo": grpo, "dapo": dapo, "gspo": gspo, "cispo": cispo, "dr_grpo": dr_grpo,
-}  # fmt: skip
 
 
 class Told(torch.nn.Module):
@@ -158,7 +124,7 @@ def test_loss_and_gradient_are_those_of_the_paper(name, group, expand_shape, mak
     loss.backward()
     gradient, group.new.grad = group.new.grad, None
     cut = [[each[i, : group.lengths[i]] for i in range(4)] for each in (group.new, group.old, group.reference)]
-    expected = {each: formula(*cut, group.advantages, 16) for each, formula in OBJECTIVES.items()}
+    expected = {each: loss_of_the_paper(each, *cut, group.advantages, 16) for each in FILES}
     expected[name].backward()
     assert loss.item() == pytest.approx(expected[name].item(), abs=1e-6)
     assert (gradient - group.new.grad).abs().max() < 1e-6 < group.new.grad.abs().max()
@@ -192,28 +158,27 @@ VARIANTS = {
 
 
 def four_sgd_steps(trainer):
-    """Losses, sampled ids with their masks, the weights at the end, and what was logged."""
+    """Losses, sampled ids with their masks, the weights at the end, and the rows that were logged."""
     end = trainer.model.generation_config.eos_token_id
     trainer.model.get_output_embeddings().bias.data[end] += 3.0  # some completions end, others are cut off
     losses, batches = [], []
     score, generate = trainer.compute_loss, trainer._generate_and_score_completions
 
     def keep_loss(*args, **kwargs):
-        loss = score(*args, **kwargs)
-        losses.append(loss.item())
-        return loss
+        losses.append(score(*args, **kwargs))
+        return losses[-1]
 
     def keep_batch(*args, **kwargs):
-        batch = generate(*args, **kwargs)
-        batches.append((batch["completion_ids"], batch["completion_mask"]))
-        return batch
+        batches.append(generate(*args, **kwargs))
+        return batches[-1]
 
     trainer.compute_loss, trainer._generate_and_score_completions = keep_loss, keep_batch
     before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
     trainer.train()
     after = trainer.model.state_dict()
     assert max((after[name] - weight).abs().max() for name, weight in before.items()) > 1e-3
-    return losses, batches, after, [row for row in trainer.state.log_history if "loss" in row]
+    sampled = [(batch["completion_ids"], batch["completion_mask"]) for batch in batches]
+    return [each.item() for each in losses], sampled, after, [row for row in trainer.state.log_history if "loss" in row]
 
 
 QUICK = ("dapo", "grpo")

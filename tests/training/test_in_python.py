@@ -98,6 +98,12 @@ def test_an_adapter_of_peft_is_taken_where_a_lora_can_say_the_same():
         adapter_config(LoraConfig(use_dora=True))
 
 
+@pytest.fixture
+def base(make_shape, tmp_path):
+    """A model's folder that may be changed."""
+    return shutil.copytree(make_shape("qwen3").folder, tmp_path / "base")
+
+
 class TestInitialModel:
     def test_an_expanded_folder_is_taken_as_it_is(self, expand_shape, tmp_path):
         folder = expand_shape("qwen3", size=10)
@@ -105,57 +111,41 @@ class TestInitialModel:
         with pytest.raises(UserError, match="is an expanded model already"):
             initial_folder(folder, tmp_path, Expansion(size=10))
 
-    def test_any_other_model_is_expanded_once(self, make_shape, tmp_path):
-        base = make_shape("qwen3").folder
+    def test_a_loaded_model_is_expanded_once_like_its_folder(self, base, tmp_path):
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
         folder = initial_folder(base, tmp_path, Expansion(size=10))
         assert folder == tmp_path / "initial_model" and VocabLayout.load(folder).size == 10
-        written = (folder / "model.safetensors").stat().st_mtime_ns
-        assert initial_folder(base, tmp_path, Expansion(size=10)) == folder
-        assert (folder / "model.safetensors").stat().st_mtime_ns == written
+        file = folder / "model.safetensors"
+        written, weights = file.stat().st_mtime_ns, file.read_bytes()
+        assert initial_folder(model, tmp_path, Expansion(size=10), tokenizer) == folder
+        assert file.stat().st_mtime_ns == written
+        loaded = initial_folder(model, tmp_path / "loaded", Expansion(size=10), tokenizer)
+        assert (loaded / "model.safetensors").read_bytes() == weights
         with pytest.raises(UserError, match=r"was expanded otherwise .*layout"):
             initial_folder(base, tmp_path, Expansion(size=11))
-
-    @pytest.mark.parametrize("form", ["loaded", "changed in place"])
-    def test_a_model_of_other_weights_is_not_taken_for_the_one_before(self, form, make_shape, tmp_path):
-        base = tmp_path / "base"
-        shutil.copytree(make_shape("qwen3").folder, base)
-        out = tmp_path / "out"
-        initial_folder(base, out, Expansion(size=10))
-        model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
-        assert initial_folder(model, out, Expansion(size=10), tokenizer) == out / "initial_model"
-        model.model.layers[0].mlp.up_proj.weight.data[0] += 1e-3
-        other = base if form == "changed in place" else tmp_path / "other"
-        model.save_pretrained(other)
-        tokenizer.save_pretrained(other)
-        with pytest.raises(UserError, match=r"was expanded otherwise .*\(weights\): choose another output_dir"):
-            initial_folder(model if form == "loaded" else other, out, Expansion(size=10), tokenizer)
-
-    @pytest.mark.parametrize("differs", ["chat_template", "tokenizer"])
-    def test_another_tokenizer_of_the_same_layout_is_another_model(self, differs, make_shape, tmp_path):
-        base = tmp_path / "base"
-        shutil.copytree(make_shape("qwen3").folder, base)
-        tokenizer = AutoTokenizer.from_pretrained(base)
-        initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
-        if differs == "chat_template":
-            tokenizer.chat_template = "Be brief. " + tokenizer.chat_template
-        else:
-            content = json.loads((base / "tokenizer.json").read_text())
-            content["model"]["merges"] = content["model"]["merges"][:-1]
-            (base / "tokenizer.json").write_text(json.dumps(content))
-        with pytest.raises(UserError, match=rf"was expanded otherwise .*\({differs}\)"):
-            initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
-
-    def test_a_loaded_model_is_expanded_like_its_folder(self, make_shape, tmp_path):
-        base = make_shape("qwen3").folder
-        model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
-        loaded = initial_folder(model, tmp_path / "loaded", Expansion(size=10), tokenizer)
-        named = initial_folder(base, tmp_path / "named", Expansion(size=10))
-        assert (loaded / "model.safetensors").read_bytes() == (named / "model.safetensors").read_bytes()
         with pytest.raises(UserError, match="needs processing_class"):
             initial_folder(model, tmp_path / "other", None)
         baseline = initial_folder(base, tmp_path / "baseline", None)
         assert VocabLayout.load(baseline).size == 0
         assert AutoTokenizer.from_pretrained(baseline).chat_template == tokenizer.chat_template
+
+    @pytest.mark.parametrize("differs", ["weights", "weights of a loaded model", "chat_template", "tokenizer"])
+    def test_another_model_of_the_same_layout_is_not_taken_for_the_one_before(self, differs, base, tmp_path):
+        given, tokenizer = base, AutoTokenizer.from_pretrained(base)
+        initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
+        if differs.startswith("weights"):
+            model = AutoModelForCausalLM.from_pretrained(base)
+            model.model.layers[0].mlp.up_proj.weight.data[0] += 1e-3
+            model.save_pretrained(base)
+            given = base if differs == "weights" else model
+        elif differs == "chat_template":
+            tokenizer.chat_template = "Be brief. " + tokenizer.chat_template
+        else:
+            content = json.loads((base / "tokenizer.json").read_text())
+            content["model"]["merges"] = content["model"]["merges"][:-1]
+            (base / "tokenizer.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=rf"was expanded otherwise .*\({differs.split()[0]}\)"):
+            initial_folder(given, tmp_path, Expansion(size=10), tokenizer)
 
 
 class TestDevices:

@@ -14,6 +14,8 @@ from rlvr_vocab.vocab.regions import scored_regions
 MESSAGES = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
 CLOSED = MESSAGES + "{% if add_generation_prompt %}{{ 'assistant: <think>\n\n</think>\n\n' }}{% endif %}"
 
+LONG = {"max_completion_length": 40, "per_device_train_batch_size": 16}
+
 
 class Watched(RegionGRPOTrainer):
     """Keeps each generation batch, with the scores that the trainer gives it at that moment."""
@@ -47,32 +49,28 @@ class Watched(RegionGRPOTrainer):
         return of_texts, of_ids - of_texts
 
 
-KINDS = {
-    "prefilled": {"open_thinking": "prefill"},
-    "opened by the model": {"open_thinking": "model"},
-    "prefilled closed": {"open_thinking": "model", "chat_template": CLOSED},
-}
+PREFILLED, OPENED = {"open_thinking": "prefill"}, {"open_thinking": "model"}
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "mode", "temperature"),
+    ("name", "kind", "mode", "temperature", "attention"),
     [
-        ("phi", "prefilled", "replace", 0.6),
-        ("phi", "opened by the model", "expand", 1.5),
-        ("gemma3", "prefilled", "expand", 0.6),
-        ("gpt2", "prefilled closed", "expand", 1.0),
-        pytest.param("qwen3", "prefilled", "replace", 1.0, marks=pytest.mark.slow),
-        pytest.param("qwen2", "opened by the model", "expand", 1.0, marks=pytest.mark.slow),
+        ("phi", PREFILLED, "replace", 0.6, "sdpa"),
+        ("phi", OPENED, "expand", 1.5, "eager"),
+        ("gemma3", PREFILLED, "expand", 0.6, "eager"),
+        ("gpt2", OPENED | {"chat_template": CLOSED}, "expand", 1.0, "sdpa"),
+        pytest.param("qwen3", PREFILLED, "replace", 1.0, "eager", marks=pytest.mark.slow),
+        pytest.param("qwen2", OPENED, "expand", 1.0, "sdpa", marks=pytest.mark.slow),
     ],
 )
 def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
-    name, kind, mode, temperature, expand_shape, make_trainer, tmp_path
+    name, kind, mode, temperature, attention, expand_shape, make_trainer, tmp_path
 ):
-    folder = expand_shape(name, size=None, mode=mode, multiplicity=3, **KINDS[kind])
-    size = {"max_completion_length": 40, "per_device_train_batch_size": 16}
-    trainer = make_trainer(folder, tmp_path, trainer=Watched, temperature=temperature, **size)
+    folder = expand_shape(name, size=None, mode=mode, multiplicity=3, **kind)
+    loaded = {"model_init_kwargs": {"dtype": "float32", "attn_implementation": attention}}
+    trainer = make_trainer(folder, tmp_path, trainer=Watched, temperature=temperature, **LONG, **loaded)
     trainer.train()
-    assert len(trainer.seen) == 2
+    assert len(trainer.seen) == 2 and trainer.model.config._attn_implementation == attention
     layout, regions_seen = trainer.policy.layout, set()
     for batch in trainer.seen:
         mask = batch["completion_mask"].bool()
@@ -82,14 +80,21 @@ def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
         allowed = torch.isfinite(trainer.policy.bias)[regions].gather(2, batch["completion_ids"].unsqueeze(2))
         assert allowed.squeeze(2)[mask].all()
         regions_seen |= set(regions[mask].tolist())
-        starts = regions[:, 0].unique().tolist()
-        assert starts == [int(KINDS[kind]["open_thinking"] == "prefill")]
+        assert regions[:, 0].unique().tolist() == [int(kind is PREFILLED)]
     assert regions_seen == {0, 1} or name != "phi"
 
 
+# flex_attention computes on a CPU, and has no backward pass there.
+def test_the_reference_has_the_attention_of_the_policy(expand_shape, make_trainer, tmp_path):
+    loaded = {"model_init_kwargs": {"dtype": "float32", "attn_implementation": "flex_attention"}}
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, beta=0.04, **loaded)
+    with trainer._reference_kl.reference() as read_from_disk:
+        for reference in (trainer.ref_model, read_from_disk):
+            assert reference.config._attn_implementation == "flex_attention"
+
+
 def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking(expand_shape, make_trainer, tmp_path):
-    size = {"max_completion_length": 40, "per_device_train_batch_size": 16}
-    trainer = make_trainer(expand_shape("phi", size=None), tmp_path, trainer=Watched, **size)
+    trainer = make_trainer(expand_shape("phi", size=None), tmp_path, trainer=Watched, **LONG)
     trainer.train()
     for step, (row, batch) in enumerate(zip(trainer.state.log_history, trainer.seen, strict=False), start=1):
         mask = batch["completion_mask"].bool()

@@ -11,7 +11,7 @@ from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import Expansion, expand
 
-INVALID = ["{", "[]", b"\xff\xfe", {"temperature": "hot"}, {"eos_token_id": "<|im_end|>"}, {"max_new_tokens": "many"}]
+INVALID = [b"{", b"[]", b"\xff\xfe", b'{"temperature": "hot"}', b'{"eos_token_id": "<|im_end|>"}']
 
 
 @pytest.fixture
@@ -23,38 +23,32 @@ def folders(make_shape, expand_shape, tmp_path):
     return both
 
 
-@pytest.fixture
-def require_refused(folders, make_trainer, tmp_path):
+def require_refused(match, folders, make_trainer, tmp_path):
     """Neither expanded nor loaded nor trained."""
-
-    def require(match):
-        base, expanded = folders
-        for use in (
-            lambda: expand(str(base), tmp_path / "out", Expansion(size=10)),
-            lambda: load_model(expanded),
-            lambda: make_trainer(expanded, tmp_path),
-        ):
-            with pytest.raises(UserError, match=match):
-                use()
-
-    return require
+    base, expanded = folders
+    for use in (
+        lambda: expand(str(base), tmp_path / "out", Expansion(size=10)),
+        lambda: load_model(expanded),
+        lambda: make_trainer(expanded, tmp_path),
+    ):
+        with pytest.raises(UserError, match=match):
+            use()
 
 
 @pytest.mark.parametrize("content", INVALID, ids=str)
-def test_an_invalid_generation_configuration_is_one_line_that_names_the_file(content, folders, require_refused):
-    text = json.dumps(content) if isinstance(content, dict) else content
+def test_an_invalid_generation_configuration_is_one_line_that_names_the_file(content, folders, make_trainer, tmp_path):
     for folder in folders:
-        (folder / "generation_config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    require_refused(r"^[^\n]*generation_config.json[^\n]*$")
+        (folder / "generation_config.json").write_bytes(content)
+    require_refused(r"^[^\n]*generation_config.json[^\n]*$", folders, make_trainer, tmp_path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
-def test_weights_that_are_no_numbers_are_refused_by_the_name_of_the_tensor(value, folders, require_refused):
+def test_weights_that_are_no_numbers_are_refused_by_the_name_of_the_tensor(value, folders, make_trainer, tmp_path):
     for folder in folders:
         weights = load_file(folder / "model.safetensors")
         weights["model.layers.1.mlp.down_proj.weight"][-1, -1] = value
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    require_refused(r"holds NaN or infinite weights, in [\w.]*down_proj.weight")
+    require_refused(r"holds NaN or infinite weights, in [\w.]*down_proj.weight", folders, make_trainer, tmp_path)
 
 
 @pytest.mark.parametrize("option", [{"num_beams": 0}, {"repetition_penalty": 1.1}, {"top_p": 0.9}], ids=str)

@@ -15,11 +15,21 @@ from transformers import TrainerCallback
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import is_complete
-from rlvr_vocab.training import checkpoints as write_module
+from rlvr_vocab.training import checkpoints
 from rlvr_vocab.training.checkpoints import clear_leftovers, is_full, save_whole, steps_in
 from rlvr_vocab.training.resume import require_rollout_state
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
+
+
+@pytest.fixture
+def made(expand_shape, make_trainer, tmp_path):
+    """A trainer that saves every step, on a folder of its own unless one is given."""
+
+    def make(folder=None, out=tmp_path, **more):
+        return make_trainer(folder or expand_shape("llama", size=None), out, **{**EVERY_STEP, **more})
+
+    return make
 
 
 def write_a_file(folder):
@@ -41,7 +51,7 @@ def test_old_ones_are_deleted_after_the_new_one_counts_and_the_best_stays(tmp_pa
     assert sorted(steps_in(tmp_path)) == [1, 3, 4]
 
 
-def test_what_a_killed_process_left_is_cleared(tmp_path):
+def test_the_leftovers_of_a_killed_process_are_cleared(tmp_path):
     for name in (".saving/checkpoint-3", ".deleting/checkpoint-1"):
         write_a_file(tmp_path / name)
     clear_leftovers(tmp_path)
@@ -53,9 +63,9 @@ def test_nothing_is_written_where_less_is_free_than_the_newest_takes_and_no_file
         assert save_whole(tmp_path, step, write_a_file, publishes=True) is None
     (tmp_path / "checkpoint-2" / "weights").write_bytes(b"123")
     monkeypatch.setattr(manifest, "_sha256", pytest.fail)
-    monkeypatch.setattr(write_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
-    words = save_whole(tmp_path, 3, pytest.fail, publishes=True)
-    assert words == f"the disk of {tmp_path} has no room for checkpoint-3; checkpoint-1 is intact"
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    message = save_whole(tmp_path, 3, pytest.fail, publishes=True)
+    assert message == f"the disk of {tmp_path} has no room for checkpoint-3; checkpoint-1 is intact"
 
 
 @pytest.mark.parametrize(
@@ -70,29 +80,23 @@ def test_nothing_is_written_where_less_is_free_than_the_newest_takes_and_no_file
     ],
 )
 def test_a_full_disk_is_told_from_other_errors(error, full, tmp_path):
-    assert is_full(error) == full
-
     def write(folder):
         raise error
 
+    assert is_full(error) == full
     if full:
-        assert "no room for checkpoint-1; there is no earlier one" in str(
-            save_whole(tmp_path, 1, write, publishes=True)
-        )
+        assert "checkpoint-1; there is no earlier one" in save_whole(tmp_path, 1, write, publishes=True)
         assert list(tmp_path.iterdir()) == []
     else:
         with pytest.raises(type(error)):
             save_whole(tmp_path, 1, write, publishes=True)
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
-def test_a_trainer_without_room_stops_or_goes_on_as_it_is_told(
-    goes_on, expand_shape, make_trainer, tmp_path, monkeypatch, caplog
-):
-    monkeypatch.setattr(write_module, "_less_is_free_than_the_newest_takes", lambda folder: True)
-    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, **EVERY_STEP)
-    trainer.checkpoints._on_full_disk = "go_on" if goes_on else "stop"
-    if goes_on:
+@pytest.mark.parametrize("on_full_disk", ["go_on", "stop"])
+def test_a_trainer_without_room_stops_or_goes_on_as_it_is_told(on_full_disk, made, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(checkpoints, "_less_is_free_than_the_newest_takes", lambda folder: True)
+    trainer = made(on_full_disk=on_full_disk)
+    if on_full_disk == "go_on":
         with caplog.at_level(logging.WARNING):
             trainer.train()
         assert trainer.state.global_step == 4 and caplog.text.count("goes on without it") == 4
@@ -102,84 +106,76 @@ def test_a_trainer_without_room_stops_or_goes_on_as_it_is_told(
     assert steps_in(tmp_path) == {}
 
 
-def test_the_best_checkpoint_is_remembered_by_the_name_it_keeps(expand_shape, make_trainer, tmp_path):
+class BestIsTheSecond(TrainerCallback):
+    def on_step_end(self, args, state, control, **_):
+        state.best_global_step = min(state.global_step, 2)
+
+
+def test_the_best_checkpoint_is_remembered_by_the_name_it_keeps(made, tmp_path):
     """Transformers looks for it where the present one is being written."""
-
-    class BestIsTheSecond(TrainerCallback):
-        def on_step_end(self, args, state, control, **_):
-            state.best_global_step = min(state.global_step, 2)
-
-    trainer = make_trainer(
-        expand_shape("llama", size=None), tmp_path, callbacks=[BestIsTheSecond()], save_total_limit=1, **EVERY_STEP
-    )
+    trainer = made(callbacks=[BestIsTheSecond()], save_total_limit=1)
     trainer.train()
     assert sorted(steps_in(tmp_path)) == [2]  # Transformers keeps the best alone where one is to be kept
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
 
 
-def test_what_a_checkpoint_lacks_or_has_of_other_processes_is_said(expand_shape, make_trainer, tmp_path, caplog):
-    folder = expand_shape("llama", size=None)
-    make_trainer(folder, tmp_path, **EVERY_STEP).train()
+def test_a_checkpoint_of_weights_alone_of_other_processes_or_of_another_model_is_named(made, tmp_path, caplog):
+    trainer = made()
+    trainer.train()
     assert not list(tmp_path.rglob("training_args.bin"))  # a pickle
-    pending = tmp_path / "checkpoint-2" / "pending_0.pt"
-    shutil.copy(pending, pending.with_name("pending_1.pt"))
-    require_rollout_state(pending.parent, 1)
+    folder = tmp_path / "checkpoint-2"
+    shutil.copy(folder / "pending_0.pt", folder / "pending_1.pt")
+    require_rollout_state(folder, 1)
     assert "was written by 2 processes, and 1 go on from it" in caplog.text
-    for each in pending.parent.glob("pending_*"):
+    for each in folder.glob("pending_*"):
         each.unlink()
-    trainer = make_trainer(folder, tmp_path, **EVERY_STEP)
     with pytest.raises(UserError, match=r"nothing can go on from it: pending_0.pt is missing"):
-        trainer.train(resume_from_checkpoint=str(pending.parent))
-    manifest.write_manifest(pending.parent)
+        made().train(resume_from_checkpoint=str(folder))
+    manifest.write_manifest(folder)
     with pytest.raises(UserError, match="no state of a training"):
-        trainer.train(resume_from_checkpoint=str(pending.parent))
-    other = shutil.copytree(folder, tmp_path / "other")
+        made().train(resume_from_checkpoint=str(folder))
+    other = shutil.copytree(trainer.initial_model, tmp_path / "other")
     weights = load_file(other / "model.safetensors")
     save_file({name: tensor + 1e-3 for name, tensor in weights.items()}, other / "model.safetensors", {"format": "pt"})
-    trainer = make_trainer(other, tmp_path, **EVERY_STEP)
     with pytest.raises(UserError, match=r"other has other weights than the model that .*checkpoint-4 was trained on"):
-        trainer.train(resume_from_checkpoint=True)
+        made(other).train(resume_from_checkpoint=True)
 
 
 @pytest.mark.slow
-def test_problems_go_on_in_the_order_of_the_epoch_that_a_resume_is_in(expand_shape, make_trainer, tmp_path):
+def test_problems_go_on_in_the_order_of_the_epoch_that_a_resume_is_in(made, tmp_path):
     """Three steps are an epoch: TRL's sampler would begin each resume with the order of the first."""
 
-    def run(folder, checkpoint=None, steps=6):
-        trainer = make_trainer(
-            expand_shape("llama", size=None),
-            folder,
-            **{**EVERY_STEP, "max_steps": steps, "per_device_train_batch_size": 16, "num_generations": 4},
-        )
-        seen = []
-        original = trainer._generate_and_score_completions
-        trainer._generate_and_score_completions = lambda inputs: (
-            seen.append([row["solution"] for row in inputs]) or original(inputs)
-        )
+    def problems_of(checkpoint=None):
+        trainer, seen = made(max_steps=6, per_device_train_batch_size=16), []
+        generate = trainer.rollout
+
+        def rollout(inputs, *more):
+            seen.append([row["solution"] for row in inputs])
+            return generate(inputs, *more)
+
+        trainer.rollout = rollout
         trainer.train(resume_from_checkpoint=checkpoint)
         return seen
 
-    whole = run(tmp_path / "whole")
+    whole = problems_of()
     assert whole[:3] != whole[3:] and sorted(chain(*whole[:3])) == sorted(chain(*whole[3:]))
-    assert run(tmp_path / "whole", str(tmp_path / "whole" / "checkpoint-5")) == whole[5:]
+    assert problems_of(str(tmp_path / "checkpoint-5")) == whole[5:]
 
 
-def test_failures_and_unlogged_figures_are_taken_up_where_they_were(expand_shape, make_trainer, tmp_path):
-    def made(failures):
-        every = {"steps_per_generation": 4, "logging_steps": 3, **EVERY_STEP}
-        trainer = make_trainer(expand_shape("llama", size=None), tmp_path, **every)
+def test_failures_and_unlogged_figures_are_taken_up_where_they_were(made, tmp_path):
+    def trainer_with(failures):
+        trainer = made(steps_per_generation=4, logging_steps=3)
         trainer.reward_funcs[0].failures, trainer.reward_funcs[0].name = failures, "accuracy"
         return trainer
 
-    made(failures=7).train()
-    resumed = made(failures=0)
+    trainer_with(failures=7).train()
+    resumed = trainer_with(failures=0)
 
     class Begun(TrainerCallback):
         def on_step_begin(self, args, state, control, **_):
-            if state.global_step == 2:
-                assert resumed.reward_funcs[0].failures == 7
-                assert resumed._step == 2 and torch.is_tensor(resumed._tr_loss)
-                control.should_training_stop = True
+            assert state.global_step == 2 and resumed.reward_funcs[0].failures == 7
+            assert resumed._step == 2 and torch.is_tensor(resumed._tr_loss)
+            control.should_training_stop = True
 
     resumed.add_callback(Begun())
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
