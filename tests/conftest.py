@@ -6,8 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -151,19 +150,14 @@ def _real_model(name: str, packages: tuple[str, ...]) -> Path:
     from rlvr_vocab.files import atomic_dir
 
     whole = atomic_dir(cache / name, keep_existing=True)
-    with _skip_on(OSError, UserError, reason=f"{cache} cannot be written"), whole as folder:
-        done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"{script.name} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
-    return cache / name
-
-
-@contextmanager
-def _skip_on(*errors: type[Exception], reason: str) -> Iterator[None]:
     try:
-        yield
-    except errors as caught:
-        pytest.skip(f"{reason}: {caught}")
+        with whole as folder:
+            done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"{script.name} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+    except (OSError, UserError) as error:
+        pytest.skip(f"{cache} cannot be written: {error}")
+    return cache / name
 
 
 def _write_shape(name: str, folder: Path) -> Shape:
@@ -185,7 +179,8 @@ def _write_shape(name: str, folder: Path) -> Shape:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(str(folder))
     if name == "qwen2":
-        _name_tokenizer_class(folder, "Qwen2Tokenizer")
+        path = folder / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer_class": "Qwen2Tokenizer"}))
     without_template = tokenizer.chat_template is None
     return Shape(folder, config.tie_word_embeddings, name == "qwen3", PLAIN_TEMPLATE if without_template else None)
 
@@ -277,7 +272,10 @@ def _sentencepiece_like() -> Any:
         SENTENCES,
         trainers.BpeTrainer(vocab_size=400, special_tokens=[*special, *bytes_], show_progress=False),
     )
-    backend = _without_added_bytes(backend, bytes_)
+    # The trainer takes byte tokens as special ones alone; in the real vocabulary they are ordinary entries.
+    content = json.loads(backend.to_str())
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in bytes_]
+    backend = Tokenizer.from_str(json.dumps(content))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     template = (
@@ -287,24 +285,6 @@ def _sentencepiece_like() -> Any:
     )
     names = {"eos_token": "<eos>", "bos_token": "<bos>", "pad_token": "<pad>", "unk_token": "<unk>"}
     return TokenizersBackend(tokenizer_object=backend, chat_template=template, **names)
-
-
-def _without_added_bytes(backend: Any, bytes_: list[str]) -> Any:
-    """The trainer can only take byte tokens as special ones; in the real vocabulary they are ordinary entries."""
-    import json
-
-    from tokenizers import Tokenizer
-
-    content = json.loads(backend.to_str())
-    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in bytes_]
-    return Tokenizer.from_str(json.dumps(content))
-
-
-def _name_tokenizer_class(folder: Path, name: str) -> None:
-    import json
-
-    path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer_class": name}))
 
 
 @pytest.fixture

@@ -73,15 +73,12 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
     assert captured.out == "" and captured.err.startswith(said) and captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
-def test_the_overview_is_what_a_command_line_without_a_command_shows(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.main(words) == 0
-    assert "  quickstart " in capsys.readouterr().out
-
-
-def test_help_shows_the_values_that_the_other_words_give(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--help"], ["-h"]):
+        assert cli.main(words) == 0
+        assert "  quickstart " in capsys.readouterr().out
     assert cli.main(["train", "training=small_gpu", "model.reasoning_vocab_size=9", "--help"]) == 0
     out = capsys.readouterr().out
     assert "training.num_generations=8 " in out and "exp_name=grpo_reasoning_9 " in out
@@ -150,16 +147,11 @@ def test_the_end_of_a_command_is_a_line_and_a_code_that_the_main_process_also_wr
         ("merge", "\n"),
     ],
 )
-@pytest.mark.parametrize(
-    "told",
-    [
-        "CUDA out of memory. Tried to allocate 2.50 GiB.",
-        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: error code 12.",
-    ],
-)
 def test_a_full_memory_is_one_line_with_keys_of_that_command(
-    told: str, command: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    told = "CUDA out of memory. Tried to allocate 2.50 GiB."
+
     def run_out(words: list[str]) -> int:
         raise RuntimeError(f"{told} If reserved but unallocated memory is large")
 
@@ -195,14 +187,9 @@ def unread(*words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-WRITERS = (
-    "print('one', flush=True)",
-    "print('one')",
-    "from rlvr_vocab.terminal import make_console; make_console().print('one')",
+@pytest.mark.parametrize(
+    "writing", ["print('one')", "from rlvr_vocab.terminal import make_console; make_console().print('one')"]
 )
-
-
-@pytest.mark.parametrize("writing", WRITERS)
 def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing: str) -> None:
     script = (
         "import sys; from rlvr_vocab import cli\n"
@@ -233,35 +220,11 @@ def test_a_command_that_makes_files_goes_on_where_nobody_reads_its_output(tmp_pa
     assert (tmp_path / "made").read_text() == "made"
 
 
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_output_to_a_closed_stream_goes_nowhere_and_in_no_other_file(closed: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", WRITES_ON, str(tmp_path / "made")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    assert (
-        subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], env=environment, check=False).returncode == 0
-    )
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", WRITES_ON, str(tmp_path / "made")]
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     assert (tmp_path / "made").read_text() == "made"
-
-
-@pytest.mark.parametrize(
-    ("words", "seed"),
-    [
-        (["quickstart"], "2147483648"),
-        (["check", "dataset=arithmetic"], "-1"),
-        (["score", "dataset=arithmetic", "rewards=accuracy"], "-1"),
-        (["expand", "model=tiny", "out=new"], "-1"),
-        (["generate", "checkpoint=model", "prompt=hello"], "-1"),
-        (["evaluate", "checkpoint=model", "dataset=arithmetic", "out=new"], "-1"),
-    ],
-)
-def test_a_seed_that_no_generator_takes_is_one_line(
-    words: list[str], seed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main([*words, f"seed={seed}"]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"error: seed={seed}: should be ") and captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert not Path("new").exists() and not Path("out").exists()
 
 
 LARGE = "1" + "0" * 400
@@ -271,10 +234,11 @@ LARGE = "1" + "0" * 400
     ("word", "said"),
     [
         *((f"{key}=-{LARGE}", "a whole number of 401 digits is too large") for key in (
-            "seed", "training.max_steps", "training.epsilon", "training.eval_delay", "warmup.batch_size",
-            "model.init_noise", "+model.model_kwargs.revision",
+            "seed", "training.epsilon", "training.eval_delay", "model.init_noise", "+model.model_kwargs.revision",
         )),
         ("training.adam_epsilon=1e400", "training.adam_epsilon=inf: must be finite"),
+        ("seed=2147483648", "seed=2147483648: should be less than or equal to 2147483647"),
+        ("seed=-1", "seed=-1: should be greater than or equal to 0"),
         (f"seed={LARGE * 12}", "cannot read a word"),  # more digits than Python reads
         ("model.generation_kwargs=5", "model.generation_kwargs"),
         (f"output_dir={LARGE}", "File name too long"),

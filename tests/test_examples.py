@@ -15,20 +15,29 @@ TASK = ROOT / "examples" / "custom_task.py"
 GUIDE = ROOT / "examples" / "gsm8k_lora_xml.py"
 
 
+def run_python(*words):
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done
+
+
+@pytest.fixture
+def problems(tmp_path):
+    path = tmp_path / "gsm8k.jsonl"
+    rows = [{"question": f"{n} clips and {n} more?", "answer": f"2 * {n} = {2 * n}\n#### {2 * n}"} for n in range(40)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
 @pytest.mark.slow
 def test_the_custom_task_trains_and_leaves_a_model_that_answers(qwen3, tmp_path):
     out = tmp_path / "sorting"
-    command = [sys.executable, str(TASK), str(qwen3), str(out), "1"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_python(str(TASK), str(qwen3), str(out), "1")
     assert is_adapter(out / "final_adapter")
     layout = json.loads((out / "final_model" / "reasoning_vocab.json").read_text())
     assert layout["source_ids"] == {"range": [0, 1000]}
-    generate = ["-m", "rlvr_vocab.cli", "generate", f"checkpoint={out / 'final_model'}", "prompt=Sort: b, a"]
-    answer = subprocess.run(
-        [sys.executable, *generate, "max_new_tokens=8", "format=json"], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert answer.returncode == 0, answer.stderr[-2000:]
+    words = [f"checkpoint={out / 'final_model'}", "prompt=Sort: b, a", "max_new_tokens=8", "format=json"]
+    answer = run_python("-m", "rlvr_vocab.cli", "generate", *words)
     assert json.loads(answer.stdout)["prompt"] == "Sort: b, a"
 
 
@@ -52,14 +61,11 @@ def test_its_rewards_tell_right_from_wrong_by_hand():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["0", "50"])
-def test_the_guides_script_runs_with_another_import(make_shape, tmp_path, size):
-    rows = [{"question": f"{n} clips and {n} more?", "answer": f"2 * {n} = {2 * n}\n#### {2 * n}"} for n in range(24)]
-    rows.append({"question": "clips " * 500, "answer": "#### 7"})
-    (tmp_path / "gsm8k.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    command = [sys.executable, str(GUIDE), "out", str(make_shape("qwen3").folder), "gsm8k.jsonl", size]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "left out 1 of 25 prompts longer than max_prompt_length=256" in done.stderr
+def test_the_guides_script_runs_with_another_import(make_shape, problems, tmp_path, size):
+    with problems.open("a") as file:
+        file.write(json.dumps({"question": "clips " * 500, "answer": "#### 7"}))
+    done = run_python(str(GUIDE), "out", str(make_shape("qwen3").folder), str(problems), size)
+    assert "left out 1 of 41 prompts longer than max_prompt_length=256" in done.stderr
     layout = json.loads((tmp_path / "out" / "initial_model" / "reasoning_vocab.json").read_text())
     assert layout["source_ids"] == ({"range": [0, 50]} if size == "50" else [])
     assert is_adapter(tmp_path / "out" / "final_adapter")
@@ -67,19 +73,14 @@ def test_the_guides_script_runs_with_another_import(make_shape, tmp_path, size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["gsm8k_xml", "gsm8k_xml_reasoning"])
-def test_the_xml_recipes_run_with_any_model(recipe, make_shape, tmp_path):
+def test_the_xml_recipes_run_with_any_model(recipe, make_shape, problems, tmp_path):
     """As they stand, but for a small model, few problems and short answers."""
     copies = recipe == "gsm8k_xml_reasoning"
-    problems = tmp_path / "gsm8k.jsonl"
-    rows = [{"question": f"{n} clips and {n} more?", "answer": f"2 * {n} = {2 * n}\n#### {2 * n}"} for n in range(40)]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = [f"model.name={make_shape('qwen2').folder}", f"dataset.name={problems}", "dataset.subset=null"]
     words += ["dataset.eval_split=null", "dataset.max_eval_samples=4", "logging=disabled", "training.use_cpu=true"]
     words += ["training.max_steps=2", "training.max_completion_length=12", f"output_dir={tmp_path / 'run'}"]
     words += ["training.logging_steps=1", *["model.reasoning_vocab_size=full"] * copies]
-    command = [sys.executable, "-m", "rlvr_vocab.cli", "train", f"experiment={recipe}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = run_python("-m", "rlvr_vocab.cli", "train", f"experiment={recipe}", *words)
     assert "trains  LoRA adapter" in done.stdout and "warning" not in done.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["finished"] and summary["steps"] == 2

@@ -22,6 +22,7 @@ NOWHERE: dict[str, str] = {}
 )
 def test_a_value_under_the_key_of_a_secret_is_one(key: str) -> None:
     assert is_secret(key, "anything", NOWHERE)
+    assert is_secret("rewards.functions.params.judge_token", "a1b2c3d4e5f6g7h8", NOWHERE)
     assert is_secret(key, 12345678, NOWHERE)
     for value in (True, False, None, "", "null", "true"):
         assert not is_secret(key, value, NOWHERE)
@@ -31,7 +32,7 @@ def test_a_value_under_the_key_of_a_secret_is_one(key: str) -> None:
     ("key", "value"),
     [
         ("model.generation_kwargs.max_new_tokens", 1024),
-        ("training.pad_token", "<|endoftext|>"),
+        ("rewards.functions.params.judge_token", "<|judge_1|>"),
         ("training.eos_token", "<|im_end|>"),
         ("x.mask_token", "[MASK]"),
         ("x.image_token", "<image_soft_token_1>"),
@@ -88,17 +89,6 @@ def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text
     assert is_secret("rewards.functions.params.headers.Authorization", f"Basic {secret}", NOWHERE)
 
 
-def test_the_header_of_a_key_is_shown_without_it() -> None:
-    text = "sent X-Api-Key: letmein, PRIVATE-TOKEN: letmein and the key: word"
-    assert without_secrets(text, NOWHERE) == "sent X-Api-Key: ***, PRIVATE-TOKEN: *** and the key: word"
-    assert is_secret("rewards.functions.params.headers.X-Api-Key", "letmein", NOWHERE)
-
-
-def test_a_token_of_another_service_is_told_from_a_token_of_a_vocabulary() -> None:
-    assert is_secret("rewards.functions.params.judge_token", "a1b2c3d4e5f6g7h8", NOWHERE)
-    assert not is_secret("rewards.functions.params.judge_token", "<|judge_1|>", NOWHERE)
-
-
 def test_a_value_of_a_secret_variable_is_a_secret_under_any_key() -> None:
     environment = {"HF_TOKEN": "correct horse battery", "HOME": "folder of somebody", "MY_TOKEN": "short"}
     assert is_secret("exp_name", "correct horse battery", environment)
@@ -107,25 +97,17 @@ def test_a_value_of_a_secret_variable_is_a_secret_under_any_key() -> None:
     assert not is_secret("exp_name", "short", environment)
 
 
-@pytest.mark.parametrize("secret", [HUB, OPENAI, AMAZON, GITHUB])
-def test_secrets_are_masked_wherever_they_stand_in_a_text(secret: str) -> None:
-    masked = without_secrets(f"cannot read 'x={secret}': 401 for https://me:{secret}@example.org/{secret}?a=1", NOWHERE)
-    assert secret not in masked
-    assert masked.startswith("cannot read 'x=***'") and "example.org/***?a=1" in masked
-
-
-def test_assigned_secrets_are_masked_whatever_they_look_like_and_other_assignments_stay() -> None:
-    text = "training.hub_token=abc api_key='a b c' {'token': 'x1', 'eos_token': 'y'} max_new_tokens=64 token=true"
-    assert without_secrets(text, NOWHERE) == (
-        "training.hub_token=*** api_key='***' {'token': '***', 'eos_token': 'y'} max_new_tokens=64 token=true"
-    )
-
-
-def test_values_of_secret_variables_are_masked_the_longest_first() -> None:
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        *((f"'x={secret}' of https://me:{secret}@a.org/{secret}?a=1", "'x=***' of https://***@a.org/***?a=1")
+          for secret in (HUB, OPENAI, AMAZON, GITHUB)),
+        ("hub_token=abc api_key='a b c' {'token': 'x1'}", "hub_token=*** api_key='***' {'token': '***'}"),
+        ("X-Api-Key: letmein, PRIVATE-TOKEN: letmein", "X-Api-Key: ***, PRIVATE-TOKEN: ***"),
+        ("got abcdefgh-and-more, abcdefgh, usr-bin-x", "got ***, ***, usr-bin-x"),  # the longest first
+        *[("{'eos_token': 'y'} max_new_tokens=64 token=true, the key: word (https://a.org:80/x) Qwen/Qwen3-0.6B",) * 2],
+    ],
+)  # fmt: skip
+def test_secrets_are_masked_wherever_they_stand_and_nothing_else_is(text: str, masked: str) -> None:
     environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more", "PATH": "usr-bin-x"}
-    assert without_secrets("got abcdefgh-and-more, abcdefgh, usr-bin-x", environment) == "got ***, ***, usr-bin-x"
-
-
-def test_a_text_without_secrets_stays_as_it_is() -> None:
-    text = "model.name=Qwen/Qwen3-0.6B: no such file in ./out/run-1; did you mean model.name? (see https://a.org:80/x)"
-    assert without_secrets(text, NOWHERE) == text
+    assert without_secrets(text, environment) == masked

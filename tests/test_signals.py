@@ -17,8 +17,10 @@ def signals() -> StopSignals:
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_outside_of_a_step_it_ends_the_run_at_once(number, signals):
+    before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=f"by {number.name}"), signals.listening():
         os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
 
 
 def test_within_a_step_it_is_noted(signals):
@@ -51,37 +53,22 @@ def test_an_error_of_the_step_that_is_finished_stays_what_it_is(signals):
         fails()
 
 
-def test_a_second_signal_ends_the_process(signals, monkeypatch):
+@pytest.mark.parametrize("launcher", [None, "TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN])
+def test_a_second_signal_ends_the_process_but_not_one_that_a_launcher_passes_on(launcher, signals, monkeypatch):
     codes = []
     monkeypatch.setattr(module.os, "_exit", codes.append)
     for variable in ("TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN):
         monkeypatch.delenv(variable, raising=False)
+    if launcher is not None:
+        monkeypatch.setenv(launcher, "1")
     with signals.listening():
         signals.defer_signals = True
-        for number in (signal.SIGTERM, signal.SIGINT):
-            os.kill(os.getpid(), number)
-    assert codes == [128 + signal.SIGINT]
-
-
-@pytest.mark.parametrize("variable", ["TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN])
-def test_what_a_launcher_passes_on_is_no_second_signal(variable, signals, monkeypatch):
-    codes = []
-    monkeypatch.setattr(module.os, "_exit", codes.append)
-    monkeypatch.setenv(variable, "1")
-    with signals.listening():
-        signals.defer_signals = True
-        for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+        if launcher is not None:
             os.kill(os.getpid(), signal.SIGINT)
-        signals._first -= 60
+            signals._first -= 60
         os.kill(os.getpid(), signal.SIGINT)
     assert codes == [128 + signal.SIGINT]
-
-
-def test_handlers_are_put_back(signals):
-    before = [signal.getsignal(number) for number in STOP_SIGNALS]
-    with signals.listening():
-        assert all(signal.getsignal(number) == signals._received for number in STOP_SIGNALS)
-    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
 def test_a_forked_child_leaves_the_decision_to_its_parent(signals):
