@@ -6,15 +6,15 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from pyarrow import ArrowException
 from rich.text import Text
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.text import visible_text
+from rlvr_vocab.record.files import PROBLEMS, read_record
+from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import (
     CLOSE_MARK,
@@ -37,17 +37,24 @@ _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
 # --- which ---
 
 
-@dataclass(frozen=True)
-class CorrectnessReward:
-    """The reward function that says whether a completion is right: it scores `full_mark`, but for rounding."""
+class CorrectnessReward(NamedTuple):
+    """The reward that decides whether a completion is right: it scores `threshold` or more, but for rounding."""
 
     name: str
-    full_mark: float
+    threshold: float
+
+    @classmethod
+    def of_run(cls, folder: Path) -> CorrectnessReward | None:
+        """The reward that grades held-out answers; None where a sum of rewards does, or nothing is right or wrong."""
+        grader = (read_record(folder, PROBLEMS) or {}).get("grader")
+        if grader is None or grader["threshold"] is None or len(grader["functions"]) != 1:
+            return None
+        return cls(grader["name"], grader["threshold"])
 
     def verdict(self, score: float | None) -> Literal["right", "wrong"] | None:
         if score is None or math.isnan(score):
             return None
-        return "right" if score >= self.full_mark - _NEARLY else "wrong"
+        return "right" if score >= self.threshold - _NEARLY else "wrong"
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ def find_samples(
     """Step and row of each completion that passes, as they are found; by reward, equals in the order of the files.
 
     Args:
-        unreadable: gets a message for each file that cannot be read, or is none of ours; it is passed over.
+        unreadable: gets a message for each file that cannot be read; it is passed over.
     """
     found = _as_sampled(files, sample_filter, correctness, unreadable)
     if order != "file":
@@ -135,25 +142,18 @@ def _as_sampled(
     files: CompletionFiles, sample_filter: SampleFilter, correctness: CorrectnessReward | None, unreadable: list[str]
 ) -> Iterator[tuple[float, SampleId]]:
     first, last = read_steps(sample_filter.step)
-    columns = ["reward"]
+    columns = ["reward", *([] if correctness is None else [f"reward/{correctness.name}"])]
     columns += ["prompt"] if sample_filter.problem is not None else []
     columns += ["completion"] if sample_filter.contains is not None else []
-    columns += [f"reward/{correctness.name}"] if correctness is not None else []
     for step in (step for step in files.steps if first <= step <= last):
         try:
             rows = files.table(step, columns).to_pylist()
-            passing = [sample_filter.accepts(row, correctness) for row in rows]
-            rewards = [math.nan if row["reward"] is None else float(row["reward"]) for row in rows]
         except UserError as error:
             unreadable.append(str(error))
-        except (KeyError, ValueError, TypeError, AttributeError, ArrowException) as error:
-            unreadable.append(f"{files.path(step)}: has not the columns of a run ({error})")
-        else:
-            yield from (
-                (reward, (step, row))
-                for row, (reward, passes) in enumerate(zip(rewards, passing, strict=True), start=1)
-                if passes
-            )
+            continue
+        for number, row in enumerate(rows, start=1):
+            if sample_filter.accepts(row, correctness):
+                yield math.nan if row["reward"] is None else row["reward"], (step, number)
 
 
 # --- a completion with its facts ---
@@ -164,44 +164,42 @@ class Sample:
     """A completion as it is shown; `spans` is its text with its marks, `facts` label and value of everything else."""
 
     completion: SampledCompletion
-    spans: tuple[TextSpan, ...]
-    facts: tuple[tuple[str, str], ...]
+    spans: Sequence[TextSpan]
+    facts: Sequence[tuple[str, str]]
 
     @property
     def title(self) -> str:
         return f"step {self.completion.step}, completion {self.completion.row}"
 
 
-@dataclass(frozen=True)
-class SampleReader:
-    """Turns completions into samples; `marker` is None where the run's vocabulary is not at hand."""
+def shown_sample(own: SampledCompletion, marker: Marker | None, correctness: CorrectnessReward | None = None) -> Sample:
+    """A completion with its marks, and with facts that hold no line break and no control character.
 
-    rewards: Sequence[RewardFact]
-    correctness: CorrectnessReward | None
-    marker: Marker | None
+    Args:
+        marker: None where the run's vocabulary is not at hand.
+    """
+    marked = [] if marker is None else marker.spans(own.completion_ids)
+    has_marks = any(each.copy_index for each in marked)
+    facts = [
+        (short_text(label), " ".join(visible_text(value).split())) for label, value in _facts(own, marker, correctness)
+    ]
+    return Sample(own, marked if has_marks else [TextSpan(own.completion, 0)], facts)
 
-    def sample(self, own: SampledCompletion) -> Sample:
-        """A completion with its marks, and with facts that hold no line break and no control character."""
-        marked = [] if self.marker is None else self.marker.spans(own.completion_ids)
-        has_marks = any(each.copy_index for each in marked)
-        facts = ((" ".join(visible_text(each).split()) for each in pair) for pair in self._facts(own))
-        spans = tuple(marked) if has_marks else (TextSpan(own.completion, 0),)
-        return Sample(own, spans, tuple((label, value) for label, value in facts))
 
-    def _facts(self, own: SampledCompletion) -> Iterator[tuple[str, str]]:
-        verdict = self.correctness and self.correctness.verdict(own.rewards.get(self.correctness.name))
-        yield "reward", f"{own.reward:.4g}{f', {verdict}' if verdict else ''} (advantage {own.advantage:+.3f})"
-        weights = {each.name: "adaptive weight" if each.adaptive else f"{each.weight:g}" for each in self.rewards}
-        for name, score in own.rewards.items():
-            weighed = "" if weights.get(name, "1") == "1" else f" × {weights[name]}"
-            reason = f": {own.reasons[name]}" if name in own.reasons else ""
-            yield name, f"{'no score' if score is None else f'{score:.4g}{weighed}'}{reason}"
-        if self.marker is not None:
-            yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, self.marker.layout)
-        if own.solution:
-            yield "gold answer", own.solution
-        if own.kind:
-            yield "task", own.kind
+def _facts(
+    own: SampledCompletion, marker: Marker | None, correctness: CorrectnessReward | None
+) -> Iterator[tuple[str, str]]:
+    verdict = None if correctness is None else correctness.verdict(own.rewards.get(correctness.name))
+    yield "reward", f"{own.reward:.4g}{f', {verdict}' if verdict else ''} (advantage {own.advantage:+.3f})"
+    for name, score in own.rewards.items():
+        reason = f": {own.reasons[name]}" if name in own.reasons else ""
+        yield name, f"{'no score' if score is None else f'{score:.4g}'}{reason}"
+    if marker is not None:
+        yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, marker.layout)
+    if own.solution:
+        yield "gold answer", own.solution
+    if own.kind:
+        yield "task", own.kind
 
 
 def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layout: VocabLayout) -> str:

@@ -18,24 +18,18 @@ from rlvr_vocab.analysis.samples import (
     CorrectnessReward,
     Sample,
     SampleFilter,
-    SampleReader,
     find_samples,
     head_text,
     sample_text,
     samples_page,
+    shown_sample,
 )
 from rlvr_vocab.config.command_settings import SamplesSettings
-from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
-from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.record.results import read_probe
-from rlvr_vocab.rewards.build import logged_names
-from rlvr_vocab.rewards.reward import traits_by_name
-from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.terminal import Screen, make_console, shows_colours
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.marking import Marker
@@ -46,9 +40,12 @@ def run(settings: SamplesSettings) -> int:
     files, sample_filter = CompletionFiles(settings.run / COMPLETIONS), _sample_filter(settings)
     if not files.steps:
         raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
-    reader, unreadable = _reader(settings), list[str]()
-    found = find_samples(files, sample_filter, reader.correctness, settings.order, unreadable)
-    wanted = (reader.sample(files.read_row(*each)) for each in islice(found, settings.max_samples))
+    correctness, marker, unreadable = CorrectnessReward.of_run(settings.run), _marker(settings.run), list[str]()
+    if correctness is None and settings.verdict is not None:
+        raise UserError(f"verdict={settings.verdict}: no reward function of the run grades being right")
+    found = find_samples(files, sample_filter, correctness, settings.order, unreadable)
+    found = islice(found, settings.max_samples)
+    wanted = (shown_sample(files.read_row(*each), marker, correctness) for each in found)
     first = next(wanted, None)
     if first is None:
         raise _nothing_found(settings, sample_filter, files, unreadable)
@@ -108,19 +105,12 @@ def _pager() -> Iterator[Console]:
         pager.communicate()
 
 
-def _reader(settings: SamplesSettings) -> SampleReader:
-    config, marker = read_recorded(settings.run, resolve=True), None
-    correctness = _correctness_reward(
-        read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"),
-        read(EvaluationSettings, config["evaluation"], "evaluation"),
-    )
-    if correctness is None and settings.verdict is not None:
-        raise UserError(f"verdict={settings.verdict}: no reward function of the run grades being right")
+def _marker(run: Path) -> Marker | None:
     try:
-        marker = Marker.from_folder(settings.run / INITIAL_MODEL)
+        return Marker.from_folder(run / INITIAL_MODEL)
     except UserError as error:
         print(f"reasoning tokens are not marked: {error}", file=sys.stderr)
-    return SampleReader(run_facts(config, settings.run).rewards, correctness, marker)
+        return None
 
 
 def _nothing_found(
@@ -129,14 +119,3 @@ def _nothing_found(
     if len(unreadable) == len(files.steps):
         return UserError(f"no completion could be read: {unreadable[0]}")
     return UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
-
-
-def _correctness_reward(rewards: RewardSettings, evaluation: EvaluationSettings) -> CorrectnessReward | None:
-    """The function that alone is the grader of the run, else the first of the library's that grades being right."""
-    asked = {spec.name for spec in evaluation.grader or ()}
-    for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True):
-        traits = traits_by_name(each.name)
-        if traits.grades if len(asked) != 1 else asked & {name, each.name}:
-            full_mark = traits.full_mark if each.full_mark is None else each.full_mark
-            return CorrectnessReward(name, full_mark if evaluation.threshold is None else evaluation.threshold)
-    return None

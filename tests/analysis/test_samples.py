@@ -1,5 +1,6 @@
 """The completions of a run as they are shown: which, in which order, and that nothing in them acts on its reader."""
 
+import json
 import os
 import pty
 import random
@@ -12,24 +13,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from markupsafe import escape
 
 from rlvr_vocab.analysis.samples import (
     CorrectnessReward,
     SampleFilter,
-    SampleReader,
     count_tokens,
     find_samples,
     sample_text,
     samples_page,
+    shown_sample,
 )
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.text import visible_text
 from rlvr_vocab.training.metrics.completions import CompletionRows, write_completions
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -60,6 +59,8 @@ def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     shutil.copytree(model_folder, run / "initial_model")
     settings = read_settings("train", ["model=tiny", "model.reasoning_vocab_size=full"])
     (run / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
+    grader = {"name": "accuracy", "functions": [{"name": "accuracy"}], "threshold": 1.0}
+    (run / "problems.json").write_text(json.dumps({"grader": grader}), encoding="utf-8")
     tokenizer = load_tokenizer(model_folder)
     for step in range(1, STEPS + 1):
         write_step(run, step, tokenizer)
@@ -121,35 +122,26 @@ def test_a_filter_lets_through_what_it_says_in_the_order_of_the_files(finished_r
     assert [*find_samples(files, SampleFilter(**conditions), CORRECTNESS, "file", [])] == expected
 
 
-@pytest.mark.parametrize("columns", [{"reward": ["high"]}, {"reward": [1.0]}, {"reward": [1.0], "completion": [7]}])
-def test_a_file_that_is_none_of_ours_is_passed_over_and_named(columns, tmp_path):
-    pd.DataFrame(columns).to_parquet(tmp_path / "step_00001.parquet")
-    unreadable = []
-    found = find_samples(CompletionFiles(tmp_path), SampleFilter(contains="x"), CORRECTNESS, "file", unreadable)
-    assert [*found] == [] and "step_00001" in unreadable[0]
-
-
 # --- a completion with its facts ---
 
 
 def sample_of(text, spans=None):
     """A sample every field of which is hostile."""
     own = SampledCompletion(3, 2, text, text, text, 0.5, -1.25, {"accuracy": 0.5}, {"accuracy": text}, [], [])
-    shown = SampleReader((), CORRECTNESS, None).sample(own)
-    return replace(shown, spans=spans or (TextSpan(text, 0), TextSpan(text, 1), TextSpan(text, 9)))
+    spans = spans or (TextSpan(text, 0), TextSpan(text, 1), TextSpan(text, 9))
+    return replace(shown_sample(own, None, CORRECTNESS), spans=spans)
 
 
 def test_the_facts_of_a_completion(finished_run):
-    marker = Marker.from_folder(finished_run / "initial_model")
-    rewards = (RewardFact("accuracy", 2.0, False), RewardFact("speed", 1.0, True))
-    reader, files = SampleReader(rewards, CORRECTNESS, marker), CompletionFiles(finished_run / "completions")
-    facts = dict(reader.sample(files.read_row(10, 1)).facts)
+    marker, files = Marker.from_folder(finished_run / "initial_model"), CompletionFiles(finished_run / "completions")
+    correctness = CorrectnessReward.of_run(finished_run)
+    facts = dict(shown_sample(files.read_row(10, 1), marker, correctness).facts)
     assert facts["reward"] == "1.1, right (advantage +1.000)" and facts["gold answer"] == "1"
-    assert facts["accuracy"] == "1 × 2: equal" and facts["speed"] == "0.1 × adaptive weight"
-    unmarked = replace(reader, marker=None).sample(files.read_row(10, 8))
-    assert dict(unmarked.facts)["reward"].startswith("0.1, wrong") and "tokens" not in dict(unmarked.facts)
+    assert facts["accuracy"] == "1: equal" and facts["speed"] == "0.1"
+    unmarked = dict(shown_sample(files.read_row(10, 8), None, correctness).facts)
+    assert unmarked["reward"].startswith("0.1, wrong") and "tokens" not in unmarked
     unscored = SampledCompletion(1, 1, "", "", "", 0.0, 0.0, {"accuracy": None})
-    assert dict(reader.sample(unscored).facts)["accuracy"] == "no score"
+    assert dict(shown_sample(unscored, None).facts)["accuracy"] == "no score"
 
 
 def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):
@@ -219,7 +211,8 @@ def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, args, mess
 
 
 def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, capsys):
-    shutil.copy(finished_run / "config.yaml", tmp_path)
+    for name in ("config.yaml", "problems.json"):
+        shutil.copy(finished_run / name, tmp_path)
     assert main(["samples", f"run={tmp_path}"]) == 2
     (tmp_path / "completions").mkdir()
     (tmp_path / "completions" / "step_00002.parquet").write_bytes(b"PAR1")

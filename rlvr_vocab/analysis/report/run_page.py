@@ -36,7 +36,7 @@ from rlvr_vocab.analysis.report.page import (
     samples,
     table,
 )
-from rlvr_vocab.analysis.samples import SampleReader
+from rlvr_vocab.analysis.samples import shown_sample
 from rlvr_vocab.analysis.vocabulary import (
     VOCABULARY,
     VocabularyAnalysis,
@@ -269,11 +269,10 @@ def _samples(report: RunReport) -> Iterator[Markup]:
         yield paragraph(f"Not shown: {line}", "missing")
     if chosen:
         yield heading("During training") + paragraph(_HOW_CHOSEN, "note")
-    reader = SampleReader(report.record.facts.rewards, None, report.marker)
     for step, of_step in groupby(chosen, key=lambda each: each[1].step):
         cards = []
         for why, completion in of_step:
-            sample = reader.sample(completion)
+            sample = shown_sample(completion, report.marker)
             cards.append(_card(why, completion.prompt, sample.spans, sample.facts))
         yield samples(f"Step {step:,}", cards)
     if not report.completions.steps:
