@@ -120,14 +120,6 @@ def test_problems_of_evaluation_sets_are_found_in_training_by_row(
     assert check(capsys, path, f"against={evaluation}", *words) == shown
 
 
-def test_a_doubtful_gold_of_a_second_file_is_named_with_it(
-    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
-) -> None:
-    held_out = write_rows(tmp_path / "held.jsonl", [{"question": "a", "result": "9" * 20_000}])
-    golds = section(check(capsys, clean, f"dataset.eval_split={held_out}"), "Gold answers")
-    assert f"row 1 of {held_out}: 9999" in golds[1]
-
-
 @pytest.fixture
 def base(make_shape: Callable[[str], Any]) -> Callable[[str], str]:
     return lambda name: f"model.name={make_shape(name).folder}"
@@ -169,20 +161,6 @@ def test_the_suggested_limit_is_the_smallest_multiple_of_64_that_keeps_99_percen
     lengths: list[int], limit: int
 ) -> None:
     assert suggested_limit(lengths) == limit
-
-
-@pytest.mark.parametrize(
-    ("words", "opener", "advised"),
-    [([], "the template opens", "nothing stands in the way"),
-     (["dataset.open_thinking=model"], "the model has to open", "open_thinking=prefill")],
-)  # fmt: skip
-def test_who_opens_the_thinking_is_said(
-    capsys: pytest.CaptureFixture[str], clean: Path, base: Callable[[str], str], words: list[str], opener: str,
-    advised: str,
-) -> None:  # fmt: skip
-    shown = check(capsys, clean, base("llama"), "model.generation_kwargs.max_new_tokens=9", *words)
-    assert f"  {opener} the thinking with <think>" in section(shown, "One prompt, as the model sees it")
-    assert advised in last_section(shown)[0]
 
 
 def test_prompts_that_leave_no_room_for_a_completion_are_advised_against(

@@ -204,19 +204,3 @@ def test_vllm_is_refused_where_it_cannot_sample(
     monkeypatch.setattr("rlvr_vocab.config.checks.commands.is_adapter", lambda folder: True)
     with pytest.raises(UserError, match=r"is an adapter: fold it into its base first, rlvr-vocab merge checkpoint="):
         load_settings("evaluate", [*words, "backend=vllm"])
-
-
-def test_checkpoints_that_would_be_sampled_otherwise_are_warned_of(
-    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rlvr_vocab.config.recorded import config_yaml
-
-    run = read_settings("train", ["experiment=quickstart", "model.generation_kwargs.temperature=0.7"])
-    (other.parent / "config.yaml").write_text(config_yaml(run.resolved))
-    command = ["evaluate", f"checkpoint=[{checkpoint},{other}]", f"out={tmp_path / 'out'}", *words]
-    assert main([*command, "max_samples=1"]) == 0
-    assert (
-        "warning: temperature is 1 and 0.7, as each was trained: set temperature=… to compare"
-        in capsys.readouterr().out
-    )
-    (other.parent / "config.yaml").unlink()

@@ -53,21 +53,6 @@ def test_the_dataset_section_of_the_run_is_the_default_and_single_keys_apply_ove
     assert dataset.generator is not None and dataset.generator.digits == 3
 
 
-def test_a_dataset_that_is_named_and_the_default_of_no_run_count_whole() -> None:
-    alone = read_settings("evaluate", ["checkpoint=elsewhere/model", "dataset=gsm8k"])
-    assert read_settings("evaluate", [CHECKPOINT, "dataset=gsm8k"]).dataset == alone.dataset
-    shipped = read_settings("train", ["dataset=deepscaler"]).dataset
-    assert read_settings("evaluate", ["checkpoint=elsewhere/model"]).dataset == shipped
-
-
-def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
-    Path("mine/dataset").mkdir(parents=True)
-    Path("mine/dataset/physics.yaml").write_text("name: physics.jsonl\n")
-    mine = [CHECKPOINT, "--config-dir", "mine"]
-    assert read_settings("evaluate", mine).dataset.name == "arithmetic"
-    assert read_settings("evaluate", [*mine, "dataset=physics"]).dataset.name == "physics.jsonl"
-
-
 def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded: Path, tmp_path: Path) -> None:
     run = recorded.parent.absolute()
     checkpoint = run / "stages" / "1_easy" / "checkpoint-5"

@@ -1,7 +1,6 @@
 """`generate` sets thinking apart, marks reasoning tokens, and for machines prints one JSON object a line."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,37 +71,6 @@ def test_a_prompt_alone_and_in_a_batch_is_answered_alike_when_greedy(
     together = rows(capsys.readouterr().out)
     assert main([*words, "prompt=What is 3 + 4?"]) == 0
     assert rows(capsys.readouterr().out)[0] == together[0]
-
-
-def test_a_limit_that_outgrows_the_context_is_refused_with_one_that_fits(
-    expand_shape: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = f"checkpoint={expand_shape('gpt2', size=20)}"
-    assert main(["generate", checkpoint, "prompt=hello", "max_new_tokens=512"]) == 2
-    error = capsys.readouterr().err
-    found = re.search(
-        r"its (\d+) tokens and max_new_tokens=512 do not fit .* of 512; set max_new_tokens to (\d+)", error
-    )
-    assert found is not None and int(found[1]) + int(found[2]) == 512
-    assert main(["generate", checkpoint, "prompt=hello", f"max_new_tokens={found[2]}", "seed=1"]) == 0
-
-
-def test_an_adapter_is_asked_on_the_base_that_is_given(
-    expand_shape: Callable[..., Path],
-    make_adapter: Callable[..., Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    base = expand_shape("llama", size=20)
-    adapter = make_adapter(base, "reasoning")
-    config = adapter / "adapter_config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "gone"}))
-    words = ["generate", f"checkpoint={adapter}", "prompt=hello", "max_new_tokens=3", "format=json"]
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert "give the model it was trained on as base=" in error and error.count("\n") == 1
-    assert main([*words, f"base={base}"]) == 0
-    assert rows(capsys.readouterr().out)[0]["ids"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from scipy import stats
 from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.record.results import read_results
-from rlvr_vocab.runs.record import run_of_checkpoint
 
 OWN = """
 from rlvr_vocab.rewards import reward
@@ -80,7 +79,6 @@ def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys
     assert summary["accuracy_before"] is summary["accuracy_after"] is None
     figures = f"{summary['reward_before']:.3f} before GRPO, {summary['reward_after']:.3f} after"
     assert f"held-out reward on 20 problems by {NAME}: {figures}" in " ".join(shown.split())
-    assert f"in format: {summary['format_before']:.1%} before, {summary['format_after']:.1%} after" in shown
     rows = [json.loads(line) for line in (style / "metrics.jsonl").read_text().splitlines()]
     measured = [row for row in rows if "eval/problems" in row]
     assert measured and not any("eval/accuracy" in row for row in measured)
@@ -143,39 +141,6 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
 def local(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return ["dataset=local", f"dataset.name={path}", "dataset.columns.problem=prompt"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("golds", ["none", "lists"])
-def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report(golds, train, tmp_path, capsys):
-    system = [{"role": "system", "content": "Be brief."}]
-    rows = [
-        {"prompt": [*(system if number % 2 else []), {"role": "user", "content": f"Name {number} birds."}]}
-        | ({"answer": ["tit", "jay"][: 1 + number % 2]} if golds == "lists" else {})
-        for number in range(60)
-    ]
-    words = [*local(tmp_path / "problems.jsonl", rows), "dataset.eval_fraction=0.3"]
-    words += ["dataset.columns.answer=null"] if golds == "none" else []
-    rewards = "[own.py:variety]" if golds == "none" else "[own.py:variety, own.py:named]"
-    run = train(f"chat_{golds}", rewards, *words, "dataset.system_prompt=Answer.")
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "held-out reward on 18 problems by variety" in shown and ("(gold: " in shown) is (golds == "lists")
-    after = read_results(run / "evaluation" / "after.jsonl")
-    assert {type(each.solution) for each in after} == ({type(None)} if golds == "none" else {list})
-    assert "trained with this system prompt" in (run / "final_model" / "README.md").read_text()
-    assert json.loads((run / "problems.json").read_text())["system_prompt_used"] is True  # in every second row
-    assert main(["evaluate", f"checkpoint={run / 'final_model'}", f"out={tmp_path / 'out'}", "trust_code=true"]) == 0
-    assert main(["check", *words]) == 0
-
-
-@pytest.mark.slow
-def test_a_run_whose_prompts_bring_their_own_system_message_is_asked_under_no_other(train, tmp_path):
-    system = {"role": "system", "content": "Be brief."}
-    rows = [{"prompt": [system, {"role": "user", "content": f"Name {number} birds."}]} for number in range(60)]
-    words = [*local(tmp_path / "problems.jsonl", rows), "dataset.columns.answer=null"]
-    run = train("own_system", "[own.py:variety]", *words, "dataset.eval_fraction=0", "training.eval_steps=null")
-    assert "trained with this system prompt" not in (run / "final_model" / "README.md").read_text()
-    assert run_of_checkpoint(run / "final_model").system_prompt is None
 
 
 def test_stages_that_name_their_own_rewards_need_no_golds_for_those_of_the_run(tmp_path):

@@ -102,15 +102,6 @@ def test_the_card_of_the_final_model_has_what_was_measured_and_no_path(run_folde
         assert str(run_folder.parent) not in (run_folder / folder / "README.md").read_text()
 
 
-def test_a_checkpoint_of_an_adapter_can_be_asked_and_measured(
-    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = f"checkpoint={run_folder / 'checkpoint-2'}"
-    assert main(["generate", checkpoint, "prompt=3+4=", "max_new_tokens=6", "format=json"]) == 0
-    assert json.loads(capsys.readouterr().out)["prompt"] == "3+4="
-    assert main(["evaluate", checkpoint, f"out={tmp_path / 'results'}", "max_new_tokens=2", "max_samples=2"]) == 0
-
-
 def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,9 +9,6 @@ import pandas as pd
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.vocab.layout import VocabLayout
 
 THOUGHT = "<think>6*7</think>"
 COMPLETIONS = [
@@ -123,7 +120,7 @@ def test_the_file_holds_every_row_with_scores_reasons_and_what_the_verifier_read
     assert [row["completion"] for row in rows] == [row["completion"] for row in COMPLETIONS]
     assert [row["solution"] for row in rows] == ["42", "42", "1/2", None]
     read = {"score": 0.0, "reason": "different: 41 is not 42", "failed": False, "gold": "42", "answer": "41"}
-    assert rows[1]["rewards"]["accuracy"].items() > read.items()
+    assert rows[1]["rewards"]["accuracy"].items() >= read.items()
     assert rows[1]["rewards"]["boxed"] == {"score": 1.0, "reason": "one box", "failed": False}
 
 
@@ -135,31 +132,9 @@ def test_what_a_function_of_the_users_does_wrong_is_shown_and_is_exit_code_1(
     fussy, twice, short = (below(lines, f"{name} failed on") for name in ("fussy", "twice", "short"))
     assert fussy[0].startswith("row 3: raised ValueError: invalid literal for int() with base 10: '1/2' (mine.py, line")
     assert fussy[1].startswith("row 4: raised ZeroDivisionError: division by zero") and len(fussy) == 2
-    assert [line.split(",")[0] for line in twice] == ["row 2: returned 'yes' (a str)", "row 3: returned nan"]
+    assert [line.split(",")[0] for line in twice] == ["row 2: returned 'yes' (str)", "row 3: returned nan"]
     assert short == ["row 1: returned 1 value for 4 rows; text: <think>6*7</think>\\boxed{42}"]
     assert not any(line.startswith("half failed") for line in lines)
-
-
-def test_the_steps_of_a_run_are_judged_with_what_the_run_knew(score: Callable[..., list[str]], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    (run / "completions").mkdir(parents=True)
-    (run / "initial_model").mkdir()
-    VocabLayout(100, (1, 2), 7, 8, (), ()).save(run / "initial_model")
-    words = ["model=tiny", "dataset=arithmetic", "training.max_completion_length=10", "model.think_tags=['[r]','[/r]']"]
-    (run / "config.yaml").write_text(config_yaml(read_settings("train", words).resolved))
-    for step, ids in ((1, [7, 100, 101, 8]), (2, [7, 3, 101, 8, 1, 1, 1, 1, 1])):
-        columns = {"step": step, "prompt": "p", "completion": ["[r]a b[/r]\\boxed{1}"], "completion_ids": [ids]}
-        pd.DataFrame({**columns, "solution": "1", "reward/accuracy": 0.0, "prompt_ids": [[1]]}).to_parquet(
-            run / "completions" / f"step_{step:05d}.parquet"
-        )
-    judged = f"completions={run}/completions"
-    lines = below(score("rewards=[accuracy,reasoning_share,overlong,think_format]", judged), "Lowest totals")
-    # Step 2: 1 reasoning token of 3 sampled while thinking; 9 of 10 tokens, one into the last fifth.
-    assert lines[0].startswith("step 2, row 1: total 1.833; accuracy 1; reasoning_share 0.3333 (1 of 3")
-    assert "overlong -0.5 (1 token into the last 2); think_format 1;" in lines[0]
-    assert lines[1].startswith("step 1, row 1: total 2.667; accuracy 1; reasoning_share 0.6667")
-    other_tags = score("rewards=[think_format]", judged, "think_tags=['<r>','</r>']")
-    assert "mean 0," in below(other_tags, "Rewards")[0]
 
 
 PROBLEMS = {"6*7?": "42", "Half?": r"\frac12", "Which letter?": "(C)", "Long?": "9" * 20_000, "": "1", "Shop?": "7-11"}

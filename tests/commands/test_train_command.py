@@ -113,16 +113,6 @@ def test_metrics_and_completions_agree(folder: Path) -> None:
         assert tokenizer.decode(table.completion_ids[0], skip_special_tokens=True) == table.completion[0]
 
 
-def test_completions_say_why_they_were_scored_as_they_were_and_how_sure_the_sampler_was(
-    folder: Path,
-) -> None:
-    table = pd.read_parquet(folder / "completions" / "step_00003.parquet")
-    turns = [[{"role": "assistant", "content": text}] for text in table["completion"]]
-    scores = accuracy.explain(completions=turns, solution=list(table["solution"]))
-    assert list(table["reason/accuracy"]) == [score.reason for score in scores]
-    assert list(table["sampling_logps"].map(len)) == list(table["completion_ids"].map(len))
-
-
 def test_held_out_problems_are_measured_meanwhile(folder: Path) -> None:
     of_evaluations = [row for row in rows_of(folder) if "loss" not in row]
     assert [row["step"] for row in of_evaluations] == [2, 3]

@@ -158,16 +158,6 @@ def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
     assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all", "nowhere.parquet"])
-def test_what_looks_like_a_path_is_never_looked_up_on_the_hub(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert local_file("org/v1.5") is None
-    with pytest.raises(UserError, match=r"data file /.* does not exist; its folder "):
-        local_file(name)
-
-
 def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Loading a problem set from end to end."""
+"""Loading a problem set from end to end, and dividing it: by seed, held-out problems first, with none in common."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from rlvr_vocab.data.load import check_source, lay_out, load_problem_sets, read_problems
+from rlvr_vocab.data.load import check_source, lay_out, load_problem_sets, partition, read_problems
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 
@@ -23,18 +23,6 @@ def asked(dataset: datasets.Dataset | None) -> set[str]:
     """The problems of a data set, as the model is asked them."""
     assert dataset is not None
     return {prompt[-1]["content"] for prompt in dataset["prompt"]}
-
-
-def test_problems_keep_their_own_answers_through_the_shuffle(write_jsonl: WriteJsonl) -> None:
-    source = ProblemSource(str(write_jsonl(*sums(50))), COLUMNS)
-    loaded = load_problem_sets(source, STYLE, Split(eval_fraction=0.2))
-    assert loaded.eval is not None
-    rows = [*loaded.train, *loaded.eval]
-    assert len(rows) == 50
-    for row in rows:
-        assert int(row["solution"]) == int(row["prompt"][-1]["content"].split("+")[0]) + 1
-        assert row["answer"] == row["solution"]
-        assert row["raw_answer"] == int(row["solution"])
 
 
 def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJsonl) -> None:
@@ -68,6 +56,8 @@ def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_js
     texts = [problem.text for problem in divided.problems]
     for indices, rows in ((divided.parts.train, laid_out.train), (divided.parts.held_out, laid_out.eval)):
         assert [texts[index] for index in indices] == [prompt[-1]["content"] for prompt in rows["prompt"]]
+        golds = [int(text.partition("+")[0]) + 1 for text in rows["problem"]]
+        assert rows["solution"][:] == rows["answer"][:] == rows["raw_answer"][:] == golds
 
 
 def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
@@ -109,3 +99,52 @@ def test_checking_and_loading_refuse_the_same_bad_files(
     for message, source in bad.items():
         with pytest.raises(UserError, match=message):
             load(source)
+
+
+KEYS = [f"problem {number}" for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "cap", "held_out", "train"),
+    [
+        (0.0, None, 0, 100),
+        (0.25, 7, 7, 75),
+        (0.001, None, 1, 99),
+        (0.5, 0, 0, 50),
+        (0.1, 50, 10, 90),
+    ],
+)
+def test_a_fraction_leaves_training_and_up_to_the_cap_is_measured_on(
+    fraction: float, cap: int | None, held_out: int, train: int
+) -> None:
+    parts = partition(KEYS, None, Split(eval_fraction=fraction, max_eval_samples=cap))
+    assert (len(parts.held_out), len(parts.train)) == (held_out, train)
+    assert len(parts.reserved) == 100 - train
+    assert len({*parts.held_out, *parts.train}) == held_out + train
+
+
+@pytest.mark.parametrize("eval_keys", [None, [f"problem {number}" for number in range(50, 130)]])
+def test_a_larger_cap_later_meets_only_problems_that_a_capped_run_never_trained_on(
+    eval_keys: list[str] | None,
+) -> None:
+    fraction = 0.0 if eval_keys else 0.3
+    capped = partition(KEYS, eval_keys, Split(eval_fraction=fraction, max_eval_samples=7))
+    uncapped = partition(KEYS, eval_keys, Split(eval_fraction=fraction))
+    keys = [*KEYS, *(eval_keys or [])]
+    trained = {keys[index] for index in capped.train}
+    assert trained.isdisjoint(keys[index] for index in uncapped.held_out)
+    assert capped.train == uncapped.train
+    assert capped.held_out == uncapped.held_out[:7]
+    assert capped.reserved == uncapped.reserved
+    few = partition(KEYS, eval_keys, Split(eval_fraction=fraction, max_train_samples=5))
+    assert few.train == uncapped.train[:5] and few.held_out == uncapped.held_out
+
+
+def test_repeats_of_a_held_out_problem_leave_training_before_it_is_cut() -> None:
+    keys = [f"problem {number % 10}" for number in range(40)]
+    parts = partition(keys, None, Split(eval_fraction=0.2, max_train_samples=10))
+    held_out_keys = {keys[index] for index in parts.held_out}
+    assert held_out_keys.isdisjoint(keys[index] for index in parts.train)
+    assert len(parts.train) == 10
+    assert len(parts.held_out) == len(held_out_keys) == 2  # a fifth of ten problems, not of forty rows
+    assert parts.removed == 6

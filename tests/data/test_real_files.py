@@ -25,15 +25,6 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
         assert float(by_question[row["question"]]) == expected
 
 
-@pytest.mark.slow
-def test_deepscaler_math_drops_the_four_problems_without_an_answer(real_data: Path) -> None:
-    path = real_data / "deepscaler_math.json"
-    loaded = load_problem_sets(ProblemSource(str(path), Columns("problem", "answer")), STYLE, Split())
-    assert "dropped 4: missing answer (row 887" in loaded.account[1] and len(loaded.train) == 7474 - 4
-    # Three of them in another layout of LaTeX.
-    assert loaded.account[2] == "rows that repeat an earlier problem, kept unless it is held out: 4"
-
-
 def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data: Path) -> None:
     source = ProblemSource(str(real_data / "deepscaler_aime.json"), Columns("problem", "answer", "solution"))
     train = load_problem_sets(source, STYLE, Split()).train
