@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from rlvr_vocab.verify.reading.scanning import group_end
+from rlvr_vocab.verify.scanning import group_end
 
 MISSING_ANSWER = "missing answer"
 

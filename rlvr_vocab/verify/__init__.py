@@ -1,7 +1,7 @@
 """Tells right answers from wrong ones, without believing, hanging on or crashing from model output.
 
-completion ──boxed_answer──▶ answer ──reading──▶ a reading ─┐
-gold answer ──────golds──────────────────────▶ a reading ───┴─equality──▶ verdict
+completion ──boxed_answer──▶ answer ──reader──────▶ a reading ─┐
+gold answer ──────────verifier.read_gold──────────▶ a reading ─┴─readings.same──▶ verdict
                                                         └ algebra, in a worker process, where formulas differ
 """
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import mpmath
 
-from rlvr_vocab.verify.reading.parser import CONSTANTS, Call, Exact, Formula, Symbol, parse, parts, variables
-from rlvr_vocab.verify.reading.quantities import power_of
-from rlvr_vocab.verify.reading.scanning import MAX_BITS, TooLarge, Unreadable
+from rlvr_vocab.verify.parser import CONSTANTS, Call, Exact, Formula, Symbol, parse, parts, variables
+from rlvr_vocab.verify.quantities import power_of
+from rlvr_vocab.verify.scanning import MAX_BITS, TooLarge, Unreadable
 
 Point = Mapping[str, Fraction]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rlvr_vocab.verify.reading.scanning import group_end
+from rlvr_vocab.verify.scanning import group_end
 
 _MOST_BOXES = 200
 # Without braces, `\boxed 5` boxes one token: a number, a macro, or a letter at an end. Before other words it is prose.

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from rlvr_vocab.verify.reading.cleaning import (
+from rlvr_vocab.verify.cleaning import (
     NUMBER_WITH_UNIT,
     PLAIN_NAMES,
     WORDS_OF_TWO_LETTERS,
@@ -20,10 +20,10 @@ from rlvr_vocab.verify.reading.cleaning import (
     plain_words,
     without_typesetting,
 )
-from rlvr_vocab.verify.reading.parser import parse
-from rlvr_vocab.verify.reading.quantities import UNITS_OF_TWO_LETTERS, Unit, read_number
-from rlvr_vocab.verify.reading.reader import cleaned_answer, label_of, read
-from rlvr_vocab.verify.reading.readings import (
+from rlvr_vocab.verify.parser import parse
+from rlvr_vocab.verify.quantities import UNITS_OF_TWO_LETTERS, Unit, read_number
+from rlvr_vocab.verify.reader import cleaned_answer, label_of, read
+from rlvr_vocab.verify.readings import (
     Algebra,
     Choice,
     NoAlgebra,
@@ -34,7 +34,7 @@ from rlvr_vocab.verify.reading.readings import (
     expressions,
     same,
 )
-from rlvr_vocab.verify.reading.scanning import MAX_CHARACTERS, TooLarge, Unreadable
+from rlvr_vocab.verify.scanning import MAX_CHARACTERS, TooLarge, Unreadable
 from rlvr_vocab.verify.worker_pool import Outcome, WorkerPool
 
 DEADLINE_SECONDS = 2.0

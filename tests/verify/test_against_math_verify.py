@@ -14,10 +14,10 @@ from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 
 from rlvr_vocab.verify.algebra import Evaluation, Undefined
-from rlvr_vocab.verify.reading.parser import parse, variables
-from rlvr_vocab.verify.reading.reader import read
-from rlvr_vocab.verify.reading.readings import expressions
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.parser import parse, variables
+from rlvr_vocab.verify.reader import read
+from rlvr_vocab.verify.readings import expressions
+from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 DIGITS = 30
 AS_WRITTEN = ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False)

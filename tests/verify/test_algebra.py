@@ -10,9 +10,9 @@ import pytest
 
 from rlvr_vocab.verify import algebra
 from rlvr_vocab.verify.algebra import Undefined, exact_value
-from rlvr_vocab.verify.reading.cleaning import clean
-from rlvr_vocab.verify.reading.parser import parse
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.cleaning import clean
+from rlvr_vocab.verify.parser import parse
+from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 REFUSED: dict[type[Exception], tuple[str, ...]] = {
     TooLarge: (

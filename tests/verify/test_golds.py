@@ -10,7 +10,7 @@ import pytest
 
 from rlvr_vocab.rewards import accuracy
 from rlvr_vocab.verify import check_golds, verify
-from rlvr_vocab.verify.reading import read
+from rlvr_vocab.verify.reader import read
 from rlvr_vocab.verify.verifier import read_gold
 
 AMBIGUOUS = """

@@ -12,9 +12,9 @@ import pytest
 
 from rlvr_vocab.rewards import accuracy
 from rlvr_vocab.verify import algebra
-from rlvr_vocab.verify.reading import read
-from rlvr_vocab.verify.reading.readings import AlgebraNeeded, NoAlgebra
-from rlvr_vocab.verify.reading.scanning import MAX_CHARACTERS
+from rlvr_vocab.verify.reader import read
+from rlvr_vocab.verify.readings import AlgebraNeeded, NoAlgebra
+from rlvr_vocab.verify.scanning import MAX_CHARACTERS
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, judge
 
 from .hostile import GOLDS, hostile_completions

@@ -5,12 +5,12 @@ from fractions import Fraction
 import pytest
 
 from rlvr_vocab.verify import verify
-from rlvr_vocab.verify.reading import read
-from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
-from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse
-from rlvr_vocab.verify.reading.quantities import Unit, power_of, read_number, split_unit
-from rlvr_vocab.verify.reading.readings import Text, expressions
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.cleaning import ascii_latex, clean
+from rlvr_vocab.verify.parser import Call, Exact, Formula, Symbol, parse
+from rlvr_vocab.verify.quantities import Unit, power_of, read_number, split_unit
+from rlvr_vocab.verify.reader import read
+from rlvr_vocab.verify.readings import Text, expressions
+from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 # --- spelling ---
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.verify import Verdict, verifier, verify
-from rlvr_vocab.verify.reading import read
-from rlvr_vocab.verify.reading.readings import AlgebraNeeded, NoAlgebra, same
+from rlvr_vocab.verify.reader import read
+from rlvr_vocab.verify.readings import AlgebraNeeded, NoAlgebra, same
 from rlvr_vocab.verify.worker_pool import Outcome
 
 # Logarithms to thousands of digits, because of the tiny first term: seconds of work in an answer of permitted length.

@@ -15,11 +15,11 @@ from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
-from rlvr_vocab.verify.reading import read
-from rlvr_vocab.verify.reading.cleaning import ascii_latex
-from rlvr_vocab.verify.reading.quantities import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
-from rlvr_vocab.verify.reading.readings import Equality, Number, Reading
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.cleaning import ascii_latex
+from rlvr_vocab.verify.quantities import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
+from rlvr_vocab.verify.reader import read
+from rlvr_vocab.verify.readings import Equality, Number, Reading
+from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, read_gold, verify
 
 T = TypeVar("T")

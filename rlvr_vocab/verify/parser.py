@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from rlvr_vocab.verify.reading.scanning import MAX_DIGITS, TooLarge, Unreadable
+from rlvr_vocab.verify.scanning import MAX_DIGITS, TooLarge, Unreadable
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from rlvr_vocab.verify.reading.scanning import group_end
+from rlvr_vocab.verify.scanning import group_end
 
 _LATEX = str.maketrans(
     {

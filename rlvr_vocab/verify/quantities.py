@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rlvr_vocab.verify.reading.scanning import MAX_BITS, MAX_DIGITS, TooLarge, Unreadable
+from rlvr_vocab.verify.scanning import MAX_BITS, MAX_DIGITS, TooLarge, Unreadable
 
 _SIGN = r"(?P<sign>[+-]?)"
 _PLAIN = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"

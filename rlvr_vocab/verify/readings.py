@@ -13,9 +13,9 @@ from fractions import Fraction
 from types import ModuleType
 from typing import NoReturn
 
-from rlvr_vocab.verify.reading.cleaning import same_words
-from rlvr_vocab.verify.reading.quantities import DEGREE, PERCENT, Unit, read_number, same_value
-from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
+from rlvr_vocab.verify.cleaning import same_words
+from rlvr_vocab.verify.quantities import DEGREE, PERCENT, Unit, read_number, same_value
+from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 INFINITE = re.compile(r"\\(?:infty|emptyset)(?![A-Za-z])")
 # Python writes integers of up to 4,300 digits in decimal.

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean, is_formula, plain_words
-from rlvr_vocab.verify.reading.quantities import DEGREE, DENIALS, read_number, split_unit
-from rlvr_vocab.verify.reading.readings import (
+from rlvr_vocab.verify.cleaning import ascii_latex, clean, is_formula, plain_words
+from rlvr_vocab.verify.quantities import DEGREE, DENIALS, read_number, split_unit
+from rlvr_vocab.verify.readings import (
     INFINITY,
     MINUS_INFINITY,
     Approximation,
@@ -31,7 +31,7 @@ from rlvr_vocab.verify.reading.readings import (
     Union,
     as_latex,
 )
-from rlvr_vocab.verify.reading.scanning import (
+from rlvr_vocab.verify.scanning import (
     ROUND,
     TooLarge,
     Unreadable,
