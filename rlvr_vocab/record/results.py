@@ -269,7 +269,7 @@ def result_in(line: bytes, kind: type[Row], path: Path, number: int) -> Row:
     try:
         return kind(**json.loads(line.decode("utf-8", errors="surrogatepass")))
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path}, line {number}: no {kind.__name__} of this version ({error})") from error
+        raise UserError(f"{path}, line {number}: no result of an evaluation, or of a probe ({error})") from error
 
 
 def result_line(result: Row) -> str:

@@ -25,7 +25,7 @@ def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsy
     reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
     code, found = compare([*reasoning, *plain])
     out = capsys.readouterr().out
-    assert code == 0
+    assert code == 0 and Path("compared/comparison.html").read_text().count("<svg") == 2  # the difference, the reward
     assert out.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
     assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
     [result] = found["comparisons"]
@@ -41,13 +41,9 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None
     _, found = compare(runs, "key=model.reasoning_vocab_size")
     assert found["differences"] == {"training.learning_rate": ["1e-05"] * 3 + ["0.0001"] * 3}
     assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
-
-
-def test_what_copies_are_like_makes_no_difference_in_a_run_that_has_none(made: Maker) -> None:
-    ranks = {"b": 16, "r": None}
-    runs = [run for name in "br" for run in three(made, name, n=100 * (name == "r"), model__reasoning_rank=ranks[name])]
-    code, found = compare(runs)
-    assert code == 0 and found["differences"] == {}
+    # Copies are like nothing in a run that has none.
+    ranks = [*three(made, "p", model__reasoning_rank=16), *three(made, "q", n=100, model__reasoning_rank=None)]
+    assert compare(ranks)[1]["differences"] == {}
 
 
 def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,14 +67,14 @@ def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made: Maker, capsys:
     secret = f"hf_{'abcDEF123' * 4}"
     runs = [
         made("b", dataset__name=f"x{chr(27)}[2J", environment={**ENVIRONMENT, "commit": "\x1b]0;"}),
-        made("r", dataset__name="y [bold]z", training__hub_token=secret),
+        made("r", dataset__name="y [bold]z<script>", training__hub_token=secret),
     ]
     assert compare(runs, "key=dataset.name")[0] == 0
     page = Path("compared/comparison.html").read_text() + Path("compared/comparison.json").read_text()
     shown = capsys.readouterr().out
     assert secret not in page + shown
-    assert "\x1b" not in page + shown
-    assert "[bold]" in shown.splitlines()[-1] or "name=y [bold]z" in shown
+    assert "\x1b" not in page + shown and "name=y [bold]z" in shown
+    assert "<script" not in Path("compared/comparison.html").read_text() and "z&lt;script&gt;" in page
 
 
 def test_values_of_the_baseline_are_compared_as_numbers(made: Maker) -> None:
@@ -105,22 +101,6 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
     _, other = compare(runs, "baseline=full")
     assert {each["baseline"] for each in other["comparisons"]} == {"reasoning_vocab_size=full"}
     assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
-
-
-def test_the_page_escapes_what_it_shows(made: Maker) -> None:
-    script = {"dataset__system_prompt": "<script>alert(1)</script>"}
-    compare([*three(made, "b"), *three(made, "r", n=100, **script)], "key=model.reasoning_vocab_size")
-    page = Path("compared/comparison.html").read_text()
-    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert page.count("<svg") == 2  # the difference, the reward
-
-
-def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [made("b"), made("r", n=100)]
-    with (Path(runs[0]) / "evaluation/after.jsonl").open("ab") as lines:
-        lines.write('{"problem": "é'.encode()[:-1])
-    assert compare(runs)[0] == 2
-    assert "after.jsonl, line 201: no result of an evaluation" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -167,11 +147,15 @@ def test_everything_that_differs_besides_the_key_is_warned_about(made: Maker, me
     assert warnings(found, message) == 1
 
 
-def test_other_training_problems_are_warned_about(made: Maker) -> None:
+def test_other_training_problems_are_warned_about(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [made("b"), made("r", n=100)]
     for run, fingerprint in zip(runs, "xy", strict=True):
         (Path(run) / "problems.json").write_text(json.dumps({"training": [{"sha256": fingerprint}]}))
     assert warnings(compare(runs)[1], "trained on other problems") == 1
+    with (Path(runs[0]) / "evaluation/after.jsonl").open("ab") as lines:
+        lines.write('{"problem": "é'.encode()[:-1])
+    assert compare(runs)[0] == 2  # no claim is made of a broken file
+    assert "after.jsonl, line 201: no result of an evaluation" in capsys.readouterr().err
 
 
 def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made: Maker) -> None:
@@ -183,10 +167,7 @@ def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made: 
 def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
     _, found = compare([*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]])
     assert warnings(found, "has no run with seed 2") == 1 == warnings(found, "1 of 5 runs without a partner")
-
-
-def test_data_seeds_make_other_seeds(made: Maker) -> None:
-    _, found = compare([made("b"), made("r", n=100, training__data_seed=5)])
+    _, found = compare([made("p"), made("q", n=100, training__data_seed=5)])  # which makes another seed
     assert not found["comparisons"][0]["paired"] and warnings(found, "which another arm has") == 2
 
 

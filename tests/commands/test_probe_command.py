@@ -122,20 +122,11 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     assert {path.name: path.read_bytes() for path in (run / "probe").iterdir()} == before
 
 
-def test_several_runs_are_told_together(train, tmp_path):
+def test_several_runs_are_probed_together_and_what_cannot_be_is_refused(train, tmp_path, capsys):
     run, other = train("moved", *MOVED), train("frozen", "model.reasoning_rank=0")
     assert main(["probe", f"run=[{run},{other}]", *PROBE, f"out={tmp_path / 'both'}"]) == 0
     found = json.loads((tmp_path / "both" / "probe.json").read_text())
     assert found["runs"] == [str(run), str(other)] and len(found["primary"]["other_scores"]) == 2
-
-
-def test_another_question_is_not_mixed_with_the_answers_that_are_there(train, capsys):
-    run = train("moved", *MOVED)
-    probed(run)
     assert "draws=3 (now 2)" in error_of(capsys, f"run={run}", "draws=2", "permutations=8", "batch_size=32")
-
-
-def test_what_cannot_be_probed_is_refused(train, capsys):
-    baseline, run = train("baseline", "model.reasoning_vocab_size=0"), train("moved", *MOVED)
-    assert "no reasoning tokens" in error_of(capsys, f"run={baseline}")
+    assert "no reasoning tokens" in error_of(capsys, f"run={train('baseline', 'model.reasoning_vocab_size=0')}")
     assert "is given twice" in error_of(capsys, f"run=[{run},{run}]")

@@ -94,7 +94,7 @@ def test_form_and_length_count_all_answers() -> None:
 
 
 def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them() -> None:
-    unread = ProblemResult(0, 0, "p", "s", "c", 1.0, 10, 6, 3, closed=True, finished=True)
+    unread = replace(result(0, 0, 1.0, None), answer_read=False)
     figures = evaluation_figures([unread], votes_of([unread], same_text)).intervals
     assert not {"answered", "maj@1"} & figures.keys()
     assert figures["avg@1"].estimate == figures["format"].estimate == 1

@@ -56,17 +56,11 @@ def test_a_weight_goes_on_from_its_state():
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ({"below": 0.9}, "0 <= below <= above <= 1"),
-        ({"lower_by": 0.0}, "lower_by=0.0"),
-        ({"least": 5.0, "most": 2.0}, "most=2.0"),
-        ({"below": math.nan}, "0 <= below"),
-        ({"most": 1_000_001.0}, "most <= 1,000,000"),
-    ],
+    "rule", [{"below": 0.9}, {"lower_by": 0.0}, {"least": 5.0, "most": 2.0}, {"below": math.nan}, {"most": 1_000_001.0}]
 )
-def test_an_impossible_rule_is_refused(rule, said):
-    with pytest.raises(UserError, match=said):
+def test_an_impossible_rule_is_refused(rule):
+    name, value = next(iter(rule.items()))
+    with pytest.raises(UserError, match=f"{name}={value}"):
         Adaptation(**rule)
 
 

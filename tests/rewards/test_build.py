@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation
 from rlvr_vocab.rewards.build import DEADLINE, RewardContext, build_rewards, load_function, required_columns
@@ -108,15 +107,6 @@ def test_a_wrong_name_or_parameter_is_refused(spec, said):
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [{"weight": -1_000_001.0}, {"deadline": 0.0}, {"full_mark": "much"}, {"params": []}])
-def test_settings_that_cannot_be_are_refused_where_a_configuration_is_read(wrong):
-    assert read(RewardSpec, {"name": "boxed", "weight": -1e6, "deadline": None}) == RewardSpec(
-        "boxed", -1e6, deadline=None
-    )
-    with pytest.raises(UserError, match=next(iter(wrong))):
-        read(RewardSpec, {"name": "boxed", **wrong})
-
-
 FILE = """
 from __future__ import annotations
 from dataclasses import dataclass
@@ -187,16 +177,9 @@ def test_what_cannot_be_found_is_named_with_the_nearest(name, said, file):
     assert message.startswith("rewards: ") and said.format(file=file) in message
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("x = (", "SyntaxError, line 1"),
-        ("raise SystemExit(3)", "SystemExit: 3"),
-    ],
-)
-def test_a_file_that_cannot_be_imported_says_why_and_leaves_nothing_behind(source, said, tmp_path):
+def test_a_file_that_cannot_be_imported_says_why_and_leaves_nothing_behind(tmp_path):
     path = tmp_path / "broken.py"
-    path.write_text(source)
-    assert said in refusal(f"{path}:f")
-    path.write_text(FILE)
+    for source, why in (("x = (", "SyntaxError, line 1"), ("raise SystemExit(3)", "SystemExit: 3"), (FILE, "")):
+        path.write_text(source)
+        assert why in refusal(f"{path}:f")
     assert load_function(f"{path}:judge")([""]) == [0.5]

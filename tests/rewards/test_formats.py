@@ -11,26 +11,10 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.formats import boxed, json_format, think_format, xml_format, xml_tags
 
 
-@pytest.mark.parametrize(
-    ("turn", "reason"),
-    [
-        ("<think>a</think>b", "thinking, then an answer"),
-        ("<think>a", "thinking never closed"),
-        ("<think>a</think> \n", "no answer after the thinking"),
-        ("a</think>b", "no opening tag"),
-        ("So: <think>a</think>b", "the thinking does not come first"),
-        ("<think>a<think>b</think>c", "2 opening tags"),
-    ],
-)
-def test_a_turn_thinks_once_and_first_and_then_answers(turn, reason):
-    [score] = think_format.explain([turn])
-    assert (score.reason, score.value) == (reason, float(reason == "thinking, then an answer"))
-
-
 def test_think_format_agrees_with_trl_but_where_it_says_so():
     same = ["<think>\na\n</think>\nb", "<think>a", "b", "", "a</think>b", "x<think>a</think>b"]
     same += ["<think>a<think>b</think>c", "<think>a</think>b<think>c</think>d"]
-    other = ["<think>a</think>", "<think>a</think>b</think>c", "\n<think>a</think>b"]
+    other = ["<think>a</think>", "<think>a</think> \n", "<think>a</think>b</think>c", "\n<think>a</think>b"]
     theirs = think_format_reward([[{"role": "assistant", "content": turn}] for turn in same + other])
     assert think_format(same) + [1.0 - score for score in think_format(other)] == theirs
     # The opening tag of a prompt may be missing or not.
@@ -70,6 +54,9 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
 def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
     [score] = xml_tags.explain([turn])
     assert score.value == pytest.approx(value, abs=1e-12) and score.reason == reason
+    turns = [ON_LINES + "x" * size for size in (1_000, 1_000_000)]
+    assert xml_tags(turns, least=-1.0) == pytest.approx([-0.5, -1.0])
+    assert xml_tags(turns, penalty=0.0001) == pytest.approx([0.4, 0.0])
 
 
 def test_a_search_finds_what_the_guides_regular_expression_finds_in_linear_time_and_excludes_lines():
@@ -85,12 +72,6 @@ def test_a_search_finds_what_the_guides_regular_expression_finds_in_linear_time_
     assert xml_format(["<reasoning>" * 200_000 + "</reasoning>"], search=True) == [0.0]
     with pytest.raises(UserError, match="exclude each other"):
         xml_format([""], search=True, strict_newlines=True)
-
-
-def test_what_follows_the_end_costs_down_to_a_bound():
-    turns = [ON_LINES + "x" * size for size in (100, 1_000, 1_000_000)]
-    assert xml_tags(turns, least=-1.0) == pytest.approx([0.4, -0.5, -1.0])
-    assert xml_tags(turns, penalty=0.0001) == pytest.approx([0.49, 0.4, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own):
     assert grader_spec([RewardSpec("xml_tags"), RewardSpec("xml_format")]).form == RewardSpec("xml_format")
 
 
-def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
+def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own, tmp_path):
     def plain(*rewards, **asked):
         return grader_spec(rewards, **asked).record()
 
@@ -127,12 +127,7 @@ def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
         assert not any(same_grader(one, other) for other in different[:place])
         assert len({grader_text(each) for each in different[: place + 1]}) == place + 1
     assert "/" not in str(plain(own("shouts")))  # the folder of a run may be moved
-
-
-def test_another_version_of_a_file_is_another_grader(tmp_path):
-    records = []
     for version in (tmp_path / "1", tmp_path / "2"):
         version.mkdir()
         (version / "own.py").write_text(f"def fn(completions): return [{version.name}.0]\n")
-        records.append(grader_spec([RewardSpec(f"{version}/own.py:fn")]).record())
-    assert not same_grader(*records) and grader_text(records[0]) != grader_text(records[1])
+    assert not same_grader(*(plain(RewardSpec(f"{tmp_path}/{version}/own.py:fn")) for version in "12"))

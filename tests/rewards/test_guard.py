@@ -51,6 +51,8 @@ def warnings(caplog):
 def test_finite_numbers_of_any_library_are_scores(value, score):
     assert score_of(value) == Score(score, "") and type(score_of(value).value) is float
     assert score_of(Score(value, "half")) == Score(score, "half")
+    for results in ((value, None), np.array([score, np.inf]), pd.Series([score, np.nan])):
+        assert guarded(lambda completions, results=results: results)(completions=["a", "b"]) == [score, None]
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,6 @@ def test_a_value_that_is_no_score_costs_its_row_alone(value, why, caplog):
     assert [score_of(value)] == function.explain(completions=TURNS[:4])[1:2] == [Score(None, why, failed="row")]
     assert function(completions=TURNS[:4]) == [1.0, None, None, 1.0] and function.failures == 1
     assert warnings(caplog) == [f"reward mine {why} for row 2 ('b'): it scores None (such rows so far: 1)"]
-
-
-@pytest.mark.parametrize("result", [range(1, 3), torch.tensor([1.0, 2.0], requires_grad=True), pd.Series([1.0, 2.0])])
-def test_sequences_arrays_and_tensors_are_lists(result):
-    assert guarded(lambda completions: result)(completions=["a", "b"]) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -136,13 +133,6 @@ def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(deadline):
         return function(completions=["a", "bb"])
 
     assert function(completions=["a", "bb"]) == asyncio.run(notebook()) == [1.0, 2.0]
-
-
-def test_the_first_three_mistakes_are_warned_about_then_the_tenth_the_hundredth(caplog):
-    function = guarded(lambda completions: ["no"] * len(completions))
-    function(completions=["a"] * 250)
-    numbers = [int(line.rpartition(": ")[2].rstrip(")")) for line in warnings(caplog)]
-    assert numbers == [1, 2, 3, 10, 100] and function.failures == 250
 
 
 @pytest.mark.parametrize(
@@ -218,10 +208,7 @@ def test_a_dry_run_passes_what_a_trainer_passes():
     ("function", "message"),
     [
         (lambda solution, **_: [1 / (int(gold) - 2) for gold in solution], "raised ZeroDivisionError: division by"),
-        (
-            lambda completions, **_: [1.0, 1.0, "yes"],
-            "returned 'yes' (str), not a number for row 3",
-        ),
+        (lambda completions, **_: [1.0, 1.0, "yes"], "returned 'yes' (str), not a number for row 3"),
         (lambda completions, **_: [1.0], "returned 1 value for 3 rows in its trial; it must return a list"),
     ],
 )
