@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -106,15 +105,6 @@ def test_a_script_asks_for_the_warning_and_may_be_requeued_into_the_same_log(scr
     assert wanted | {"#SBATCH --ntasks-per-node=1"} <= set(text.splitlines())
     [log] = re.findall(r"^#SBATCH --output=(\S+)$", text, re.MULTILINE)
     assert (ROOT / log).parent.joinpath(".gitignore").is_file()  # SLURM makes no folder: the job would vanish
-
-
-def test_the_examples_in_the_scripts_heads_would_be_accepted():
-    from rlvr_vocab.config.load import read_settings
-
-    for script, arm in zip(SCRIPTS, ("0", "full"), strict=True):
-        text = (ROOT / "slurm" / script).read_text(encoding="utf-8")
-        [example] = re.findall(rf"^# .*bash slurm/{script} (.*)$", text, re.MULTILINE)
-        read_settings("train", [f"model.reasoning_vocab_size={arm}", *shlex.split(example)])
 
 
 def test_a_time_limit_can_be_left_to_plan(scripts):

@@ -123,17 +123,13 @@ def test_a_signal_reaches_training_once_and_only_slurms_warning_requeues(scripts
     assert bool(orders.read_text()) == requeued
 
 
-def test_a_node_passes_on_one_signal_of_several(scripts, counting):
+@pytest.mark.parametrize("to_every_process", [False, True])
+def test_a_node_passes_on_one_signal_and_none_that_every_process_has_had(scripts, counting, to_every_process):
     process, events = counting("node.sh", sys.executable, "rlvr_vocab/exp/grpo_train.py", cwd=scripts.tree)
-    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
+    if to_every_process:
+        os.killpg(process.pid, signal.SIGTERM)
+    for number in () if to_every_process else (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         process.send_signal(number)
         time.sleep(0.2)
-    assert scripts.ended(process).returncode == RESUME_ME
-    assert events.read_text(encoding="utf-8").count('"signal"') == 1
-
-
-def test_a_node_leaves_it_at_a_signal_that_every_process_has_had(scripts, counting):
-    process, events = counting("node.sh", sys.executable, "rlvr_vocab/exp/grpo_train.py", cwd=scripts.tree)
-    os.killpg(process.pid, signal.SIGTERM)
     assert scripts.ended(process).returncode == RESUME_ME
     assert events.read_text(encoding="utf-8").count('"signal"') == 1

@@ -56,10 +56,3 @@ def test_runs_that_would_share_a_folder_are_refused_before_they_are_sent_off(scr
     done = scripts.run("sweep.sh", "output_dir=x", LAUNCH_PYTHON=str(scripts.stand_in("python")))
     assert done.returncode == 2 and "would both write x" in done.stderr
     assert not (scripts.tree.parent / "seen-sbatch").exists()
-
-
-def test_a_job_of_one_run_takes_no_words_of_a_sweep(scripts):
-    scripts.stand_in("sbatch")
-    done = scripts.run("train_baseline.sh", "--multirun", "seed=1,2")
-    assert done.returncode == 2 and "slurm/sweep.sh" in done.stderr
-    assert not (scripts.tree.parent / "seen-sbatch").exists()

@@ -216,30 +216,13 @@ def wait_for(holds: Callable[[], bool], folder: Path) -> None:
         time.sleep(0.2)
 
 
-@contextmanager
-def user_of(environment: dict[str, str], tree: Path) -> Iterator[Cluster]:
-    shutil.copytree(ROOT / "slurm", tree / "slurm", ignore=shutil.ignore_patterns("*.log"))
-    cluster = Cluster(environment, tree)
-    try:
-        yield cluster
-    finally:
-        cluster.nothing_left()
-
-
 @pytest.fixture
 def cluster(slurm_environment: dict[str, str], tmp_path: Path) -> Iterator[Cluster]:
     """The cluster, in a tree whose trainer is the stand-in."""
     tree = tmp_path / "a checkout"
     (tree / "rlvr_vocab" / "exp").mkdir(parents=True)
     shutil.copy(Path(__file__).parents[1] / "trainer.py", tree / "rlvr_vocab" / "exp" / "grpo_train.py")
-    with user_of(slurm_environment, tree) as one:
-        yield one
-
-
-@pytest.fixture
-def real_cluster(slurm_environment: dict[str, str], tmp_path: Path) -> Iterator[Cluster]:
-    """The cluster, in a tree that trains in earnest."""
-    (tmp_path / "rlvr_vocab").symlink_to(ROOT / "rlvr_vocab")
-    (tmp_path / "accelerate_configs").symlink_to(ROOT / "accelerate_configs")
-    with user_of(slurm_environment, tmp_path) as one:
-        yield one
+    shutil.copytree(ROOT / "slurm", tree / "slurm", ignore=shutil.ignore_patterns("*.log"))
+    cluster = Cluster(slurm_environment, tree)
+    yield cluster
+    cluster.nothing_left()

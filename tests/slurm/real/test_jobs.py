@@ -42,16 +42,6 @@ def test_a_cancelled_job_saves_and_is_not_requeued(cluster):
     assert list((cluster.tree / "out" / "run").glob("checkpoint-*/manifest.json"))
 
 
-def test_a_job_cancelled_after_its_warning_is_not_requeued(cluster):
-    job = cluster.sbatch(TRAIN, "exp_name=run", "max_steps=400")
-    cluster.wait_for_starts("run", 1)
-    cluster.warn(job)
-    cluster.wait_until(lambda: bool(cluster.events("run", "signal")), "the warning", 20)
-    cluster.type("scancel", job)
-    ended = cluster.ended(job)
-    assert (ended["JobState"], ended["Restarts"]) == ("CANCELLED", "0"), cluster.told()
-
-
 def test_sigterm_to_the_batch_shell_alone_reaches_training_and_does_not_requeue(cluster):
     # What scancel comes to where SLURM follows processes by cgroups.
     job = cluster.sbatch(TRAIN, "exp_name=run", "max_steps=400")
