@@ -89,13 +89,3 @@ def test_the_main_process_merges_when_the_others_have_stopped_waiting(
     save(trainer, run_folder)
     assert trainer.noted[1:] == ["waited", "waited", "merged final_adapter"]
     assert (run_folder / "final_adapter" / "README.md").is_file()
-
-
-def test_another_process_saves_its_part_and_writes_nothing_else(
-    expand_shape: Callable[..., Path], run_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(final_model, "broadcast_object_list", lambda _: [str(run_folder / "of_the_main_process")])
-    trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1), is_main=False)
-    save(trainer, run_folder)
-    assert trainer.noted == ["saved in of_the_main_process", "waited", "waited"]
-    assert [path.name for path in run_folder.iterdir()] == ["of_the_main_process"]

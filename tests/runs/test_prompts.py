@@ -7,11 +7,8 @@ import pytest
 from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.model import untrained_plan
 from rlvr_vocab.runs.prompts import asks_to_think, thinking_warnings, warmup_form
-from rlvr_vocab.runs.rewards import reward_context
-from rlvr_vocab.vocab.tokenizer import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
 COPIES = "model.reasoning_vocab_size=5"
@@ -104,11 +101,6 @@ def test_a_format_that_no_thinking_turn_can_have_is_named(
     assert not named or "model.think_tags" in found[0]
 
 
-def test_without_copies_the_remedy_is_a_template_that_opens_no_thinking(new_to_the_tags: Path) -> None:
-    [line] = warnings(new_to_the_tags, "rewards=xml", "dataset.open_thinking=prefill")
-    assert "gives 0 to any turn that thinks" in line and line.endswith("dataset.open_thinking=model")
-
-
 @pytest.mark.parametrize(
     ("prompt", "words", "opens"),
     [
@@ -132,26 +124,6 @@ def test_a_template_is_changed_only_for_a_run_that_is_to_think(
     plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
     text = plan.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert text.endswith(f"{tags[0]}\n") is opens
-
-
-@pytest.mark.parametrize("recipe", ["gsm8k_xml", "gsm8k_xml_reasoning"])
-def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_are_copies(
-    recipe: str, new_to_the_tags: Path
-) -> None:
-    copies = recipe == "gsm8k_xml_reasoning"
-    words = [f"experiment={recipe}", f"model.name={new_to_the_tags}", *["model.reasoning_vocab_size=50"] * copies]
-    settings = read_settings("train", words)
-    plan = untrained_plan(settings.model, settings.seed, settings.dataset)
-    rows = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42"}])
-    assert list(thinking_warnings(settings, rows, plan)) == []
-    prompt = plan.tokenizer.apply_chat_template(rows[0]["prompt"], add_generation_prompt=True, return_dict=False)
-    opened = "<reasoning>\n" * (not copies)  # else by the template
-    said = plan.tokenizer.encode(f"{opened}6*7 is 42.\n</reasoning>\n<answer>\n42\n</answer>")
-    assert (said.count(plan.layout.think_close_id) == 1) is copies  # else it is spelled, and no think tag
-    turn = assistant_turn(plan.tokenizer, plan.layout, prompt, said)
-    rewards = build_rewards(settings.rewards.functions, reward_context(settings))
-    scores = {each.name: each(completions=[turn], solution=["42"]) for each in rewards}
-    assert scores == {"xml_tags": [0.5], "xml_format": [1.0], "accuracy": [1.0]}
 
 
 @pytest.mark.parametrize(

@@ -143,18 +143,3 @@ def test_other_runs_have_no_warning(words: list[str]) -> None:
 def test_an_embedded_model_without_a_warm_up_is_named() -> None:
     [line] = warnings("model=tiny", "dataset=arithmetic")
     assert "random weights" in line and "warmup.max_steps" in line
-
-
-@pytest.mark.parametrize(
-    ("written", "recorded", "seconds"),
-    [("", "auto", 300), (",deadline:5", 5, 5), (",deadline:null", None, None)],
-)
-def test_a_deadline_reaches_the_function_and_is_recorded_as_it_was_written(
-    tmp_path: Path, written: str, recorded: Any, seconds: Any
-) -> None:
-    (tmp_path / "mine.py").write_text("def mine(completions, **columns):\n    return [1.0] * len(completions)\n")
-    functions = f"rewards.functions=[{{name:'{tmp_path}/mine.py:mine'{written}}}]"
-    settings: Any = read_settings("train", ["model=tiny", "dataset=arithmetic", functions])
-    [reward] = build_rewards(settings.rewards.functions, RewardContext())
-    assert reward.deadline == seconds
-    assert settings.resolved["rewards"]["functions"][0]["deadline"] == recorded
