@@ -37,10 +37,9 @@ from rlvr_vocab.vocab.weights import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, 
 
 VOCABULARY = "vocabulary.csv"
 MOST_STEPS, MOST_CHECKPOINTS = 200, 12
-MOST_ROWS_OVER_TIME = 4096  # of each group of copies, at each checkpoint; at the end all are measured
+MOST_ROWS_OVER_TIME = 4096  # copies, at each checkpoint; at the end all are measured
 MOST_MOVED = 1000  # copies that have a row in the CSV although they were never sampled
 _ROWS_AT_ONCE = 1024  # of each table, in float32
-_COMPLETIONS_AT_ONCE = 64
 # The modules of a model that score tokens, by the last part of their name; a table of another name is the embedding.
 _HEADS = ("lm_head", "embed_out", "output", "output_layer", "head")
 _NO_TABLES = ("wpe", "position_embeddings", "embed_positions")
@@ -48,7 +47,7 @@ _INDEX, _WEIGHTS = "model.safetensors.index.json", "model.safetensors"
 _CHECKPOINT = re.compile(r"(?:stages/\d+_(?P<stage>[^/]+)/)?checkpoint-(?P<step>\d+)")
 
 Side = Literal["both", "input", "output"]  # a tied model has one table for both sides
-_SIDES: dict[Side, str] = {"both": "", "input": "embedding, ", "output": "head, "}
+_SIDES: dict[Side, str] = {"both": "", "input": "embedding", "output": "head"}
 Item = TypeVar("Item")
 
 
@@ -61,26 +60,11 @@ class UsePoint(NamedTuple):
     distinct: int
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Tokens sampled while thinking, `(rows,)` int64 each, by id.
-
-    Attributes:
-        early, late: in the first and the last fifth of the steps; `total`: in all steps that were read.
-    """
-
-    points: tuple[UsePoint, ...]
-    early: np.ndarray
-    late: np.ndarray
-    total: np.ndarray
-
-
 class DriftPoint(NamedTuple):
     """Quantiles (5, 50, 95 %) of the distance of copies from their sources, at one checkpoint."""
 
     step: int
     side: Side
-    group: str
     copies: int
     low: float
     median: float
@@ -92,6 +76,7 @@ class VocabularyAnalysis:
     """Use and drift of the copies of a run.
 
     Attributes:
+        use: by step; `sampled`: `(rows,)` int64, how often each id was sampled while thinking.
         drift: over the checkpoints.
         end: by side, `(2, copies)`: distance (1 - cosine) of each copy's row in the last model from its source's there,
             and from its own before training; NaN for copies of control ids, and rows of zeros.
@@ -101,10 +86,11 @@ class VocabularyAnalysis:
     folder: Path
     layout: VocabLayout
     tokenizer: Tokenizer | None
-    usage: Usage
-    drift: tuple[DriftPoint, ...]
+    use: Sequence[UsePoint]
+    sampled: np.ndarray
+    drift: Sequence[DriftPoint]
     end: Mapping[Side, np.ndarray]
-    notes: tuple[str, ...]
+    notes: Sequence[str]
 
 
 def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
@@ -115,11 +101,11 @@ def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
     layout, notes = VocabLayout.load(initial), list[str]()
     if not layout.size:
         return None
-    usage = read_usage(CompletionFiles(record.folder / COMPLETIONS), layout, notes)
-    drift, end = _read_drift(record, layout, usage, notes)
+    use, sampled = read_use(CompletionFiles(record.folder / COMPLETIONS), layout, notes)
+    drift, end = _read_drift(record, layout, notes)
     file = initial / TOKENIZER_FILE
     tokenizer = read_tokenizer(file) if file.is_file() else None
-    return VocabularyAnalysis(record.folder, layout, tokenizer, usage, tuple(drift), end, tuple(notes))
+    return VocabularyAnalysis(record.folder, layout, tokenizer, use, sampled, drift, end, notes)
 
 
 def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
@@ -129,43 +115,36 @@ def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
     return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
-def read_usage(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> Usage:
-    """Count the tokens that were sampled while thinking; no point where no step can be read."""
+def read_use(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> tuple[list[UsePoint], np.ndarray]:
+    """Count the tokens that were sampled while thinking: by step, and `(rows,)` int64 by id over all steps read."""
     steps = evenly_spread(files.steps, MOST_STEPS)
     if len(steps) < len(files.steps):
         notes.append(f"Of {len(files.steps):,} steps with completions {len(steps)} were read, evenly spread.")
-    points, fifth = list[UsePoint](), max(1, len(steps) // 5)
-    early, late, total = (np.zeros(layout.rows, np.int64) for _ in range(3))
-    for number, step in enumerate(steps):
+    points, sampled = list[UsePoint](), np.zeros(layout.rows, np.int64)
+    for step in steps:
         try:
             thought = _thinking_ids(files.table(step, ["prompt_ids", "completion_ids"]), layout)
         except (UserError, KeyError) as error:  # unreadable, or without ids
             notes.append(f"Step {step} was left out: {error}.")
             continue
-        copies, counts = thought[thought >= layout.standard_size], np.bincount(thought, minlength=layout.rows)
+        copies = thought[thought >= layout.standard_size]
         points.append(UsePoint(step, len(thought), len(copies), len(np.unique(copies))))
-        total += counts
-        early += counts * (number < fifth)
-        late += counts * (number >= len(steps) - fifth)
+        sampled += np.bincount(thought, minlength=layout.rows)
     if not points:
-        notes.append("No completions can be read: the use of the copies is not known.")
-    return Usage(tuple(points), early, late, total)
+        notes.append("No completions can be read: the use of the copies is unknown.")
+    return points, sampled
 
 
 def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
     """The sampled ids of a step that were chosen while thinking."""
-    prompts, completions = (_lists(table[name]) for name in ("prompt_ids", "completion_ids"))
-    found = [np.empty(0, np.int64)]
-    for first in range(0, len(prompts), _COMPLETIONS_AT_ONCE):
-        pairs = [*zip(prompts, completions, strict=True)][first : first + _COMPLETIONS_AT_ONCE]
-        ids = np.full((len(pairs), max(len(prompt) + len(answer) for prompt, answer in pairs)), -1)
-        sampled = np.zeros(ids.shape, dtype=bool)
-        for row, (prompt, answer) in enumerate(pairs):
-            end = len(prompt) + len(answer)
-            ids[row, :end] = np.concatenate([prompt, answer])
-            sampled[row, len(prompt) : end] = True
-        found.append(ids[sampled & (scored_regions(torch.from_numpy(ids), layout).numpy() == THINKING)])
-    return np.concatenate(found)
+    pairs = [*zip(_lists(table["prompt_ids"]), _lists(table["completion_ids"]), strict=True)]
+    ids = np.full((len(pairs), max((len(prompt) + len(answer) for prompt, answer in pairs), default=0)), -1)
+    sampled = np.zeros(ids.shape, dtype=bool)
+    for row, (prompt, answer) in enumerate(pairs):
+        end = len(prompt) + len(answer)
+        ids[row, :end] = np.concatenate([prompt, answer])
+        sampled[row, len(prompt) : end] = True
+    return ids[sampled & (scored_regions(torch.from_numpy(ids), layout).numpy() == THINKING)]
 
 
 def _lists(column: pa.ChunkedArray) -> list[np.ndarray]:
@@ -174,14 +153,12 @@ def _lists(column: pa.ChunkedArray) -> list[np.ndarray]:
 
 
 def _read_drift(
-    record: RunRecord, layout: VocabLayout, usage: Usage, notes: list[str]
+    record: RunRecord, layout: VocabLayout, notes: list[str]
 ) -> tuple[list[DriftPoint], dict[Side, np.ndarray]]:
-    initial = record.folder / INITIAL_MODEL
+    initial, points = record.folder / INITIAL_MODEL, list[DriftPoint]()
     open_ks = (open_copies(layout)[0] - layout.standard_size).numpy()
-    used = usage.total[open_ks + layout.standard_size] > 0
-    groups = {"sampled": open_ks[used], "never sampled": open_ks[~used]} if usage.points else {"all": open_ks}
-    groups = {name: np.array(evenly_spread(ks.tolist(), MOST_ROWS_OVER_TIME)) for name, ks in groups.items() if ks.size}
-    points, start, last = list[DriftPoint](), dict[Side, TokenRows](), dict[Side, TokenRows]()
+    over_time = np.array(evenly_spread(open_ks.tolist(), MOST_ROWS_OVER_TIME), dtype=np.int64)
+    start, last = dict[Side, TokenRows](), dict[Side, TokenRows]()
     for step, folder in [(0, initial), *model_folders(record, notes)]:
         try:
             now = token_tables(folder, layout.rows)
@@ -195,14 +172,12 @@ def _read_drift(
         elif "both" in now and "both" not in start:  # merging may leave one table of two
             now = {"input": now["both"], "output": now["both"]}
         for side, table in now.items():
-            for group, ks in groups.items():
-                distance, _ = row_drift(table, start[side], layout, ks)
-                if (known := distance[np.isfinite(distance)]).size:
-                    quantiles = np.quantile(known, (0.05, 0.5, 0.95)).tolist()
-                    points.append(DriftPoint(step, side, group, known.size, *quantiles))
+            distance, _ = row_drift(table, start[side], layout, over_time)
+            if (known := distance[np.isfinite(distance)]).size:
+                points.append(DriftPoint(step, side, known.size, *np.quantile(known, (0.05, 0.5, 0.95)).tolist()))
         last = now if folder != initial else {}
     if not last:
-        notes.append("The run has no trained model yet: the drift of the copies is not known.")
+        notes.append("The run has no trained model yet: the drift of the copies is unknown.")
     end = {side: np.full((2, layout.size), np.nan) for side in last}
     for side, table in last.items():
         end[side][:, open_ks] = row_drift(table, start[side], layout, open_ks)
@@ -343,19 +318,16 @@ def _side(name: str, place: int) -> Side:
 def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
     """Different copies by step, and their distance from their sources by checkpoint, as far as there is data."""
     charts = []
-    if any(point.thinking for point in analysis.usage.points):
-        title, points = "Different reasoning tokens", analysis.usage.points
-        line = Line("", [point.step for point in points], [point.distinct for point in points])
+    if any(point.thinking for point in analysis.use):
+        title = "Different reasoning tokens"
+        line = Line("", [point.step for point in analysis.use], [point.distinct for point in analysis.use])
         note = f"Of {analysis.layout.size:,}, sampled at each step."
         charts.append(Chart(title, line_chart([line], y_label="different copies", title=title), note))
     if analysis.drift:
         title, lines = "Distance of copies from their sources", []
-        for side, group in dict.fromkeys((point.side, point.group) for point in analysis.drift):
-            own = [point for point in analysis.drift if (point.side, point.group) == (side, group)]
-            steps, low, median, high = zip(
-                *((each.step, each.low, each.median, each.high) for each in own), strict=True
-            )
-            lines.append(Line(f"{_SIDES[side]}{group}", steps, median, low, high))
+        for side in dict.fromkeys(point.side for point in analysis.drift):
+            own = [(each.step, each.median, each.low, each.high) for each in analysis.drift if each.side == side]
+            lines.append(Line(_SIDES[side], *zip(*own, strict=True)))
         note = "1 − cosine of the two rows; line: median, band: 5 to 95 % of the copies."
         charts.append(Chart(title, line_chart(lines, y_label="1 − cosine", title=title), note))
     return charts
@@ -363,20 +335,18 @@ def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
 
 def copy_rows(analysis: VocabularyAnalysis) -> Iterator[list[Any]]:
     """A header, and a row for each copy that was sampled or is among those furthest from their sources."""
-    layout, usage, standard = analysis.layout, analysis.usage, analysis.layout.standard_size
-    counts = ("early", "late", "total", "source_early", "source_late")
+    layout, sampled = analysis.layout, analysis.sampled
     moves = (f"{name}_{side}" for side in analysis.end for name in ("from_source", "from_start"))
-    yield ["id", "source_id", "copy", "text", *counts, *moves]
-    listed = usage.total[standard:] > 0
+    yield ["id", "source_id", "copy", "text", "sampled", "source_sampled", *moves]
+    listed = sampled[layout.standard_size :] > 0
     for distance, _ in analysis.end.values():
         furthest = np.argsort(-np.nan_to_num(distance), kind="stable")[:MOST_MOVED]
         listed[furthest[np.nan_to_num(distance[furthest]) > 0]] = True
     for k in np.flatnonzero(listed).tolist():
-        token, source = standard + k, layout.source_ids[k]
-        used = [int(each[token]) for each in (usage.early, usage.late, usage.total)]
-        used += [int(each[source]) for each in (usage.early, usage.late)]
+        token, source = layout.standard_size + k, layout.source_ids[k]
         moved = [float(value) for columns in analysis.end.values() for value in columns[:, k]]
-        yield [token, source, layout.copy_indices[k], token_text(analysis.tokenizer, source), *used, *moved]
+        text, counts = token_text(analysis.tokenizer, source), (int(sampled[token]), int(sampled[source]))
+        yield [token, source, layout.copy_indices[k], text, *counts, *moved]
 
 
 def token_text(tokenizer: Tokenizer | None, token: int) -> str:

@@ -112,20 +112,13 @@ def test_tokens_sampled_while_thinking_are_counted(run):
         [copied, run.closed],
     ]
     run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e], [run.e, run.opened]])
-    usage = analyse_vocabulary(run.record).usage
+    analysis = analyse_vocabulary(run.record)
     # The closing tags are chosen while thinking, the opening ones are not.
-    assert usage.points == ((1, 9, 4, 2),)
-    assert usage.total[[run.a, run.b, run.closed, copied, copy(run.b)]].tolist() == [1, 1, 3, 3, 1]
-    assert usage.total.sum() == 9
-
-
-def test_early_and_late_are_the_fifths_at_both_ends(run):
-    run.models(copied_rows(), copied_rows())
-    for step in range(1, 11):
-        run.completions(step, [[run.opened, *[copy(run.a)] * step]])
-    [row] = run.written()
-    figures = [int(row[name]) for name in ("id", "source_id", "early", "late", "total")]
-    assert figures == [copy(run.a), run.a, 1 + 2, 9 + 10, sum(range(11))]
+    assert analysis.use == [(1, 9, 4, 2)]
+    assert analysis.sampled[[run.a, run.b, run.closed, copied, copy(run.b)]].tolist() == [1, 1, 3, 3, 1]
+    assert analysis.sampled.sum() == 9
+    [row, *_] = run.written()
+    assert [int(row[name]) for name in ("id", "source_id", "sampled", "source_sampled")] == [copied, run.a, 3, 1]
 
 
 def test_a_damaged_step_is_named_and_the_rest_counted(run):
@@ -135,7 +128,7 @@ def test_a_damaged_step_is_named_and_the_rest_counted(run):
     whole = run.completions(2, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
     analysis = analyse_vocabulary(run.record)
-    assert [point.step for point in analysis.usage.points] == [1, 3]
+    assert [point.step for point in analysis.use] == [1, 3]
     [note] = analysis.notes
     assert "step_00002.parquet" in note
 
@@ -236,16 +229,6 @@ def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
     analysis = analyse_vocabulary(run.record)
     assert [point.step for point in analysis.drift] == [0, 2, 4, 7, 9]
     assert any("stage third" in note for note in analysis.notes)
-
-
-def test_copies_that_were_sampled_and_others_are_groups_of_their_own(run, moved):
-    start, end = moved
-    run.models(start, end)
-    run.completions(1, [[run.opened, copy(0), copy(0)]])
-    *_, sampled, others = analyse_vocabulary(run.record).drift
-    assert (sampled.group, sampled.copies, others.group, others.copies) == ("sampled", 1, "never sampled", 4)
-    assert (sampled.low, sampled.median, sampled.high) == pytest.approx([0.5] * 3, abs=1e-6)
-    assert others.median == pytest.approx(2.5e-7, rel=1e-2)  # of 0, 0, 5e-7 and 1
 
 
 def test_blocks_give_what_the_whole_table_gives():

@@ -61,7 +61,7 @@ _HOW_CHOSEN = (
     "drawn with a fixed seed."
 )
 _MOST_USED = 10
-_TOTAL = 6  # column of `copy_rows`
+_SAMPLED = 4  # column of `copy_rows`
 
 
 @dataclass(frozen=True)
@@ -358,12 +358,9 @@ def _vocabulary(report: RunReport) -> Iterator[Markup]:
         yield paragraph(note, "note")
     yield chart_grid(vocabulary_charts(report.vocabulary))
     header, *rows = copy_rows(report.vocabulary)
-    sampled = sorted((row for row in rows if row[_TOTAL]), key=lambda row: -row[_TOTAL])[:_MOST_USED]
+    sampled = sorted((row for row in rows if row[_SAMPLED]), key=lambda row: -row[_SAMPLED])[:_MOST_USED]
     if sampled:
-        note = (
-            "Counts of tokens sampled while thinking; early and late: the first and the last fifth of the steps. "
-            f"Distances are 1 − cosine at the end. {VOCABULARY} lists further copies."
-        )
+        note = f"Counted while thinking; distances are 1 − cosine at the end. {VOCABULARY} lists further copies."
         cells = [[f"{value:.3g}" if isinstance(value, float) else value for value in row] for row in sampled]
         shown = paragraph(note, "note") + table(header, cells, {0, 1, 2, *range(4, len(header))})
         yield folded("The most used copies", shown)
