@@ -12,6 +12,7 @@ import sys
 import termios
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from rich.console import Console
@@ -31,6 +32,11 @@ class PseudoTerminal:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    def _read(self):
+        with suppress(OSError):  # of a pseudo-terminal whose other end is closed
+            while piece := os.read(self._master, 65_536):
+                self._written += piece
+
     def wait_for(self, text):
         deadline = time.monotonic() + 10
         while text not in self._written.decode(errors="replace"):
@@ -43,13 +49,6 @@ class PseudoTerminal:
         self._reader.join(10)
         os.close(self._master)
         return bytes(self._written).decode()
-
-    def _read(self):
-        try:
-            while piece := os.read(self._master, 65_536):
-                self._written += piece
-        except OSError:  # a pseudo-terminal whose other end is closed
-            return
 
 
 @pytest.fixture(autouse=True)
@@ -170,37 +169,27 @@ def on_terminals(monkeypatch):
     return Console(file=Terminal(), force_terminal=True, color_system="standard", width=60, highlight=False)
 
 
-def test_whole_lines_reach_the_screen_whatever_is_in_them(monkeypatch):
+def test_whole_lines_reach_the_screen_whatever_is_in_them_also_from_loggers(monkeypatch):
     screen = on_terminals(monkeypatch)
-    out = sys.stdout
+    out, logger = sys.stdout, logging.getLogger("rlvr_vocab_test_redirect")
+    handler = logging.StreamHandler(sys.stderr)
+    monkeypatch.setattr(logger, "handlers", [handler, logging.lastResort])  # the other has no stream of its own
     with redirecting_output(screen):
         print("half [/b]", end="")
         sys.stdout.flush()
         assert screen.file.getvalue() == ""
         print(" a line")
+        logger.warning("[b]bold[/b]")
         sys.stderr.write("10 %\r20 %\r\n\x1b[31mred\x1b[0m \x1b[3Aup\nnever [/b] ended")
-    assert sys.stdout is out
-    expected = "half [/b] a line\n20 %\n\x1b[31mred\x1b[0m up\nnever [/b] ended\n"
-    assert screen.file.getvalue() == expected
-
-
-def test_a_logger_that_holds_the_old_stream_does_not_write_past_the_display(monkeypatch):
-    screen = on_terminals(monkeypatch)
-    logger, handler = logging.getLogger("rlvr_vocab_test_redirect"), logging.StreamHandler(sys.stderr)
-    before = handler.stream
-    monkeypatch.setattr(logger, "handlers", [handler, logging.lastResort])  # the other has no stream of its own
-    with redirecting_output(screen):
-        logger.warning("[b]said[/b]")
-    assert screen.file.getvalue() == "[b]said[/b]\n" * 2
-    assert before.getvalue() == "" and handler.stream is before
+    assert sys.stdout is out and handler.stream is sys.stderr and sys.stderr.getvalue() == ""
+    logged = "[b]bold[/b]\n" * 2
+    assert screen.file.getvalue() == f"half [/b] a line\n{logged}20 %\n\x1b[31mred\x1b[0m up\nnever [/b] ended\n"
 
 
 def test_a_forked_process_writes_where_it_always_did(tmp_path, monkeypatch):
     screen = on_terminals(monkeypatch)
     with (tmp_path / "written").open("w") as file:
-        terminal = Terminal()
-        terminal.write, terminal.flush = file.write, file.flush
-        monkeypatch.setattr(sys, "stdout", terminal)
+        sys.stdout.write, sys.stdout.flush = file.write, file.flush
         with redirecting_output(screen):
             child = os.fork()
             if child == 0:

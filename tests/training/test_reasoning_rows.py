@@ -61,33 +61,27 @@ def assert_same_bits(one, other):
     assert one.keys() == other.keys() and all(torch.equal(one[name], each) for name, each in other.items())
 
 
-def difference_of_rows(trainer):
-    """The largest distance of a copy's logit from its source's."""
-    layout = trainer.policy.layout
-    logits = logits_of(trainer.model)
-    of_copies = logits[..., layout.standard_size : layout.rows]
-    return (of_copies - logits[..., list(layout.source_ids)]).abs().max().item()
-
-
 @torch.no_grad()
 def logits_of(model):
     ids = torch.randint(0, 600, (3, 16), generator=torch.Generator().manual_seed(0))
     return model.eval()(input_ids=ids).logits
 
 
-def sample(trainer, rounds):
+@every_rank
+def test_a_trained_model_is_sampled_as_it_is_scored_and_its_checkpoint_is_the_same_in_stock_classes(
+    name, rank, trained, farthest_from_its_score
+):
+    trainer = trained(name, rank)
+    stock = AutoModelForCausalLM.from_pretrained(trainer.checkpoints.output_dir / "checkpoint-3")
+    logits, layout = logits_of(trainer.model), trainer.policy.layout
+    assert (logits_of(stock) - logits).abs().max() < 1e-4
+    from_sources = logits[..., layout.standard_size : layout.rows] - logits[..., list(layout.source_ids)]
+    assert (from_sources.abs().max() > 0.1) == (rank != 0)
     inputs = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
-    return [trainer._generate_and_score_completions(inputs) for _ in range(rounds)]
-
-
-@every_rank
-def test_what_is_sampled_after_training_is_scored_as_it_was(name, rank, trained, farthest_from_its_score):
-    trainer = trained(name, rank)
-    batches = sample(trainer, 3)
+    batches = [trainer._generate_and_score_completions(inputs) for _ in range(3)]
     assert sum(int(batch["completion_mask"].sum()) for batch in batches) > 500
     assert any(trainer.policy.is_reasoning(batch["completion_ids"]).any() for batch in batches)
-    assert (difference_of_rows(trainer) > 0.1) == (rank != 0)
     assert max(farthest_from_its_score(trainer, batch) for batch in batches) < 1e-4
 
 
@@ -95,8 +89,7 @@ def test_what_is_sampled_after_training_is_scored_as_it_was(name, rank, trained,
 def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, rank, trained):
     trainer = trained(name, rank)
     first, *others = (row for row in trainer.state.log_history if "loss" in row)
-    assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
-    assert min(row["kl"] for row in others) > 1e-4
+    assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6 and min(row["kl"] for row in others) > 1e-4
     held, reference = copied_rows_of(trainer.model), copied_rows_of(trainer.ref_model)
     if rank is None:
         assert held is reference is None
@@ -106,16 +99,14 @@ def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, rank, tr
         assert rows == len(trainer.ref_model.get_input_embeddings().weight) == trainer.policy.layout.standard_size
 
 
-@every_rank
-def test_a_checkpoint_in_stock_classes_gives_the_logits_of_the_trainer(name, rank, trained):
-    trainer = trained(name, rank)
-    stock = AutoModelForCausalLM.from_pretrained(f"{trainer.args.output_dir}/checkpoint-3")
-    assert (logits_of(stock) - logits_of(trainer.model)).abs().max() < 1e-4
-
-
 @with_its_own_training
-def test_a_training_in_python_goes_on_from_the_folder_of_another(name, rank, trained, make_trainer, tmp_path):
+def test_the_next_training_begins_with_the_weights_of_a_folder_or_a_checkpoint(
+    name, rank, trained, folder_of, make_trainer, tmp_path
+):
     before = trained(name, rank)
+    stage = make_trainer(folder_of(name, rank), tmp_path / "stage", **TRAINED)
+    stage.checkpoints.load_weights(before.checkpoints.output_dir / "checkpoint-3")
+    assert_same_bits(parameters(stage), parameters(before))
     before.save_model(str(tmp_path / "final_model"))
     trainer = make_trainer(tmp_path / "final_model", tmp_path / "out", **{**TRAINED, "max_steps": 1})
     assert trainer.policy.layout == before.policy.layout
@@ -125,18 +116,8 @@ def test_a_training_in_python_goes_on_from_the_folder_of_another(name, rank, tra
     assert abs(row["kl"]) < 1e-6  # from where it began
 
 
-@every_rank
-def test_another_stage_takes_over_the_differences_as_they_are(name, rank, trained, folder_of, make_trainer, tmp_path):
-    before = trained(name, rank)
-    stage = make_trainer(folder_of(name, rank), tmp_path, **TRAINED)
-    stage.checkpoints.load_weights(before.checkpoints.output_dir / "checkpoint-3")
-    assert_same_bits(parameters(stage), parameters(before))
-
-
 @with_its_own_training
 def test_the_best_step_s_weights_are_loaded_at_the_end(name, rank, folder_of, make_trainer, tmp_path):
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "accuracy", "greater_is_better": True}
-    every_step = {"eval_strategy": "steps", "eval_steps": 1, "beta": 0.0, "max_steps": 2}
     seen = []
 
     def accuracy_falls(trainer):
@@ -145,7 +126,9 @@ def test_the_best_step_s_weights_are_loaded_at_the_end(name, rank, folder_of, ma
 
     asked = Dataset.from_list([{"prompt": [{"role": "user", "content": "1 + 1?"}]}])
     with_measure = partial(RegionGRPOTrainer, measure=accuracy_falls, eval_dataset=asked)
-    trainer = make_trainer(folder_of(name, rank), tmp_path, trainer=with_measure, **{**TRAINED, **every_step, **best})
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "accuracy", "greater_is_better": True}
+    fields = {**TRAINED, **best, "eval_strategy": "steps", "eval_steps": 1, "beta": 0.0, "max_steps": 2}
+    trainer = make_trainer(folder_of(name, rank), tmp_path, trainer=with_measure, **fields)
     trainer.train()
     assert len(seen) == 2 and trainer.state.best_global_step == 1
     assert_same_bits(parameters(trainer), seen[0])
