@@ -33,6 +33,10 @@ from rlvr_vocab.errors import UserError
         ("rewards.functions=[{nme: accuracy}]", ["rewards.functions[0].nme", "rewards.functions[].name?"]),
         ("dataset=local", ["dataset.name is missing"]),
         ("exp_name=${nowhere}", ["exp_name", "nowhere"]),
+        ("rewards=[accuracy,{name: boxed, deadline: 0}]", ["rewards.functions[1].deadline=0", "greater than 0"]),
+        ("model.lora.target_modules=all-liner", ["should be 'all-linear' or", "did you mean all-linear?"]),
+        ("training.max_steps=0", ["training.max_steps=0: should be greater than or equal to 1"]),
+        ("output_dir=", ["output_dir=: must not be empty"]),
     ],
 )
 def test_what_cannot_be_read_gets_one_line_with_its_key_or_the_nearest_right_thing(word: str, parts: list[str]) -> None:
@@ -86,3 +90,8 @@ def test_think_tags_need_no_quotes_and_the_default_system_prompt_names_them(tags
     assert settings.model.think_tags == ("<reasoning>", "</reasoning>")
     assert "Think between <reasoning> and </reasoning>, then" in settings.dataset.system_prompt
     assert "Think between <think> and </think>, then" in read_settings("check", []).dataset.system_prompt
+
+
+def test_a_whole_float_is_an_integer_and_a_tilde_the_home_folder() -> None:
+    settings = read_settings("train", ["seed=1e3", "output_dir=~/x"])
+    assert (settings.seed, type(settings.seed), settings.output_dir) == (1000, int, Path.home() / "x")

@@ -41,18 +41,10 @@ def test_a_layer_may_be_named_by_its_end_or_as_a_whole():
     check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", names]))
 
 
-def test_with_a_gpu_nothing_of_that_is_refused(monkeypatch):
-    monkeypatch.setattr(accelerator, "device_type", lambda use_cpu: "cuda")
-    monkeypatch.setattr(accelerator, "grpo_config", lambda grpo: None)  # which would look for that GPU
-    words = ["training.use_liger_kernel=true", f"{ATTENTION}=flex_attention"]
-    check_accelerator(load_settings("quickstart", words))
-
-
 @pytest.mark.parametrize(
     ("gpus", "words", "said"),
     [
         (2, ["model.reasoning_vocab_size=0"], "accelerate launch --num_processes 2.*CUDA_VISIBLE_DEVICES=0"),
-        (2, ["+model.model_kwargs.device_map=auto"], "model.model_kwargs.device_map=auto.*accelerate launch"),
         (1, ["+model.model_kwargs.device_map=sequential"], "model.model_kwargs.device_map=sequential"),
         (1, ["+model.model_kwargs.device_map={model: 0, lm_head: 1}"], "on two devices"),
     ],
@@ -69,11 +61,12 @@ def test_a_model_is_not_cut_over_gpus_unnoticed(gpus, words, said, monkeypatch):
     [
         (2, "-1", ["+model.model_kwargs.device_map=auto", "model.reasoning_vocab_size=0"]),
         (2, "-1", ["training.use_cpu=true"]),
-        (2, "0", []),  # of one process for each
+        (2, "0", ["training.use_liger_kernel=true", f"{ATTENTION}=flex_attention"]),  # one process for each
     ],
 )
 def test_one_gpu_a_process_is_not_refused(gpus, rank, words, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(accelerator, "device_type", lambda use_cpu: "cuda")
     monkeypatch.setattr(accelerator, "grpo_config", lambda grpo: None)  # which would wait for the other processes
     monkeypatch.setenv("LOCAL_RANK", rank)
     check_accelerator(load_settings("quickstart", words))

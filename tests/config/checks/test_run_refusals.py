@@ -1,5 +1,6 @@
 """What is refused before torch is imported: one line that says what would be right."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import pytest
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.plan.fit import possible_changes
 
 DIFFER = "the trained and the sampled policy would differ"
 LORA, ALL_ROWS = "model.lora.enabled=true", "model.lora.train_rows=all"
@@ -115,11 +115,23 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path)
         load_settings("train", [*words, reward])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["training.num_generations=16"],
+        ["training.num_generations=7", "training.per_device_train_batch_size=3"],
+        ["training.num_generations=6", "training.per_device_train_batch_size=4", "training.steps_per_generation=2"],
+        ["training.num_generations=6", "training.generation_batch_size=8"],
+    ],
+)
+def test_a_batch_that_is_advised_holds_whole_groups(words: list[str]) -> None:
+    [advised] = re.findall(r"training\.\w+=\d+", refusal("train", words).partition("set ")[2])
+    load_settings("train", [*words, advised])
+
+
 def test_the_number_of_processes_counts_in_a_generation_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["training.num_generations=16"]
-    assert "steps_per_generation=8" in refusal("train", words)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    load_settings("train", words)
+    load_settings("train", ["training.num_generations=16"])
 
 
 @pytest.mark.parametrize(
@@ -139,29 +151,17 @@ def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, 
         load_settings("expand", ["out=new", FOUR_BIT])
 
 
-def test_flash_attention_comes_with_its_package_or_from_the_hub(
+def test_flash_attention_comes_with_its_own_package_or_from_the_hub(
     monkeypatch: pytest.MonkeyPatch, installed: set[str]
 ) -> None:
     installed.add("another")
-    there: set[str] = set()
-    # Two of them install a module flash_attn.
-    monkeypatch.setattr(checks, "distributions", lambda name: there & {name})
-    own = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
-    for attention, package in own.items():
-        there = {package}
-        load_settings("train", [f"{ATTENTION}={attention}"])
-        there = set(own.values()) - {package}
-        assert f"{package} is not installed" in refusal("train", [f"{ATTENTION}={attention}"])
+    # flash-attn-3 also installs a module flash_attn.
+    monkeypatch.setattr(checks, "distributions", lambda name: {"flash-attn"} & {name})
+    load_settings("train", [f"{ATTENTION}=flash_attention_2"])
+    assert "flash-attn-3 is not installed" in refusal("train", [f"{ATTENTION}=flash_attention_3"])
     assert "kernels is not installed" in refusal("train", [f"{ATTENTION}=kernels-community/flash-attn2"])
     installed.add("kernels")
-    load_settings("train", [f"{ATTENTION}=flash_attention_2"])
-
-
-@pytest.mark.usefixtures("installed")
-def test_fit_does_not_quantize_what_vllm_is_to_sample_from() -> None:
-    by_torch, by_vllm = (load_settings("train", [LORA, f"training.use_vllm={by}"]) for by in ("false", "true"))
-    offered = [[change.words for change in possible_changes(run)] for run in (by_torch, by_vllm)]
-    assert [[FOUR_BIT] in words for words in offered] == [True, False]
+    load_settings("train", [f"{ATTENTION}=flash_attention_3"])
 
 
 def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> None:

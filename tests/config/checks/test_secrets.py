@@ -43,9 +43,11 @@ def test_a_secret_is_refused_with_its_key_and_where_it_belongs(words: list[str],
     assert "from the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
 
 
-def test_a_command_that_writes_a_model_refuses_it_too() -> None:
+def test_a_command_that_writes_a_model_refuses_it_too_and_whether_to_use_a_token_is_none() -> None:
     line = refusal("model=tiny", f"+model.model_kwargs.token={SECRET}", "out=expanded", command="expand")
     assert line.startswith("model.model_kwargs.token holds a secret")
+    for value in ("true", "false", "null"):
+        read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
 
 
 def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,11 +64,6 @@ def test_a_secret_in_a_file_is_refused_with_its_whole_key() -> None:
     with pytest.raises(UserError, match=r"^model\.model_kwargs\.proxies\.https holds a secret") as caught:
         load_settings("train", [*TINY, "--config-dir=conf", "--config-name=mine"])
     assert "anything" not in str(caught.value)
-
-
-def test_whether_to_use_a_token_is_no_secret() -> None:
-    for value in ("true", "false", "null"):
-        read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
 
 
 def test_the_recorded_command_line_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
