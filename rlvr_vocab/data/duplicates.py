@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.problem_key import key_of, numbers_in, words_of
 from rlvr_vocab.data.rows import Problem
 from rlvr_vocab.verify import verify
-
-# A column that holds one text in all rows is no column of problems; its answers need not all be compared.
-MOST_COMPARED = 20
 
 Shingle = tuple[str, ...]  # a run of this many words; in a problem of fewer than LONG words, a shorter run
 SHINGLE, SHORT_SHINGLE, LONG = 8, 5, 16
@@ -36,34 +32,27 @@ class RepeatedProblem:
 def repeated_problems(problems: Sequence[Problem]) -> list[RepeatedProblem]:
     """The problems that occur more than once, in any writing, in the order of the file.
 
-    Of up to `MOST_COMPARED` answers to one problem the verifier decides which are equal; beyond, their texts do.
+    By the verifier, an answer differs from the first one where neither counts as right for the other.
     """
     groups: dict[str, list[Problem]] = {}
     for problem in problems:
         groups.setdefault(problem.key, []).append(problem)
     repeated = [group for group in groups.values() if len(group) > 1]
-    answers = [_by_answer(group) for group in repeated]
-    pairs = [pair for each in answers for pair in combinations(list(each)[:MOST_COMPARED], 2)]
-    pairs = list(dict.fromkeys([*pairs, *((other, one) for one, other in pairs)]))  # equal in one direction is equal
-    verdicts = verify([one for one, _ in pairs], [other for _, other in pairs])
-    equal = {frozenset(pair) for pair, verdict in zip(pairs, verdicts, strict=True) if verdict.correct}
+    answers: list[dict[str, Problem]] = [{} for _ in repeated]  # of each: the first row that has it
+    for group, of_group in zip(repeated, answers, strict=True):
+        for problem in group:
+            if (text := cell_text(problem.solution)) is not None:
+                of_group.setdefault(text, problem)
+    pairs = [(first, other) for first, *others in filter(None, answers) for other in others]
+    ones, others = [one for one, _ in pairs], [other for _, other in pairs]
+    verdicts = zip(pairs, verify(ones, others), verify(others, ones), strict=True)
+    equal = {pair for pair, there, back in verdicts if there.correct or back.correct}
     found = []
-    for group, by_answer in zip(repeated, answers, strict=True):
-        different: list[str] = []
-        for answer in by_answer:
-            if not any(frozenset((known, answer)) in equal for known in different):
-                different.append(answer)
-        found.append(RepeatedProblem(tuple(group), tuple(by_answer[answer] for answer in different)))
+    for group, of_group in zip(repeated, answers, strict=True):
+        first = next(iter(of_group), "")
+        different = (problem for text, problem in of_group.items() if (first, text) not in equal)
+        found.append(RepeatedProblem(tuple(group), tuple(different)))
     return found
-
-
-def _by_answer(group: Sequence[Problem]) -> dict[str, Problem]:
-    """Each answer as text, with the first problem that has it."""
-    answers: dict[str, Problem] = {}
-    for problem in group:
-        if (text := cell_text(problem.solution)) is not None:
-            answers.setdefault(text, problem)
-    return answers
 
 
 @dataclass(frozen=True)

@@ -115,20 +115,20 @@ def _read_conversation(cell: Sequence[Any]) -> Messages:
     """The messages in a cell, with role and content alone, contents of several parts joined."""
     messages: Messages = []
     for message in cell:
-        if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
-            raise UnusableRow("a message is no object with role and content", message)
-        role, content = message["role"], message["content"]
-        if role not in ROLES:
-            raise UnusableRow(f"a message's role is none of {', '.join(ROLES)}", message)
-        if role == "system" and messages:
-            raise UnusableRow("a system message stands behind another message", message)
+        given = message if isinstance(message, dict) else {}
+        content = given.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
-        if not all(isinstance(text, str) for text in texts):
-            raise UnusableRow("a message holds something else than text", message)
-        messages.append({"role": role, "content": "".join(map(str, texts))})
-    if messages and messages[-1]["role"] != "user":
-        raise UnusableRow("the last message is not the user's", cell[-1])
+        texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+        if (
+            given.get("role") not in ROLES
+            or len(texts) < len(parts)
+            or not all(isinstance(each, str) for each in texts)
+        ):
+            raise UnusableRow(f"a message is no object with text and a role of {', '.join(ROLES)}", message)
+        messages.append({"role": str(given["role"]), "content": "".join(texts)})
+    roles = [message["role"] for message in messages]
+    if "system" in roles[1:] or roles[-1:] == ["assistant"] or roles == ["system"]:
+        raise UnusableRow("messages begin with the system's, if any, and end with the user's", cell[-1])
     return messages
 
 

@@ -255,7 +255,7 @@ def test_chat_messages_without_answers_are_checked_against_chat_messages(
     words = ["dataset.columns.answer=null", "dataset.eval_fraction=0", "model=tiny"]
     against = write_rows(tmp_path / "test.jsonl", other)
     shown = check(capsys, write_rows(tmp_path / "chat.jsonl", rows), *words, f"against={against}")
-    assert "dropped 1: the last message is not the user's" in section(shown, "Rows")[4]
+    assert "dropped 1: messages begin with the system's, if any, and end with the user's" in section(shown, "Rows")[4]
     assert section(shown, "Repeated problems")[1:] == ["  rows 8 and 151: Write a poem about 7, please."]
     assert "none: dataset.columns.answer=null" in section(shown, "Gold answers")[0]
     assert section(shown, f"Shared with {against}")[0].endswith("(50.0%) found in training")

@@ -54,17 +54,18 @@ def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> N
     ("cell", "reason"),
     [
         ([BRIEF, user(" \n")], "empty problem"),
-        ([{"role": "user"}], "a message is no object with role and content"),
-        ([{"role": "tool", "content": "4"}, user("a")], "a message's role is none of system, user, assistant"),
-        ([user("a"), BRIEF, user("b")], "a system message stands behind another message"),
-        ([user(None)], "a message holds something else than text"),
-        ([user([{"type": "image", "image": "x.png"}])], "a message holds something else than text"),
-        ([user("a"), assistant("b")], "the last message is not the user's"),
+        ([{"role": "user"}], "a message is no object"),
+        ([{"role": "tool", "content": "4"}, user("a")], "a message is no object"),
+        ([user("a"), BRIEF, user("b")], "messages begin with the system's"),
+        ([user(None)], "a message is no object with text"),
+        ([user([{"type": "image", "image": "x.png"}])], "a message is no object with text"),
+        ([user("a"), assistant("b")], "messages begin with the system's, if any, and end with the user's"),
     ],
 )
 def test_what_is_no_conversation_is_dropped_with_its_reason(cell: Any, reason: str) -> None:
     found = usable_rows([{"prompt": [user("a")]}, {"prompt": cell}], COLUMNS, "bare")
-    assert [(row.row_number, row.reason) for row in found.dropped] == [(2, reason)]
+    [dropped] = found.dropped
+    assert dropped.row_number == 2 and dropped.reason.startswith(reason)
     assert len(found.problems) == 1
 
 
