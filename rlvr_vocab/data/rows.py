@@ -119,13 +119,10 @@ def _read_conversation(cell: Sequence[Any]) -> Messages:
         content = given.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
         texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-        if (
-            given.get("role") not in ROLES
-            or len(texts) < len(parts)
-            or not all(isinstance(each, str) for each in texts)
-        ):
+        written = [text for text in texts if isinstance(text, str)]
+        if given.get("role") not in ROLES or len(written) < len(parts):
             raise UnusableRow(f"a message is no object with text and a role of {', '.join(ROLES)}", message)
-        messages.append({"role": str(given["role"]), "content": "".join(texts)})
+        messages.append({"role": given["role"], "content": "".join(written)})
     roles = [message["role"] for message in messages]
     if "system" in roles[1:] or roles[-1:] == ["assistant"] or roles == ["system"]:
         raise UnusableRow("messages begin with the system's, if any, and end with the user's", cell[-1])
