@@ -67,25 +67,18 @@ def test_the_gold_answer_is_right_wherever_it_stands(form: str) -> None:
     assert [gold for gold, score in zip(GOLDS, scores, strict=True) if score != 1.0] == []
 
 
-@pytest.mark.parametrize(
-    ("gold", "answer"),
-    [
-        ("2024-01-05", "2024–01–05"),
-        ("2024-01-05", r"2024\text{-}01\text{-}05"),
-        ("2024-01-05", "2024 - 01 - 05"),
-        ("1939–1945", "1939--1945"),
-        ("12-15, 18-20", "12-15,18-20"),
-        ("$5-$10", r"\$5-\$10"),
-        ("H2O", r"\text{H}_2\text{O}"),
-        ("5-10%", r"5\text{-}10\%"),
-        ("1'234'567", "1’234’567"),
-        ("#ff8800", r"\text{\#ff8800}"),
-        ("3:45", "3{:}45"),
-        ("3×3", r"3 \times 3"),
-    ],
-)
-def test_typesetting_spaces_and_kinds_of_dashes_make_no_difference(gold: str, answer: str) -> None:
-    assert verify([gold], [answer])[0].correct
+TYPESET = {
+    "2024-01-05": ("2024–01–05", r"2024\text{-}01\text{-}05", "2024 - 01 - 05"), "1939–1945": ("1939--1945",),
+    "12-15, 18-20": ("12-15,18-20",), "$5-$10": (r"\$5-\$10",), "H2O": (r"\text{H}_2\text{O}",),
+    "5-10%": (r"5\text{-}10\%",), "1'234'567": ("1’234’567",), "#ff8800": (r"\text{\#ff8800}",), "3:45": ("3{:}45",),
+    "3×3": (r"3 \times 3",),
+}  # fmt: skip
+
+
+def test_typesetting_spaces_and_kinds_of_dashes_make_no_difference() -> None:
+    pairs = [(gold, answer) for gold, answers in TYPESET.items() for answer in answers]
+    verdicts = verify([gold for gold, _ in pairs], [answer for _, answer in pairs])
+    assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if not verdict.correct] == []
 
 
 def test_mathematics_is_read_as_before() -> None:
@@ -122,19 +115,17 @@ def golds(request: pytest.FixtureRequest, real_data: Path) -> list[str]:
     return found
 
 
-def changes(gold: str) -> Iterator[str]:
-    """The gold answer with one digit one higher, or one sign turned."""
-    for digit in re.finditer(r"[0-9]", gold):
-        yield f"{gold[: digit.start()]}{(int(digit[0]) + 1) % 10}{gold[digit.end() :]}"
-    for sign in re.finditer(r"[+-]", gold):
-        yield f"{gold[: sign.start()]}{'+' if sign[0] == '-' else '-'}{gold[sign.end() :]}"
-    if re.match(r"[0-9\\]", gold):
-        yield f"-{gold}"
+def changes(gold: str) -> list[str]:
+    """The gold answer with one of its first digits one higher, or with another sign."""
+    digits = [
+        f"{gold[: digit.start()]}{(int(digit[0]) + 1) % 10}{gold[digit.end() :]}" for digit in re.finditer(r"\d", gold)
+    ]
+    return [*digits[:3], *([f"-{gold}"] if re.match(r"[0-9\\]", gold) else [])]
 
 
 def test_a_real_gold_answer_is_right_and_wrong_with_a_digit_or_a_sign_changed(golds: list[str]) -> None:
     assert check_golds(golds).unusable == {}
     assert [gold for gold, verdict in zip(golds, verify(golds, golds), strict=True) if not verdict.correct] == []
-    pairs = [(gold, change) for gold in dict.fromkeys(golds) for change in islice(changes(gold), 4)]
+    pairs = [(gold, change) for gold in dict.fromkeys(golds) for change in changes(gold)]
     verdicts = verify([gold for gold, _ in pairs], [change for _, change in pairs])
     assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict.correct] == []

@@ -7,7 +7,7 @@ import pytest
 from rlvr_vocab.verify import verify
 from rlvr_vocab.verify.cleaning import ascii_latex, clean
 from rlvr_vocab.verify.parser import Call, Exact, Formula, Symbol, parse
-from rlvr_vocab.verify.quantities import Unit, power_of, read_number, split_unit
+from rlvr_vocab.verify.quantities import power_of, read_number
 from rlvr_vocab.verify.reader import read
 from rlvr_vocab.verify.readings import Text, expressions
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
@@ -104,35 +104,6 @@ def test_powers_up_to_the_limit_are_computed_and_others_are_not() -> None:
 
 
 # --- units ---
-
-
-UNITS = (
-    (r"12\text{ cm}", "12", Unit("cm"), 1), (r"12\,\mathrm{centimetres}", "12", Unit("cm"), 1),
-    (r"30\text{ m}^2", "30", Unit("m", 2), 1), (r"30\text{ square meters}", "30", Unit("m", 2), 1),
-    (r"8\text{ feet cubed}", "8", Unit("ft", 3), 1), (r"60\text{ miles per hour}", "60", Unit("mph"), 1),
-    (r"9.8\text{ m/s}^2", "9.8", Unit("m/s", 2), 1), (r"\$12.50", "12.50", Unit("dollar"), 1),
-    (r"-\$5", "-5", Unit("dollar"), 1), (r"\pounds 30", "30", Unit("pound sterling"), 1),
-    (r"\$1.5\text{ million}", "1.5", Unit("dollar"), 10**6), (r"3\text{ thousand people}", "3", Unit("people"), 1_000),
-    (r"25\%", "25", Unit("percent"), 1), ("25 percent", "25", Unit("percent"), 1),
-    (r"45^\circ", "45", Unit("degree"), 1), (r"100^\circ\text{C}", "100", Unit("degree c"), 1),
-    (r"42\text{ apples}", "42", Unit("apple"), 1), ("42", "42", None, 1),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "number", "unit", "scale"), UNITS)
-def test_units_are_taken_off(text: str, number: str, unit: Unit | None, scale: int) -> None:
-    assert split_unit(clean(text)) == (number, unit, scale)
-
-
-NO_UNITS = (
-    r"7\text{ or }8", r"7\text{ tenths}", r"7\text{ dozen}", r"7\text{ squared}", r"7\text{ is wrong}",
-    r"7\text{ x}", r"7\text{th}", r"12\text{ cm}^{-1}", r"\$5\text{ euros}", "2mg", "3x", r"\text{cm}",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("text", NO_UNITS)
-def test_what_is_no_unit_stays(text: str) -> None:
-    assert split_unit(clean(text)) == (clean(text), None, 1)
 
 
 CHANGING = """
