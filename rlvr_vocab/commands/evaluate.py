@@ -44,7 +44,7 @@ from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.problems import problems_line
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, layout_context, require_reward_columns

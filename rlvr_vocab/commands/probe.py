@@ -38,7 +38,7 @@ from rlvr_vocab.record.results import (
     write_results,
 )
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries

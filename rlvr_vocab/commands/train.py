@@ -14,8 +14,8 @@ from rich.console import Console
 from rlvr_vocab.config.checks.accelerator import check_accelerator, check_processes, check_target_modules
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.runs.final_model import save_final_model
+from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
-from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import plan_model, start_run
 from rlvr_vocab.runs.problems import load_run_problems, write_problems_record
 from rlvr_vocab.runs.prompts import print_prompt_warnings

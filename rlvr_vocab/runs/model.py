@@ -32,8 +32,7 @@ from rlvr_vocab.files import atomic_dir, make_readable
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.folder import Run, start_run_folder
-from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problems import RunProblems, fingerprint_of, stages_of
 from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template, warmup_form

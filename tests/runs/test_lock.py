@@ -10,11 +10,11 @@ import pytest
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.lock import LOCK, check_not_running, only_writer
+from rlvr_vocab.runs.folder import LOCK, check_not_running, only_writer
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 HOLDER = (
-    "import sys, time, pathlib; from rlvr_vocab.runs.lock import only_writer\n"
+    "import sys, time, pathlib; from rlvr_vocab.runs.folder import only_writer\n"
     "with only_writer(pathlib.Path(sys.argv[1])):\n    print('inside', flush=True)\n    time.sleep(600)\n"
 )
 
@@ -73,7 +73,7 @@ def test_whoever_waits_for_the_lock_while_it_is_removed_gets_the_new_one(tmp_pat
     """Many processes at once, each inside for a moment: never two of them."""
     program = (
         "import sys, pathlib, time; from rlvr_vocab.errors import UserError\n"
-        "from rlvr_vocab.runs.lock import only_writer\n"
+        "from rlvr_vocab.runs.folder import only_writer\n"
         "folder, end, entered = pathlib.Path(sys.argv[1]), time.monotonic() + 2, 0\n"
         "while time.monotonic() < end:\n"
         "    try:\n"
