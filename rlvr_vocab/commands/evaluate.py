@@ -116,7 +116,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
 def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     """The rows to answer, divided by the seed of the run where the (first) checkpoint lies in a run's folder."""
     runs, dataset = [run_of_checkpoint(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
-    seed = settings.seed if runs[0].seed is None else runs[0].seed
+    seed = settings.seed if runs[0].settings is None else runs[0].settings.seed
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
     rows = problems.eval if settings.split == "eval" else problems.train
     if not rows:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
@@ -27,7 +28,6 @@ from rlvr_vocab.config.sections import (
     stage_error_context,
 )
 from rlvr_vocab.config.trl_fields import completions_together
-from rlvr_vocab.config.values import read
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, load_problem_sets, read_problems
 from rlvr_vocab.data.problem_key import problem_key
@@ -246,10 +246,10 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
         dataset: its name.
         keys: of the problems that are measured on (`problem_key`).
     """
-    if run.folder is None:
+    if run.folder is None or run.settings is None:
         return f"problems of {dataset}; the checkpoint is in no run's folder"
     try:
-        held_out, trained, changed = _recorded_division(run)
+        held_out, trained, changed = _recorded_division(run.folder, run.settings)
     except UserError as error:
         return f"warning: whether the run in {run.folder} trained on these problems is not known: {error}"
     if changed:
@@ -265,25 +265,24 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
     return f"problems of {dataset}; the run in {run.folder} trained on none of them"
 
 
-def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], list[str]]:
+def _recorded_division(folder: Path, settings: RunSettings) -> tuple[frozenset[str], set[str], list[str]]:
     """Keys of the problems that a run held out, keys of those it trained on, and what differs from its record."""
-    assert run.folder is not None
-    own = _divided(run.dataset, run)
+
+    def divided(dataset: DatasetSettings) -> DividedProblems:
+        return read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
+
+    own = divided(settings.dataset)
     reserved = frozenset(problem.key for problem in own.reserved)
-    trained = {problem.key for problem in own.trained} if run.warmed_up else set()
+    trained = {problem.key for problem in own.trained} if settings.warmup.max_steps else set()
     training = []
-    for name, dataset in run.training_sets:
-        divided = own if dataset == run.dataset else _divided(dataset, run)
-        allowed = [problem for problem in divided.trained if problem.key not in reserved]
+    for stage in stages_of(settings):
+        dataset = stage.run.dataset
+        problems = (own if dataset == settings.dataset else divided(dataset)).trained
+        allowed = [problem for problem in problems if problem.key not in reserved]
         trained.update(problem.key for problem in allowed)
         fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
-        training.append({**({"stage": name} if name else {}), _FINGERPRINT: fingerprint})
-    recorded = read_json_if_there(run.folder / PROBLEMS, _KINDS)
-    now = {"held_out": (recorded or {}).get("held_out"), "training": training}
-    return reserved, trained, [] if recorded is None else _changes(recorded, now)
-
-
-def _divided(dataset: Any, run: RunOfCheckpoint) -> DividedProblems:
-    assert run.seed is not None
-    settings = read(DatasetSettings, dataset, f"dataset in {run.folder}")
-    return read_problems(problem_source(settings), problem_split(settings, run.seed))
+        training.append({**({"stage": stage.name} if stage.name else {}), _FINGERPRINT: fingerprint})
+    recorded = read_json_if_there(folder / PROBLEMS, _KINDS)
+    if recorded is None:
+        return reserved, trained, []
+    return reserved, trained, _changes(recorded, {"held_out": recorded["held_out"], "training": training})

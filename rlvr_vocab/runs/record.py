@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
+from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.config.values import leaves, read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import (
@@ -86,76 +86,40 @@ def _rewards(config: Mapping[str, Any]) -> RewardSettings:
     return read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
 
 
-DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
-
-
 @dataclass(frozen=True)
 class RunOfCheckpoint:
-    """The run around a checkpoint; without one, None and the defaults.
-
-    Attributes:
-        dataset: decides, with `seed`, which problems were held out.
-        training_sets: name and problem set of each stage, one without a name for a run in one piece.
-        warmed_up: whether the run began with supervised steps on problems of `dataset`.
-        rewards: of its last stage; they decide, with `evaluation`, what grades answers.
-    """
+    """The run around a checkpoint, and how its stage was sampled; without a run, None and the defaults."""
 
     folder: Path | None = None
-    seed: int | None = None
-    dataset: Mapping[str, Any] | None = None
-    training_sets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    warmed_up: bool = False
-    rewards: RewardSettings | None = None
-    evaluation: EvaluationSettings | None = None
+    settings: RunSettings | None = None
     system_prompt: str | None = None
-    max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
-    temperature: float = DEFAULT_TEMPERATURE
+    max_new_tokens: int = 1024
+    temperature: float = 1.0
 
 
 def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
-    """Read `config.yaml` beside the checkpoint's folder.
-
-    Raises:
-        UserError: If it is not the configuration of a run.
-    """
+    """Read `config.yaml` beside the checkpoint's folder; UserError where that is not the configuration of a run."""
     folder = run_folder_of(checkpoint)
     if folder is None:
         return RunOfCheckpoint()
-    config = read_recorded(folder, resolve=True)
-    stages = config.get("stages") or []
-    stage, evaluation = stage_of(checkpoint, stages), config.get("evaluation") or {}
-    last_rewards = stages[-1].get("rewards") if stages else None
-    generation = {
-        name: stage.get("generation", {}).get(name, config["model"]["generation_kwargs"][name])
-        for name in ("max_new_tokens", "temperature")
-    }
-    return RunOfCheckpoint(
-        folder=folder,
-        seed=config["seed"],
-        dataset=config["dataset"],
-        training_sets=tuple(
-            (each["name"], {**config["dataset"], **each.get("dataset", {})}) for each in stages or [{"name": ""}]
-        ),
-        warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
-        rewards=_rewards({"rewards": last_rewards or config.get("rewards")}),
-        evaluation=read(EvaluationSettings, {"grader": None, "threshold": None} | evaluation, "evaluation"),
-        system_prompt=config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
-        **generation,
-    )
+    settings = read_settings("train", [f"config={folder}"])
+    generation = stage_of(checkpoint, settings).model.generation_kwargs
+    system_prompt = settings.dataset.system_prompt if system_prompt_used(folder) else None
+    return RunOfCheckpoint(folder, settings, system_prompt, generation["max_new_tokens"], generation["temperature"])
+
+
+def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:
+    """The settings of the stage that a checkpoint lies in; those of the last one outside of a stage's folder."""
+    for folder in map(Path.absolute, parents_of(checkpoint)):
+        if folder.parent.name == "stages":
+            name = folder.name.partition("_")[2]
+            return next((stage.run for stage in settings.stages if stage.name == name), settings)
+    return settings.stages[-1].run if settings.stages else settings
 
 
 def system_prompt_used(folder: Path) -> bool:
     """Whether the problems of a run were asked under the system prompt of its configuration."""
     return bool((read_record(folder, PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
-
-
-def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The keys that the stage of a checkpoint sets over the run; the last stage's outside of a stage's folder."""
-    for folder in map(Path.absolute, parents_of(checkpoint)):
-        if folder.parent.name == "stages":
-            name = folder.name.partition("_")[2]
-            return next((stage for stage in stages if stage["name"] == name), {})
-    return stages[-1] if stages else {}
 
 
 def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,14 +76,16 @@ def grader_of_warmup(settings: RunSettings) -> GraderSpec:
 
 def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
     """The grader of a checkpoint's answers: the one asked for, else that of its run."""
-    run = run_of_checkpoint(checkpoint)
-    usual = (RewardSpec(reward_of(settings.dataset.name)),) if run.rewards is None else run.rewards.functions
-    rewards = settings.rewards.functions or usual
+    run = run_of_checkpoint(checkpoint).settings
     asked, threshold = settings.grader, settings.threshold
-    if run.evaluation is not None and not settings.rewards.functions and asked is None:
+    if run is None or settings.rewards.functions:
+        usual = (RewardSpec(reward_of(settings.dataset.name)),)
+        return grader_spec(settings.rewards.functions or usual, asked, threshold)
+    last = run.stages[-1].run if run.stages else run
+    if asked is None:
         asked = run.evaluation.grader
         threshold = run.evaluation.threshold if threshold is None else threshold
-    return grader_spec(rewards, asked, threshold)
+    return grader_spec(last.rewards.functions, asked, threshold)
 
 
 def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:

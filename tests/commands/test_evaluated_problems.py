@@ -60,8 +60,9 @@ def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded:
     link = tmp_path / "best"
     link.symlink_to(checkpoint)
     assert run_folder_of(link) == run
-    stages = [{"name": "easy", "max_steps": 5}, {"name": "hard"}]
-    assert stage_of(link, stages) == stages[0] and stage_of(run / "final_model", stages) == stages[1]
+    settings = read_settings("train", [*RUN, "stages=[{name: easy, training: {max_steps: 5}}, {name: hard}]"])
+    easy, hard = (stage.run for stage in settings.stages)
+    assert stage_of(link, settings) is easy and stage_of(run / "final_model", settings) is hard
     (run / "final_model").symlink_to(checkpoint)
     assert run_folder_of(Path("out/run/final_model")) == Path("out/run")  # the one that it is in by its name is first
 
