@@ -328,10 +328,10 @@ def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
     """Where a row is from, completion, prompt, gold answer, total, and by reward its score."""
     columns = {"prompts": "prompt", "solution": "solution"}
     known = {name: row.columns[column] for column, name in columns.items() if column in row.columns}
-    scores = {}
-    for reward, score in zip(rewards, row.scores, strict=True):
-        facts = {"score": score.value, "reason": score.reason, "failed": score.failed is not None}
-        scores[reward.name] = {**facts, **score.details}
+    scores = {
+        reward.name: {"score": score.value, "reason": score.reason, "failed": score.failed is not None}
+        for reward, score in zip(rewards, row.scores, strict=True)
+    }
     return {**row.place, "completion": row.text, **known, "total": row.total(rewards), "rewards": scores}
 
 

@@ -44,14 +44,12 @@ class Score:
     Attributes:
         timed_out: the completion was not scored within a deadline.
         failed: the function raised or returned no score, for this row alone or for the batch.
-        details: further values for records, such as the answer that the verifier read.
     """
 
     value: float | None
     reason: str
     timed_out: bool = field(default=False, repr=False)
     failed: Literal["row", "batch"] | None = field(default=None, repr=False)
-    details: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", writable(str(self.reason)))  # records are UTF-8

@@ -49,15 +49,8 @@ def accuracy(
     [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 3/5 is not 1/2')]
     """
     answers = [extracted_answer(turn_text(turn), think_tags, answer_from) for turn in completions]
-    return [
-        Score(
-            verdict.score,
-            str(verdict),
-            timed_out=verdict.reason == TIMEOUT,
-            details={"gold": verdict.gold, "answer": verdict.answer},
-        )
-        for verdict in verify([gold_text(gold) for gold in solution], answers, deadline)
-    ]
+    verdicts = verify([gold_text(gold) for gold in solution], answers, deadline)
+    return [Score(each.score, str(each), timed_out=each.reason == TIMEOUT) for each in verdicts]
 
 
 def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
@@ -219,9 +212,6 @@ def letters_named(text: str, letters: str) -> set[str]:
     r"""The different letters of `letters` that a box or a short answer names, lower case only where it stands alone.
 
     A choice may be followed by its text where a sign (`(C)`, `C.`, `C:`) sets it apart, unless that takes it back.
-
-    >>> sorted(letters_named(r"\textbf{(C)} a dog", "ABCD")), sorted(letters_named("A or B", "ABCD"))
-    (['C'], ['A', 'B'])
     """
     if len(text) > _LONGEST_NAMED:
         return set()
@@ -233,11 +223,7 @@ def letters_named(text: str, letters: str) -> set[str]:
 
 
 def letters_concluded(answer: str, letters: str) -> set[str]:
-    """The different letters that an answer without a box concludes.
-
-    >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD"), letters_concluded("Not option C", "C")
-    ({'C'}, set())
-    """
+    """The different letters that an answer without a box concludes: of `Option A is too small, so it is C.` C alone."""
     lines = re.sub(r"(?<=[^\s:])[^\S\n]*\n\s*", " ⏎ ", answer[-_SEARCHED:].strip())
     plain, patterns = _without_markup(lines), _Patterns(letters)
     for sentence in (patterns.concluded, patterns.option):
@@ -320,13 +306,7 @@ _BELONGING = DENIALS.union(("least", "most", "negative", "than"))
 
 
 def whole_text_number(text: str, read: Callable[[str], Reading] = read) -> Number | None:
-    r"""The number that a text consists of, a variable before it and a unit after it allowed; None for anything else.
-
-    >>> whole_text_number(r"x = \frac{3}{4}\text{ km}")
-    Number(value=Fraction(3, 4), unit=Unit(name='km', power=1))
-    >>> whole_text_number(r"3\sqrt{2}") is whole_text_number("41 = 42") is None
-    True
-    """
+    """The number that a text consists of, a variable before it and a unit after it allowed; None for anything else."""
     try:
         reading = read(text)
     except (TooLarge, Unreadable):
@@ -337,14 +317,9 @@ def whole_text_number(text: str, read: Callable[[str], Reading] = read) -> Numbe
 
 
 def last_number(text: str) -> Number | None:
-    """The last number of a text, read with what belongs to it; None without one, or where that is no number.
+    """The last number of a text, with the scale or formula that it belongs to; None without one, or for no number.
 
-    Digits within words and exponents are left out.
-
-    >>> last_number("Of 12 eggs, 2.5 % are 0.3."), last_number("Of 12 eggs, 5 million are bad.").value
-    (Number(value=Fraction(3, 10), unit=None), Fraction(5000000, 1))
-    >>> last_number("It is x - 5.") is last_number("Of 12 eggs, 5 were laid on 2024-01-05.") is None
-    True
+    Digits within words and exponents are left out: of `12 eggs, 5 million` 5,000,000, of `x - 5` None.
     """
     for line in reversed(text[-_SEARCHED:].splitlines()):
         line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)

@@ -160,14 +160,13 @@ def _pairs(pairs: list[dict[str, Any]], name: str | None) -> ProgramTests | str:
 
 def _case(given: Any, expected: Any) -> dict[str, Any]:
     """Arguments and what they give; LiveCodeBench writes both as JSON, an argument a line."""
-    if not isinstance(given, str):
-        if not isinstance(given, list):
-            raise ValueError(short_text(given))
-        return {"arguments": given, "expected": expected}
-    arguments = [json.loads(line) for line in given.splitlines() if line.strip()]
-    with suppress(ValueError):  # a text that is not quoted is what is expected
-        expected = json.loads(expected) if isinstance(expected, str) else expected
-    return {"arguments": arguments, "expected": expected}
+    if isinstance(given, str):
+        given = [json.loads(line) for line in given.splitlines() if line.strip()]
+        with suppress(ValueError):  # a text that is not quoted is what is expected
+            expected = json.loads(expected) if isinstance(expected, str) else expected
+    elif not isinstance(given, list):
+        raise ValueError(short_text(given))
+    return {"arguments": given, "expected": expected}
 
 
 def _lines(text: Any) -> Any:

@@ -28,11 +28,7 @@ _SEARCHED = 20_000  # characters, from the start: a user's pattern may take quad
 def parts(
     reward: str, completions: Sequence[Any], completion_ids: Sequence[Sequence[int]] | None, unit: Unit
 ) -> list[Sequence[Hashable]]:
-    """Each completion as a sequence of its sampled tokens, its words in lower case, or its characters.
-
-    >>> parts("length", ["One two"], None, "words")
-    [['one', 'two']]
-    """
+    """Each completion as a sequence of its sampled tokens, its words in lower case, or its characters."""
     if unit == "tokens":
         return list(sampled_ids(reward, completion_ids))
     texts = [turn_text(completion) for completion in completions]
