@@ -21,7 +21,7 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.training.checkpoints import clear_leftovers, newest_checkpoint_for_all, save_whole
+from rlvr_vocab.training.checkpoints import clear_leftovers, save_whole
 from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_files_after
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
@@ -141,8 +141,7 @@ class TrainerCheckpoints:
 
     def save_now(self) -> None:
         """Write a checkpoint of the present step, where there is none yet."""
-        step = self._trainer.state.global_step
-        if self._saved_step != step and newest_checkpoint_for_all(self.output_dir, at_step=step) is None:
+        if self._saved_step != self._trainer.state.global_step:
             self._trainer._save_checkpoint(self._trainer.model, trial=None)
 
     def load_weights(self, checkpoint: Path) -> None:
@@ -169,6 +168,7 @@ class TrainerCheckpoints:
             best = trainer.args.load_best_model_at_end and state.best_global_step
             self.load_weights(checkpoint.with_name(f"checkpoint-{state.best_global_step}") if best else checkpoint)
             trainer.state = state
+            self._saved_step = state.global_step
             restore_totals(trainer, checkpoint)
             self._began = time.monotonic()
         return over

@@ -70,10 +70,11 @@ def without_tied_copies(model: Any, state_dict: Mapping[str, Any] | None) -> Map
 
 def require_same_sharding(checkpoint: Path, state: AcceleratorState) -> None:
     """UserError where a checkpoint was sharded otherwise: its optimizer's state cannot be read."""
-    ways = {DistributedType.FSDP: "fsdp2.yaml", DistributedType.DEEPSPEED: "deepspeed_zero3.yaml"}
-    written = "fsdp2.yaml" if (checkpoint / "optimizer.bin").exists() else "no sharding (one process, or ddp.yaml)"
-    written = "deepspeed_zero3.yaml" if (checkpoint / "zero_to_fp32.py").exists() else written
-    asked = ways.get(state.distributed_type, "no sharding (one process, or ddp.yaml)")
+    whole, fsdp, zero3 = "no sharding (one process, or ddp.yaml)", "fsdp2.yaml", "deepspeed_zero3.yaml"
+    files = {"optimizer.bin": fsdp, "zero_to_fp32.py": zero3}
+    written = next((way for name, way in files.items() if (checkpoint / name).exists()), whole)
+    ways = {DistributedType.FSDP: fsdp, DistributedType.DEEPSPEED: zero3}
+    asked = ways.get(state.distributed_type, whole)
     if written != asked:
         raise UserError(
             f"{checkpoint} was written under {written}, and this run is started under {asked}: start it as before, or "

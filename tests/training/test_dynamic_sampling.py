@@ -13,7 +13,7 @@ FOUR_GROUPS = {"per_device_train_batch_size": 16, "num_generations": 4, "max_ste
 
 
 class Sampled(RegionGRPOTrainer):
-    """Counts what is sampled, and keeps the problems that each batch is of."""
+    """Counts the sampled tokens, and keeps the problems of each batch."""
 
     tokens = 0
 
@@ -38,15 +38,28 @@ class Planned(Sampled):
         return planned, None
 
 
+@pytest.fixture
+def train(expand_shape, make_trainer, tmp_path):
+    """A trained trainer of a class, with a reward; `resume` names a checkpoint below `tmp_path`."""
+
+    def trained(trainer, reward, out="out", resume=None, rounds=ROUNDS, **more):
+        made = make_trainer(
+            expand_shape("qwen3", size=None), tmp_path / out, trainer=trainer, reward=reward, max_rounds=rounds,
+            **{**FOUR_GROUPS, **more},
+        )  # fmt: skip
+        made.train(resume_from_checkpoint=None if resume is None else str(tmp_path / resume))
+        return made
+
+    return trained
+
+
 def odd_ones(solution, **_):
     """Problems with even numbers score nothing, others half of their completions."""
     return [float(place % 2) * (int(number) % 2) for place, number in enumerate(solution)]
 
 
-def test_every_group_of_a_batch_has_a_spread_where_there_is_any(expand_shape, make_trainer, tmp_path):
-    folder = expand_shape("qwen3", size=None)
-    trainer = make_trainer(folder, tmp_path, trainer=Sampled, reward=odd_ones, max_rounds=ROUNDS, **FOUR_GROUPS)
-    trainer.train()
+def test_every_group_of_a_batch_has_a_spread_where_there_is_any(train):
+    trainer = train(Sampled, odd_ones)
     rows = trainer.state.log_history[:3]
     assert all(row["frac_reward_zero_std"] == 0 and row["reward"] == 0.5 for row in rows)
     assert max(row["dynamic/rounds"] for row in rows) > 1 and min(row["reward/sampled"] for row in rows) < 0.5
@@ -54,33 +67,21 @@ def test_every_group_of_a_batch_has_a_spread_where_there_is_any(expand_shape, ma
     assert rows[-1]["num_tokens"] == trainer.tokens
     assert sum(row["dynamic/tokens_thrown_away"] for row in rows) > 0
     assert max(row["sampling/logp_gap"] for row in rows) < 1e-4
-    flat = make_trainer(
-        folder,
-        tmp_path,
-        trainer=Planned,
-        reward=lambda solution, **_: [0.0] * len(solution),
-        max_rounds=ROUNDS,
-        **{**FOUR_GROUPS, "max_steps": 1},
-    )
-    flat.train()
+    flat = train(Planned, lambda solution, **_: [0.0] * len(solution), max_steps=1)
     row = flat.state.log_history[0]
     assert row["frac_reward_zero_std"] == 1 and row["dynamic/rounds"] == ROUNDS
     assert row["dynamic/completions_thrown_away"] == 4 * 16 and len(flat.trained_on[0]) == 16
 
 
-def test_it_trains_as_if_only_these_problems_had_been_drawn(expand_shape, make_trainer, tmp_path):
-    folder = expand_shape("qwen3", size=None)
-    common = {"trainer": Planned, "reward": odd_ones, **FOUR_GROUPS}
-    trainer = make_trainer(folder, tmp_path / "dynamic", max_rounds=ROUNDS, **common)
+def test_it_trains_as_if_only_these_problems_had_been_drawn(train):
+    trainer = train(Planned, odd_ones)
     problems = {row["solution"]: row for row in trainer.train_dataset}
-    trainer.train()
     chosen = [problems[number] for batch in trainer.trained_on for number in batch[::4]]
-    plain = make_trainer(folder, tmp_path / "plain", rows=chosen, shuffle_dataset=False, **common)
-    plain.train()
+    plain = train(Planned, odd_ones, "plain", rounds=1, rows=chosen, shuffle_dataset=False)
     assert plain.trained_on == trainer.trained_on
-    of_the_clock = ("step_time", "time/", "memory/", "dynamic/", "reward/sampled", "num_tokens", "epoch")
+    others = ("step_time", "time/", "memory/", "dynamic/", "reward/sampled", "num_tokens", "epoch")
     for there, here in zip(plain.state.log_history[:3], trainer.state.log_history[:3], strict=True):
-        here = {name: value for name, value in here.items() if not name.startswith(of_the_clock)}
+        here = {name: value for name, value in here.items() if not name.startswith(others)}
         assert here == {name: there[name] for name in here} and len(here) > 20
     assert all(map(torch.equal, plain.model.parameters(), trainer.model.parameters()))
 
@@ -92,18 +93,12 @@ def odd_ones_alone(solution, log_extra=None, **_):
     return [score if int(number) % 2 else None for score, number in zip(scores, solution, strict=True)]
 
 
-def test_a_round_in_which_nothing_can_be_scored_is_no_batch_without_rewards(expand_shape, make_trainer, tmp_path):
-    common = {"trainer": Planned, "max_rounds": ROUNDS, **FOUR_GROUPS}
-    folder = expand_shape("qwen3", size=None)
-    whole = make_trainer(folder, tmp_path / "all", reward=odd_ones, **common)
-    chosen = make_trainer(folder, tmp_path / "some", reward=odd_ones_alone, **common)
-    for trainer in (whole, chosen):
-        trainer.train()
+def test_a_round_in_which_nothing_can_be_scored_is_no_batch_without_rewards(train):
+    whole, chosen = train(Planned, odd_ones), train(Planned, odd_ones_alone, "some")
     assert chosen.trained_on == whole.trained_on
     assert max(row["dynamic/rounds"] for row in chosen.state.log_history[:3]) > 1
-    trainer = make_trainer(folder, tmp_path / "none", reward=lambda solution, **_: [None] * len(solution), **common)
     with pytest.raises(UserError, match=f"none of {ROUNDS * 16} completions has a reward"):
-        trainer.train()
+        train(Planned, lambda solution, **_: [None] * len(solution), "none")
 
 
 def test_a_reward_that_does_not_count_gives_a_group_no_spread():
@@ -113,14 +108,10 @@ def test_a_reward_that_does_not_count_gives_a_group_no_spread():
         assert has_spread(rewards, torch.tensor([1.0, 0.5]), aggregation)
 
 
-def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_trainer, tmp_path):
-    common = {"trainer": Sampled, "reward": odd_ones, "max_rounds": ROUNDS, **FOUR_GROUPS}
-    common |= {"save_strategy": "steps", "save_steps": 2}
-    folder = expand_shape("qwen3", size=None)
-    whole = make_trainer(folder, tmp_path / "whole", **common)
-    whole.train()
-    resumed = make_trainer(folder, tmp_path / "resumed", **common)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+def test_a_resume_goes_on_with_the_problems_that_were_next(train):
+    saved = {"save_strategy": "steps", "save_steps": 2}
+    whole = train(Sampled, odd_ones, "whole", **saved)
+    resumed = train(Sampled, odd_ones, "resumed", resume="whole/checkpoint-2", **saved)
     assert resumed.trained_on == whole.trained_on[2:]
     assert all(map(torch.equal, whole.model.parameters(), resumed.model.parameters()))
 
@@ -158,17 +149,9 @@ def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else
     assert set(drawn_with(all_solved, 30, lambda place: 1.0)) == set(range(12))
 
 
-def test_a_curriculum_alone_trains_on_full_batches_of_what_it_chooses(expand_shape, make_trainer, tmp_path):
-    trainer = make_trainer(
-        expand_shape("qwen3", size=None),
-        tmp_path,
-        trainer=Sampled,
-        reward=odd_ones,
-        curriculum=CurriculumSettings(skip_solved=1),
-        solved_by=("odd_ones", 0.0),
-        **{**FOUR_GROUPS, "max_steps": 4},
-    )
-    trainer.train()
+def test_a_curriculum_alone_trains_on_full_batches_of_the_problems_that_it_chooses(train):
+    order = {"curriculum": CurriculumSettings(skip_solved=1), "solved_by": ("odd_ones", 0.0)}
+    trainer = train(Sampled, odd_ones, rounds=1, max_steps=4, **order)
     drawn = [number for batch in trainer.trained_on for number in batch[::4]]
     assert len(drawn) == 16 and len(set(drawn[:12])) == 12
     summary = trainer.dynamic_sampling.order.summary()
