@@ -26,7 +26,7 @@ from rlvr_vocab.record.files import INITIAL_MODEL, is_step_file, run_folder_of, 
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, required_columns
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
-from rlvr_vocab.rewards.reward import THINK_TAGS, Score, is_user_code, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, turn_text
 from rlvr_vocab.runs.rewards import (
     dummy_context,
     example_turns,
@@ -131,12 +131,10 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward
     """The problems of a set, held-out ones included, each answered by its gold answer in a made-up turn."""
     tags = settings.think_tags or THINK_TAGS
     problems = _problems(settings, console)
-    specs = []
+    specs = [spec for spec in settings.rewards.functions if not declared(spec).skip_gold_check]
     for spec in settings.rewards.functions:
         if why := declared(spec).skip_gold_check:
             console.print(f"{spec.name}: not judged: {why}", markup=False)
-        else:
-            specs.append(spec)
     if not specs:
         raise UserError("rewards: gold answers judge none of them; give completions=FILE, or a model=… that answers")
     require_reward_columns(specs, [*problems[0].columns, "completions"], "the problems have")
@@ -150,13 +148,6 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward
         rows.append(problem.answered([{"role": "assistant", "content": text}]))
     console.print(f"judged in made-up turns like {rows[0].text!r}", markup=False)
     score_rows(rewards, rows, console)
-    for number, (spec, reward) in enumerate(zip(specs, rewards, strict=True)):
-        best = max((value for row in rows if (value := row.scores[number].value) is not None), default=reward.full_mark)
-        if best < reward.full_mark and is_user_code(spec.name) and spec.full_mark is None:
-            advice = (
-                "it may want another form of turn" if best == 0 else f"if that is its best, set full_mark: {best:.4g}"
-            )
-            console.print(f"{reward.name} gives no gold answer more than {best:.4g}: {advice}", markup=False)
     below = [row for row in rows if not all(map(_is_full, rewards, row.scores))]
     _print_rows(settings, rewards, below, console)
     return rewards, rows
