@@ -165,9 +165,7 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
     assert "at full mark 6 of 6 (100.0%)" in boxed
 
 
-def test_a_full_mark_of_ones_own_is_what_gold_answers_have_to_reach(
-    score: Callable[..., list[str]], mine: Path
-) -> None:
+def test_gold_answers_have_to_reach_a_full_mark_of_ones_own(score: Callable[..., list[str]], mine: Path) -> None:
     lines = score(*ARITHMETIC, f"rewards=[{mine}:half]")
     assert "at full mark 0 of 50 (0.0%)" in lines[-1] and len(below(lines, "Lowest totals, 20 of 50")) == 20
     lines = score(*ARITHMETIC, f"rewards=[{{name:'{mine}:half',full_mark:0.5}}]", "max_samples=20")
