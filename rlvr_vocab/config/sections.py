@@ -383,6 +383,26 @@ def stage_error_context(name: str) -> Iterator[None]:
         raise UserError(f"stage {name}: {error}") from error
 
 
+# The subject of a library's error -> text before and after it that names the keys.
+_AS_KEYS = {
+    "base": ("model.name=", ""),
+    "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
+    "quantized base": ("model.name=", ", and set model.model_kwargs.load_in_4bit=true to quantize it here"),
+    "part": ("model.reasoning_vocab_size=", ""),
+    "size": ("model.reasoning_vocab_size: ", ", or set model.reasoning_multiplicity"),
+}
+
+
+@contextmanager
+def naming_model_keys() -> Iterator[None]:
+    """A block in which an error about a base model names the keys of the configuration."""
+    try:
+        yield
+    except UserError as error:
+        before, after = _AS_KEYS.get(error.about, ("", ""))
+        raise UserError(f"{before}{error}{after}") from error
+
+
 def problem_source(dataset: DatasetSettings) -> ProblemSource:
     gym = _gym_problems(dataset)
     columns = dataset.columns

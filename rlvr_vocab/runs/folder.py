@@ -1,4 +1,4 @@
-"""The folder of a run: its lock, what a start may find there, and the records that it begins with. Needs no torch."""
+"""The folder of a run: its lock, and the records that it begins with. Needs no torch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.errors import UserError, is_main_process
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import (
     CHANGES,
@@ -50,11 +49,8 @@ logger = logging.getLogger(__name__)
 LOCK = ".lock"
 _RETRY_SECONDS = 0.5
 RESUME_MODES = ("auto", "never")  # any other value of `resume` is a checkpoint
-_DIFFERENCES_SHOWN = 3
 # The lock, a scheduler's log, a leftover of a killed start: they may lie there before a run, and stay after it.
-_NOT_OF_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|" + re.escape(LOCK))
-# Keys that `allow_changes` may name: the model is made, and the problems are divided.
-_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
+NOT_OF_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|" + re.escape(LOCK))
 
 
 @dataclass(frozen=True)
@@ -153,51 +149,7 @@ def _is_still_there(file: IO[str], folder: Path) -> bool:
         return False
 
 
-# --- what a start may find ---
-
-
-def check_run_folder(settings: RunSettings) -> None:
-    """Raises UserError where the folder holds anything but an earlier part of the same run, or is being written."""
-    if not is_main_process():  # which may have begun to write by now
-        return
-    folder, named = settings.output_dir, settings.resume not in RESUME_MODES
-    check_not_running(folder)
-    if not _holds_a_run(folder):
-        if named:
-            raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
-        return
-    if not settings.overwrite:
-        _check_resume(settings)
-        _check_changes(settings)
-    elif named:
-        raise UserError(f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them")
-    # A config.yaml copied into a working folder or a repository does not make it a run's folder.
-    elif (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
-
-
-def _holds_a_run(folder: Path) -> bool:
-    """Whether there is a run in the folder; raises UserError where there is something else."""
-    if not folder.is_dir() or all(_NOT_OF_A_RUN.fullmatch(path.name) for path in folder.iterdir()):
-        return False
-    try:
-        read_recorded(folder, resolve=True)
-    except UserError as error:
-        raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
-    return True
-
-
-def _check_resume(settings: RunSettings) -> None:
-    checkpoints = [*settings.output_dir.glob("checkpoint-*"), *settings.output_dir.glob("stages/*/checkpoint-*")]
-    if settings.resume == "never" and checkpoints:
-        raise UserError(
-            f"resume=never: {settings.output_dir} holds checkpoints of this run; leave it out to go on, or choose "
-            "another output_dir, or add overwrite=true"
-        )
-    named = settings.resume not in RESUME_MODES
-    if named and Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
-        listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
-        raise UserError(f"resume={settings.resume}: no checkpoint of {settings.output_dir}; there are {listed}")
+# --- the records that a start writes ---
 
 
 Change = tuple[str, Any, Any]
@@ -206,41 +158,6 @@ Change = tuple[str, Any, Any]
 def changes_of(settings: RunSettings) -> list[Change]:
     """(key, recorded value, new value) of each key in which the configuration differs from the recorded one."""
     return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
-
-
-def _check_changes(settings: RunSettings) -> None:
-    """Refuse another configuration, but for keys that may change and were named, and changes that train nothing."""
-    folder, changes = settings.output_dir, changes_of(settings)
-    keys = [key for key, _, _ in changes]
-    for key in keys:
-        allowed = any(key == each or key.startswith(f"{each}.") for each in settings.allow_changes)
-        if allowed and (key == "training.optim" or not key.startswith(_CHANGEABLE)):
-            raise UserError(f"allow_changes: {key} cannot change on resume; start a new run")
-    refused = [
-        (key, f"{key}: {as_typed(there)} there, {as_typed(here)} here")
-        for key, there, here in changes
-        if not any(key == each or key.startswith(f"{each}.") for each in settings.allow_changes)
-    ]
-    if refused:
-        shown = [line for _, line in refused[:_DIFFERENCES_SHOWN]]
-        shown += [f"{len(refused) - _DIFFERENCES_SHOWN} more"] * (len(refused) > _DIFFERENCES_SHOWN)
-        may_change = all(key.startswith(_CHANGEABLE) for key, _ in refused)
-        allow = f"allow_changes=[{','.join(key for key, _ in refused)}]"
-        raise UserError(
-            f"output_dir={folder}: holds a run with another configuration ({'; '.join(shown)}); choose another "
-            f"exp_name or output_dir, or add overwrite=true{f', or go on with the change by {allow}' * may_change}"
-        )
-    if changes and (folder / SUMMARY).is_file():
-        finished = f"output_dir={folder}: this run is finished, and"
-        if settings.stages or not any(folder.glob("checkpoint-*")):
-            why = "its stages have ended" if settings.stages else "holds no checkpoint to go on from"
-            raise UserError(f"{finished} {why}: choose another exp_name or output_dir to train anew")
-        done, max_steps = (read_record(folder, SUMMARY) or {}).get("steps", 0), settings.training.grpo["max_steps"]
-        if not (max_steps > done if max_steps is not None else "training.num_train_epochs" in keys):
-            raise UserError(f"{finished} these changes train nothing more: raise training.max_steps above {done}")
-
-
-# --- the records that a start writes ---
 
 
 def results_file(folder: Path, when: str) -> Path:
@@ -272,7 +189,7 @@ def start_run_folder(settings: RunSettings) -> None:
 def _clear(folder: Path) -> None:
     """Remove an earlier run; killed in the middle, it is an unfinished run, whose config.yaml goes last."""
     first = [path for path in (folder / SUMMARY, folder / MANIFEST) if path.exists()]
-    others = [path for path in folder.iterdir() if path not in first and not _NOT_OF_A_RUN.fullmatch(path.name)]
+    others = [path for path in folder.iterdir() if path not in first and not NOT_OF_A_RUN.fullmatch(path.name)]
     for path in [*first, *sorted(others, key=lambda path: path.name == CONFIG)]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 

@@ -22,7 +22,7 @@ from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
 
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings, naming_model_keys
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.errors import UserError
@@ -33,7 +33,6 @@ from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
-from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problems import RunProblems, fingerprint_of, stages_of
 from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template, warmup_form
 from rlvr_vocab.runs.rewards import grader_of_warmup, reward_context

@@ -8,11 +8,10 @@ import torch
 from accelerate import PartialState
 
 from rlvr_vocab.config.checks.run import FLASH_PACKAGES
-from rlvr_vocab.config.sections import RunSettings, StageSettings, stage_error_context
+from rlvr_vocab.config.sections import RunSettings, StageSettings, naming_model_keys, stage_error_context
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.model import source_kwargs, untrained_base
-from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.models.lora import linear_layers, skeleton, vocabulary_modules

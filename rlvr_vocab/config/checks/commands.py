@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr_vocab.bounds import Count, NotNegative
+from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.config.checks.run import (
     check_batches,
     check_dataset,
@@ -37,7 +38,6 @@ from rlvr_vocab.record.files import FINAL_MODEL, STEP_FILES, step_files
 from rlvr_vocab.record.results import ARMS, grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded

@@ -10,6 +10,8 @@ from importlib.metadata import distributions
 from importlib.util import find_spec
 from typing import Any
 
+from rlvr_vocab.config.checks.model_folder import check_model_source
+from rlvr_vocab.config.checks.run_folder import check_run_folder
 from rlvr_vocab.config.sections import (
     DatasetSettings,
     LoggingSettings,
@@ -29,8 +31,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.folder import check_run_folder
-from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.vocab.layout import refuse_expanded

@@ -1,13 +1,11 @@
 """Whether a folder holds a model, without loading it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from rlvr_vocab.config.sections import ModelSettings
+from rlvr_vocab.config.sections import ModelSettings, naming_model_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
@@ -16,25 +14,6 @@ from rlvr_vocab.vocab.layout import refuse_quantized
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, refuse_pickled
 
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-
-# The subject of a library's error -> text before and after it that names the keys.
-_AS_KEYS = {
-    "base": ("model.name=", ""),
-    "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
-    "quantized base": ("model.name=", ", and set model.model_kwargs.load_in_4bit=true to quantize it here"),
-    "part": ("model.reasoning_vocab_size=", ""),
-    "size": ("model.reasoning_vocab_size: ", ", or set model.reasoning_multiplicity"),
-}
-
-
-@contextmanager
-def naming_model_keys() -> Iterator[None]:
-    """A block in which an error about a base model names the keys of the configuration."""
-    try:
-        yield
-    except UserError as error:
-        before, after = _AS_KEYS.get(error.about, ("", ""))
-        raise UserError(f"{before}{error}{after}") from error
 
 
 def check_model_source(model: ModelSettings) -> None:
