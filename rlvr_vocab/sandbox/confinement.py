@@ -83,7 +83,7 @@ def readable_paths() -> list[str]:
 
 
 def limit(seconds: float, memory: int, output: int) -> None:
-    """Limit what this process may use, and end it with its parent where the system knows of that (Linux).
+    """Limit what this process may use, and end it with its parent where the system can (Linux).
 
     Args:
         seconds: of processor time; time on the wall is the parent's to watch.

@@ -188,7 +188,7 @@ def _answer_calls(load: Callable[[], None], namespace: dict[str, Any], calls: IO
             value = target(*arguments, **decoded(call["named"], named))
             # The caller sees changes in place.
             return {"value": encoded(value, number_of), "arguments": encoded(arguments, number_of)}
-        except BaseException as error:  # noqa: BLE001 - whatever a program raises is its answer
+        except BaseException as error:  # noqa: BLE001 - an exception of the program is its answer
             return {"raised": _described(error)}
 
     refused = None

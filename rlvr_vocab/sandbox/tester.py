@@ -80,7 +80,7 @@ class Program:
             case {"raised": [[str() as kind, *kinds], str() as text]}:
                 raise self._exception([kind, *kinds], text)
             case {"value": value}:
-                with suppress(Exception):  # whatever a program wrote in the place of a value
+                with suppress(Exception):  # a program may write anything in the place of a value
                     return decoded(value, self.remote), decoded(answer.get("arguments"), self.remote)
                 self.end("the program gave no value")
         self.end("the program has ended")
@@ -90,7 +90,7 @@ class Program:
         raise ProgramEnded(self.ended)
 
     def _exception(self, kinds: list[str], text: str) -> BaseException:
-        """The exception that the program raised, of all its classes that are known here."""
+        """The exception that the program raised, of all its classes that exist here."""
         own = [self.raises[kind] for kind in kinds if kind in self.raises]
         for base in [known for kind in kinds if isinstance(known := getattr(builtins, kind, None), type)]:
             if issubclass(base, BaseException) and base not in _NOT_RAISED:
@@ -197,7 +197,7 @@ class Test:
         """Run it in a scope that gets the names of the program.
 
         Raises:
-            CannotAsk: it fails whatever the program does.
+            CannotAsk: it fails with any program.
         """
         program = self._program
         self._asked_before = program.num_asked
@@ -236,7 +236,7 @@ class Test:
 
     @contextmanager
     def _assertion(self, place: str, source: str) -> Iterator[None]:
-        """Around an assertion: whatever it raises is its failure, and the next one has its turn."""
+        """Around an assertion: an exception is its failure, and the next assertion has its turn."""
         failed = ""
         try:
             yield

@@ -407,7 +407,7 @@ def _tree(latex: str):  # type: ignore[no-untyped-def]  # sympy, imported where 
 
     try:
         tree = latex2sympy(latex, normalization_config=None, conversion_config=as_written)
-    except Exception as error:  # the parser raises bare Exception, and whatever its visitor met
+    except Exception as error:  # the parser raises bare Exception, and its visitor others
         raise Unreadable(f"{' '.join(str(error).split())[:80]}, in {latex[:80]!r}") from error
     if not isinstance(tree, Expr):
         raise Unreadable(f"{latex[:80]!r} is not one value")

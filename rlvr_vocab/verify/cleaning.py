@@ -98,7 +98,7 @@ _INVISIBLE_DELIMITER = re.compile(r"\\(?:left|right)\s*\.")
 _WITH_UNSEEN_ARGUMENT = re.compile(r"\\(?:[hv]?phantom|hspace\*?|vspace\*?|color|textcolor)\s*(?=\{)")
 # One group or several, of which one at least is set apart as only thousands are; a plain comma may be a list.
 _THOUSANDS = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?:\{,\}|,? ?\\! ?|\\[, ]|,)[0-9]{3})+(?![0-9])")
-# What separates two numbers, where leaving it or the space behind it out would join them: `81, 256` is not 81,256.
+# A separator of two numbers that would be joined without it or the space behind it: `81, 256` is not 81,256.
 _BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$ ]*(?=[0-9]))")
 # More space than stands between thousands.
 _WIDE = r"\\(?:q?quad|enspace|hfill)(?![A-Za-z])"
@@ -111,7 +111,7 @@ NUMBER_WITH_UNIT = re.compile(
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
-# What plain text writes without a backslash. A letter before it makes it part of a word.
+# Names that plain text writes without a backslash. A letter before one makes it part of a word.
 PLAIN_NAMES = re.compile(
     r"(?<![A-Za-z\\])(?:(pi|infty|infinity|sqrt)(?![A-Za-z])"
     r"|((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=[ (^_{0-9]))"
@@ -218,7 +218,7 @@ def with_braces(text: str) -> str:
     In plain text an exponent is a whole number (`2^10`) or the contents of round brackets (`x^(n+1)`).
     """
     tokens = _TOKEN.findall(text)
-    units: list[str] = []  # what comes behind, the nearest last: groups, macros with their arguments, characters
+    units: list[str] = []  # of the rest, the nearest last: groups, macros with their arguments, characters
     num_closed = 0  # closing braces among the units
     for position in reversed(range(len(tokens))):
         token = tokens[position]
@@ -235,7 +235,7 @@ def with_braces(text: str) -> str:
 
 
 def _taken(units: list[str], closing: str) -> str:
-    """What comes before the nearest `closing`, taken off the units with it."""
+    """Take the units up to the nearest `closing` off, and return their text."""
     start = len(units) - 1
     while units[start] != closing:
         start -= 1
@@ -374,7 +374,7 @@ def _without_capitals(word: str) -> str:
 
 
 def is_formula(cleaned: str) -> bool:
-    """Whether a cleaned text is mathematics rather than words, as far as its letters tell."""
+    """Whether a cleaned text is mathematics rather than words, judged by its letters."""
     letters = _MACRO.sub("\\\\", cleaned)
     if r"\text" in cleaned or _NEVER_IN_FORMULAS.search(cleaned) or _WORD_ALONE.search(letters):
         return False

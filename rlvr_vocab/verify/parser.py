@@ -260,7 +260,7 @@ class _Parser:
         return Symbol(f"{accent} {name}")
 
     def _fenced(self, opened: str) -> Formula:
-        """What stands between brackets of which the opening one has been taken."""
+        """The contents of brackets of which the opening one has been taken."""
         self._fences.append(opened)
         inside = self._nested(self._sum)
         self._fences.pop()
@@ -290,7 +290,7 @@ class _Parser:
         return value if power is None else Call("^", (value, power))
 
     def _argument(self) -> Formula:
-        r"""What a function is applied to: what stands in brackets, or `2x` in `\sin 2x\cos x`, but nothing unclear."""
+        r"""The argument of a function: the contents of brackets, or `2x` in `\sin 2x\cos x`, but nothing unclear."""
         if self._next in _FENCES:
             argument = self._fenced(self._take())
             if self._next in ("^", "!", r"\degree"):

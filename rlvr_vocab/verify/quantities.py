@@ -208,7 +208,7 @@ _NOT_COUNTED = DENIALS | _words("""
     was right true correct the other another point each either neither both percent debt loss deficit too zero negative
     positive answer solution undetermined undefined
 """)
-# What is counted is never these alone: 5 squared, a score, a grand, fivefold, and some 5.
+# No unit by themselves: 5 squared, a score, a grand, fivefold, and some 5.
 _NOT_COUNTED_ALONE = frozenset(("square", "cube", "score", "grand", "odd", "something", "arab", "kharab", "bil"))
 _CHANGES_NUMBER = re.compile(
     r"\w*illi(?:on|ard)\w*|(?:twen|thir|four|for|fif|six|seven|eigh|nine)t(?:een|y|ie)|\w*(?:eenth|ieth|llionth|fth)"
@@ -281,7 +281,7 @@ def _named(words: str, power: str | None) -> tuple[Unit | None, int] | None:
 def _unit_name(words: list[str]) -> str | None:
     """The one spelling of a known unit, or the words themselves where they are what a number may count."""
     name = " ".join(words)
-    folded = name.lower() if len(name) > 2 else name  # the case of a symbol tells mega from milli
+    folded = name.lower() if len(name) > 2 else name  # the case of a symbol separates mega from milli
     for spelling in (name, _singular(name), folded, _singular(folded)):
         if spelling in _BY_SPELLING:
             return _BY_SPELLING[spelling]

@@ -258,7 +258,7 @@ def _labelled(text: str, read_part: ReadPart) -> Choice | None:
 
 
 def label_of(text: str) -> str | None:
-    """The letter of the choice that a cleaned gold answer begins with, whatever its words are."""
+    """The letter of the choice that a cleaned gold answer begins with; its words do not matter."""
     found = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text))
     return next(filter(None, found.groups())) if found else None
 

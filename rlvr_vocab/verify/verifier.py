@@ -166,7 +166,7 @@ _SAYS_MATHEMATICS = re.compile(
 _NOT_MATHEMATICS_ALONE = str.maketrans(dict.fromkeys("×°º₀₁₂₃₄₅₆₇₈₉", " "))
 
 _COMMAND_OR_INDEX = re.compile(r"\\[a-z]+|[_{}]")
-# What no formula in variables looks like: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
+# Signs of a code, which no formula in variables has: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
 _CODE = re.compile(
     r"[A-Za-z][ .]{0,2}[0-9]|(?<![0-9.])0[0-9A-Za-z]|[a-z]{3,}"
     r"|[A-Z][ -]?[A-Za-z0-9]|[A-Za-z][ -]?[A-Z]|[0-9](?:-|(?<=[0-9.][0-9]) ?)[A-Z]"
@@ -225,7 +225,7 @@ def _looks_like_a_code(latex: str) -> bool:
 
 @dataclass(frozen=True)
 class GoldReport:
-    """What is wrong with gold answers, by their index.
+    """Faults of gold answers, by their index.
 
     Attributes:
         unusable: nothing can be compared with them: empty, no text, or larger than an answer can be.

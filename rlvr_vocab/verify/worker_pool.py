@@ -125,7 +125,7 @@ class WorkerPool:
                 self._idle.append(worker)
 
 
-class _Lost(Exception):
+class _WorkerFailure(Exception):
     """A worker that is of no use any more: the failure and its detail."""
 
 
@@ -153,7 +153,7 @@ class _Worker:
                 self._is_ready = True
             value, error = self._exchange(item, deadline)
             return Outcome(value, "error" if error else None, error)
-        except _Lost as lost:
+        except _WorkerFailure as lost:
             self.end()
             failure, detail = lost.args
             if not self._is_ready:
@@ -171,7 +171,7 @@ class _Worker:
             match json.loads(answer):
                 case [self._num_asked, value, str() as error]:
                     return value, error
-        raise _Lost("died", "the worker wrote something that is no answer")
+        raise _WorkerFailure("died", "the worker wrote something that is no answer")
 
     def _receive(self, seconds: float) -> bytes:
         """A line from the process. One that is there counts, also where this process was stopped until it was late."""
@@ -184,11 +184,11 @@ class _Worker:
                 self.connection.settimeout(max(left, 0.001))
                 more = self.connection.recv(2**18)
             except TimeoutError:
-                raise _Lost("timeout", f"no answer within {seconds:g} s") from None
+                raise _WorkerFailure("timeout", f"no answer within {seconds:g} s") from None
             except ConnectionError:
                 more = b""
             if not more:
-                raise _Lost(*self._describe_exit())
+                raise _WorkerFailure(*self._describe_exit())
             received += more
         return bytes(received)
 
