@@ -98,8 +98,8 @@ class WorkerPool:
             for worker in [worker for worker in self._idle if worker.process.poll() is not None]:  # somebody killed it
                 worker.end()
                 self._idle.remove(worker)
-            futures = [threads.submit(self._outcome, item, deadline) for item in items]
             try:
+                futures = [threads.submit(self._outcome, item, deadline) for item in items]
                 for count, future in enumerate(as_completed(futures), 1):
                     future.result()
                     if on_progress:
@@ -109,7 +109,7 @@ class WorkerPool:
                 for worker in list(self._busy):
                     worker.process.kill()
                 raise
-        return [future.result() for future in futures]
+            return [future.result() for future in futures]
 
     def _outcome(self, item: Any, deadline: float) -> Outcome:
         try:
@@ -151,11 +151,11 @@ class _Worker:
             if not self._is_ready:
                 self._receive(START_LIMIT)
                 self._is_ready = True
-            value, error = self._exchange(item, deadline)
-            return Outcome(value, "error" if error else None, error)
-        except _WorkerFailure as lost:
+            value, raised = self._exchange(item, deadline)
+            return Outcome(value, "error" if raised else None, raised)
+        except _WorkerFailure as error:
             self.end()
-            failure, detail = lost.args
+            failure, detail = error.args
             if not self._is_ready:
                 raise RuntimeError(f"the worker processes for {self._task} cannot start: {detail}") from None
             return Outcome(None, failure, detail)
