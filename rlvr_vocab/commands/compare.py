@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,12 @@ from rlvr_vocab.record.files import (
     EVALUATION_RESULTS,
     EVALUATION_SETTINGS,
     FINAL_MODEL,
-    METRICS,
     PROBLEMS,
-    SUMMARY,
     read_record,
 )
-from rlvr_vocab.record.manifest import damage_of_run, problem_in_run
-from rlvr_vocab.record.metrics import read_metrics, split_evaluations
+from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.results import HeldOutMetric, read_results
-from rlvr_vocab.runs.record import configuration_keys
+from rlvr_vocab.runs.record import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.text import did_you_mean, pluralize, visible_text
@@ -101,22 +97,17 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     changed = problem_in_run(folder, results)
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}")
-    rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
-    summary, sampling = read_record(folder, SUMMARY), _sampling_settings(results)
+    record, sampling = run_record(folder), _sampling_settings(results)
     own_seeds = [f"{name} {training[name]}" for name in ("seed", "data_seed") if training.get(name)]
     return ComparedRun(
-        folder=str(folder),
+        record=record,
         seed=", ".join([str(config["seed"]), *own_seeds]) if own_seeds else config["seed"],
         answers=read_results(results),
-        rows=rows,
-        evaluations=evaluations,
-        summary=summary,
         environment=read_record(folder, ENVIRONMENT),
         problems=read_record(folder, PROBLEMS),
         sampling_settings=sampling,
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
-        grader=(sampling or summary or {}).get("grader"),
-        damage=tuple(chain(*damage_of_run(folder))),
+        grader=(sampling or record.summary or {}).get("grader"),
     )
 
 

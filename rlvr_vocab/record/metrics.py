@@ -100,14 +100,10 @@ class RunRecord:
         return is_finished(self.summary)
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
-        """Steps and values of the rows that have the metric as a finite number."""
-        return series_of(self.rows, self.evaluations, metric)
-
-
-def series_of(rows: Sequence[Row], evaluations: Sequence[Row], metric: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""
-    found = [row for row in (evaluations if metric.startswith("eval/") else rows) if is_number(row.get(metric))]
-    return [row["step"] for row in found], [float(row[metric]) for row in found]
+        """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""
+        rows = self.evaluations if metric.startswith("eval/") else self.rows
+        found = [row for row in rows if is_number(row.get(metric))]
+        return [row["step"] for row in found], [float(row[metric]) for row in found]
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -19,7 +19,6 @@ from rlvr_vocab.analysis.report.page import (
     preformatted,
     table,
 )
-from rlvr_vocab.record.metrics import series_of
 
 # Caption, label of the axis, metric, whether it is a share.
 _CURVES = (
@@ -111,7 +110,7 @@ def _curves(arms: Sequence[ComparedArm]) -> Markup:
 
 def _line(arm: ComparedArm, metric: str) -> Line:
     """The steps that are in all runs of the arm which have the metric."""
-    series = (dict(zip(*series_of(run.rows, run.evaluations, metric), strict=True)) for run in arm.runs)
+    series = (dict(zip(*run.record.series(metric), strict=True)) for run in arm.runs)
     logged = [points for points in series if points]
     steps = sorted(set.intersection(*map(set, logged))) if logged else []
     at = [[points[step] for points in logged] for step in steps]

@@ -19,8 +19,7 @@ from rlvr_vocab.analysis.compare.comparison import (
 )
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import is_finished
-from rlvr_vocab.record.metrics import Row
+from rlvr_vocab.record.metrics import Row, RunRecord
 from rlvr_vocab.record.results import GraderRecord, HeldOutMetric, ProblemResult, grader_text, same_grader
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import listed, pluralize, short_text, visible_text
@@ -38,25 +37,23 @@ class ComparedRun:
 
     Attributes:
         answers: to its held-out problems, graded by `grader`.
-        rows, evaluations: of its metrics.jsonl.
-        summary, environment, problems: the JSON files of these names; None without the file.
+        environment, problems: the JSON files of these names; None without the file.
         sampling_settings: of the answers, as `rlvr-vocab evaluate` recorded them; None for the run's own answers.
         selects_best: whether it kept its best checkpoint instead of the last.
-        damage: a sentence on each file of it that is lost or changed.
     """
 
-    folder: str
+    record: RunRecord
     seed: Hashable
     answers: Sequence[ProblemResult]
-    rows: Sequence[Row]
-    evaluations: Sequence[Row]
-    summary: Row | None
     environment: Row | None
     problems: Row | None
     sampling_settings: Row | None
     selects_best: bool
     grader: GraderRecord | None
-    damage: Sequence[str]
+
+    @property
+    def folder(self) -> str:
+        return str(self.record.folder)
 
     @property
     def results(self) -> RunResults:
@@ -67,12 +64,12 @@ class ComparedRun:
     @property
     def steps(self) -> int | None:
         """Optimisation steps that it took."""
-        logged = self.rows[-1]["step"] if self.rows else None
-        return (self.summary or {}).get("steps", logged)
+        rows = self.record.rows
+        return (self.record.summary or {}).get("steps", rows[-1]["step"] if rows else None)
 
     def last(self, metric: str) -> float | None:
         """The last logged value."""
-        return next((row[metric] for row in reversed(self.rows) if row.get(metric) is not None), None)
+        return next((row[metric] for row in reversed(self.record.rows) if row.get(metric) is not None), None)
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ def _answered(field: str) -> Callable[[ComparedRun], float]:
 
 
 def _summary(field: str) -> Callable[[ComparedRun], float | None]:
-    return lambda run: (run.summary or {}).get(field)
+    return lambda run: (run.record.summary or {}).get(field)
 
 
 def _reasoning_share(run: ComparedRun) -> float | None:
@@ -206,7 +203,7 @@ def comparison_warnings(
     """A sentence on each thing in which the arms differ besides the key under test."""
     runs = [run for arm in arms for run in arm.runs]
     found = chain(
-        (f"{run.folder} is damaged: {line}." for run in runs for line in run.damage),
+        (f"{run.folder} is damaged: {line}." for run in runs for line in run.record.damage),
         (
             f"The configurations also differ in {key} ({' and '.join(dict.fromkeys(map(short_text, values)))})."
             for key, values in differences.items()
@@ -225,8 +222,8 @@ def comparison_warnings(
 
 def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
     for run in runs:
-        if not is_finished(run.summary):
-            yield f"{run.folder} is not finished{'' if run.summary else ': it has no summary.json'}."
+        if not run.record.is_finished:
+            yield f"{run.folder} is not finished{'' if run.record.summary else ': it has no summary.json'}."
         if run.selects_best:
             yield f"{run.folder} kept its best checkpoint, not the last: the arm measured more often is flattered."
 
