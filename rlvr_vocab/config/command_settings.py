@@ -312,10 +312,7 @@ class ScoreSettings:
         if completions is None and dataset is None:
             if model is not None:
                 raise UserError(f"model.name={model.name} needs problems to answer: choose them with dataset=…")
-            raise UserError(
-                "nothing to score: give completions=FILE, dataset=… for its gold answers, or model=… dataset=… for "
-                "samples"
-            )
+            raise UserError("nothing to score: give completions=FILE, dataset=… (gold answers), or model=… dataset=…")
         if completions is not None and (dataset is not None or model is not None):
             other = "dataset" if dataset is not None else "model"
             raise UserError(f"completions=… and {other}=… are two things to score: give one")

@@ -23,7 +23,7 @@ from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, 
 from rlvr_vocab.config.values import alternatives, keys_of, unknown_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
-from rlvr_vocab.text import did_you_mean, nearest_and_all
+from rlvr_vocab.text import nearest_and_all
 
 CAN_START_FROM_FILE = ("train", "quickstart", "plan")
 
@@ -37,7 +37,6 @@ class CommandLine:
     config_file: Path | None  # of config=FILE
     trust_code: bool
     config_dir: Path | None
-    config_name: str | None
     show: str | None
     help: bool
     cfg: str | None
@@ -53,18 +52,6 @@ class CommandLine:
         if not self.config_dir.is_dir():
             raise UserError(f"--config-dir {self.config_dir}: no such folder")
         return [self.config_dir.resolve(), CONF]
-
-    @property
-    def primary_file(self) -> Path:
-        """The file to start from; --config-dir alone adds groups and does not replace ours."""
-        row = COMMANDS[self.command]
-        name = (self.config_name or row.over or row.config or row.name).removesuffix(".yaml")
-        searched = self.folders if self.config_name else [CONF]
-        found = [folder / f"{name}.yaml" for folder in searched if (folder / f"{name}.yaml").is_file()]
-        if not found:
-            known = sorted({path.stem for folder in searched for path in folder.glob("*.yaml")})
-            raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
-        return found[0]
 
 
 class _OneLineParser(argparse.ArgumentParser):
@@ -85,7 +72,6 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser = _OneLineParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--config-dir", "-cd", type=Path)
-    parser.add_argument("--config-name", "-cn")
     parser.add_argument("--show")
     parser.add_argument("--cfg", "-c", choices=["job"])
     parser.add_argument("--resolve", action="store_true")
@@ -123,11 +109,13 @@ def compose(line: CommandLine) -> Composed:
     """
     hydra, given, chosen = translate(line.overrides, line.command)
     row = COMMANDS[line.command]
-    primary = read_yaml(line.primary_file) if line.config_file is None else _recorded_primary(line, chosen)
-    if row.over:
-        primary = {**read_yaml(CONF / f"{row.name}.yaml"), **primary}
+    primary = {} if row.config else read_yaml(CONF / f"{row.name}.yaml")
+    if line.config_file is not None:
+        primary |= _recorded_primary(line.config_file, chosen)
+    elif row.config or row.over:
+        primary |= read_yaml(CONF / f"{row.config or row.over}.yaml")
     config = _compose_with_hydra(primary, hydra, line.folders)
-    if line.command == "evaluate" and "dataset" not in chosen and line.primary_file.parent == CONF:
+    if line.command == "evaluate" and "dataset" not in chosen:
         _take_problems_of_run(config, given)
     return Composed(config, frozenset(given), frozenset(chosen))
 
@@ -201,12 +189,11 @@ def as_mapping(config: DictConfig, *, resolve: bool = False, complete: bool = Fa
     return {str(key): value for key, value in plain.items()}
 
 
-def _recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
+def _recorded_primary(file: Path, chosen: set[str]) -> dict[str, Any]:
     """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
-    assert line.config_file is not None
-    if "experiment" in chosen or line.config_name is not None:
-        raise UserError("config=FILE holds a whole run: experiment=… and --config-name cannot be put over it")
-    sections = {key: value for key, value in read_recorded(line.config_file).items() if key not in chosen}
+    if "experiment" in chosen:
+        raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
+    sections = {key: value for key, value in read_recorded(file).items() if key not in chosen}
     groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 

@@ -61,7 +61,7 @@ def command_help(line: CommandLine) -> str:
             "Start from an earlier run: config=out/<run>/config.yaml; trust_code=true imports the code that it names"
         )
     options = (
-        "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME\n"
+        "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml)\n"
         "The value that one key would have, and nothing else: --show KEY\n"
         "All of it as YAML: --cfg job, interpolations applied: --cfg job --resolve"
     )

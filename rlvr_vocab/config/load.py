@@ -83,10 +83,7 @@ def _refuse_secrets(config: Mapping[str, Any]) -> None:
     for key, value in single_values(config):
         if is_secret(key, value):
             held = variable_with(str(value)) or "HF_TOKEN, WANDB_API_KEY, HTTPS_PROXY, …"
-            raise UserError(
-                f"{key} holds a secret, which would be recorded with the configuration: leave it out and let it be "
-                f"read from the environment ({held})"
-            )
+            raise UserError(f"{key} holds a secret, which would be recorded: leave it to the environment ({held})")
 
 
 def _read_run(composed: Composed, kind: type[Run]) -> Run:

@@ -53,8 +53,6 @@ class FromPretrained(TypedDict):
     load_in_4bit: NotRequired[bool | None]
     trust_remote_code: NotRequired[bool | None]
     local_files_only: NotRequired[bool | None]
-    low_cpu_mem_usage: NotRequired[bool | None]
-    force_download: NotRequired[bool | None]
 
 
 _KWARGS_NOT_USED = {
@@ -109,27 +107,14 @@ class ModelSettings:
             object.__setattr__(self, "reasoning_vocab_size", len(ids))
         if (self.tiny is not None) != (self.name == "tiny"):
             raise UserError(f"model.name={self.name}: model.tiny belongs to model=tiny alone, choose that file")
-        if self.reasoning_rank == 0 and self.init_noise:
-            raise UserError(
-                f"model.init_noise={self.init_noise} with model.reasoning_rank=0: such a copy equals its source; set "
-                "model.init_noise=0, or a rank of 1 or more"
-            )
         if self.model_kwargs.get("load_in_8bit") and self.model_kwargs.get("load_in_4bit"):
             raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
         if self.needs_adapter is not None and lora.enabled is False:
-            raise UserError(
-                f"{self.needs_adapter} trains an adapter, nothing else can train: leave model.lora.enabled=false out"
-            )
-        if self.pure_bf16 and self.trains_adapter:
-            raise UserError(
-                "model.pure_bf16=true is for a model whose own weights train: an adapter stays float32 and costs "
-                f"little memory, the frozen weights are {self.dtype} already; leave it out"
-            )
+            raise UserError(f"{self.needs_adapter} can train an adapter alone: leave model.lora.enabled=false out")
         if self.adds_copies and self.trains_adapter and lora.train_rows == "all" and self.reasoning_rank is not None:
             raise UserError(
-                f"model.lora.train_rows=all with model.reasoning_rank={self.reasoning_rank}: rows beside an adapter "
-                "train whole or as differences from their sources; set model.lora.train_rows=reasoning, or "
-                "model.reasoning_rank=null"
+                f"model.lora.train_rows=all with model.reasoning_rank={self.reasoning_rank}: beside an adapter all "
+                "rows train whole; set model.lora.train_rows=reasoning, or model.reasoning_rank=null"
             )
 
     @property
@@ -202,9 +187,7 @@ class DatasetSettings:
 
     def __post_init__(self) -> None:
         if (self.generator is not None) != (self.name == "arithmetic"):
-            raise UserError(
-                f"dataset.name={self.name}: dataset.generator belongs to dataset=arithmetic alone, choose that file"
-            )
+            raise UserError(f"dataset.name={self.name}: dataset.generator belongs to dataset=arithmetic alone")
 
 
 @dataclass(frozen=True)
@@ -428,17 +411,11 @@ def _gym_problems(dataset: DatasetSettings) -> GymProblems | None:
             raise UserError(f"dataset.tasks and dataset.num_problems belong to dataset={REASONING_GYM}")
         return None
     if tasks is None or number is None:
-        raise UserError(
-            f"dataset.tasks is missing: choose the file, dataset={REASONING_GYM}, and name families of reasoning-gym, "
-            "as in dataset.tasks=[chain_sum,lcm]"
-        )
+        raise UserError(f"dataset.tasks is missing, as in dataset={REASONING_GYM} dataset.tasks=[chain_sum,lcm]")
     if dataset.eval_split is None:
         return GymProblems(tasks, number, 0)
     if not dataset.eval_fraction:
-        raise UserError(
-            f"dataset.eval_fraction=0 leaves no problem for dataset.eval_split={dataset.eval_split}: set both, or "
-            "dataset.eval_split=null beside it to hold none out"
-        )
+        raise UserError("dataset.eval_fraction=0 holds no problem out: set dataset.eval_split=null too")
     return GymProblems(tasks, number, max(1, round(dataset.eval_fraction * number)))
 
 

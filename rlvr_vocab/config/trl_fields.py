@@ -89,7 +89,7 @@ class GrpoFields(TypedDict):
     top_k: NotRequired[Whole]
 
 
-# Keys that users type all the same: the key that decides it, or the reason why nothing does.
+# Keys that users type all the same, and the key that decides it.
 _INSTEAD = {
     "max_new_tokens": "set training.max_completion_length",
     "max_length": "set training.max_prompt_length and training.max_completion_length",
@@ -109,27 +109,18 @@ _INSTEAD = {
     "chat_template_kwargs": "set model.chat_template or dataset.open_thinking, which hold for held-out problems too",
     "resume_from_checkpoint": "set resume",
 }
-_REASONS = {
-    "a run uploads nothing: hf upload NAME FOLDER takes its final_model": (
-        "push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision "
-        "log_completions_hub_repo"
-    ),
-    "held-out problems are answered under the region policy, one answer each": (
-        "per_device_eval_batch_size num_generations_eval prediction_loss_only eval_accumulation_steps "
-        "eval_do_concat_batches eval_use_gather_object batch_eval_metrics include_for_metrics bf16_full_eval "
-        "fp16_full_eval label_names label_smoothing_factor"
-    ),
-    "accelerate launch --config_file accelerate_configs/… spreads a run, see docs/distributed.md": (
-        "fsdp fsdp_config deepspeed parallelism_config local_rank"
-    ),
-    "runs are logged to W&B": "trackio_space_id trackio_bucket_id trackio_static_space_id",
-    "problems come as text, in groups and in seeded order, and rewards get every column": (
-        "train_sampling_strategy length_column_name remove_unused_columns log_multimodal max_tool_calling_iterations"
-    ),
-    "the reference stays the model before training": "ref_model_mixup_alpha ref_model_sync_steps",
-    "the command decides: train samples and trains, evaluate and generate predict": "do_train do_sample do_predict",
-}
-NOT_USED = _INSTEAD | {name: reason for reason, names in _REASONS.items() for name in names.split()}
+_NOTHING = (
+    *("push_to_hub", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy", "hub_always_push"),
+    *("hub_revision", "log_completions_hub_repo", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"),
+    *("per_device_eval_batch_size", "num_generations_eval", "prediction_loss_only", "eval_accumulation_steps"),
+    *("eval_do_concat_batches", "eval_use_gather_object", "batch_eval_metrics", "include_for_metrics"),
+    *("bf16_full_eval", "fp16_full_eval", "label_names", "label_smoothing_factor", "do_train", "do_predict"),
+    *("fsdp", "fsdp_config", "deepspeed", "parallelism_config", "local_rank"),
+    *("train_sampling_strategy", "length_column_name", "remove_unused_columns", "log_multimodal"),
+    *("max_tool_calling_iterations", "ref_model_mixup_alpha", "ref_model_sync_steps", "do_sample"),
+)
+_WHY_NOTHING = "nothing reads it (uploads: hf upload; several GPUs: accelerate launch, docs/distributed.md)"
+NOT_USED = _INSTEAD | dict.fromkeys(_NOTHING, _WHY_NOTHING)
 
 
 def refuse_what_is_not_used(key: str) -> None:

@@ -28,11 +28,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("command", "words", "said"),
     [
-        ("train", [GYM], "name families of reasoning-gym, as in dataset.tasks="),
+        ("train", [GYM], "dataset.tasks is missing, as in"),
         ("check", [GYM, "dataset.tasks=[lcm,gdc]"], "no task gdc; did you mean gcd?"),
         ("train", [GYM, "dataset.tasks=[{name:lcm,weight:0}]"], "dataset.tasks[0].weight=0: should be greater than 0"),
         ("train", ["dataset=gsm8k", "dataset.tasks=[lcm]"], "belong to dataset=reasoning_gym"),
-        ("train", [GYM, "dataset.tasks=[lcm]", "dataset.eval_fraction=0"], "dataset.eval_split=null beside it"),
+        ("train", [GYM, "dataset.tasks=[lcm]", "dataset.eval_fraction=0"], "set dataset.eval_split=null too"),
         ("train", [GYM, "dataset.tasks=[lcm]", "dataset.columns.problem=text"], 'no column "text"'),
         ("quickstart", [GYM, f"dataset.tasks=[{SUMS},countdown]"], "no worked solutions of countdown"),
     ],

@@ -47,9 +47,7 @@ def _check_without_gpu(settings: RunSettings) -> None:
         key = "model.model_kwargs.attn_implementation"
         raise UserError(f"{key}={attention} needs a GPU, and there is none here: set {key}=sdpa")
     if settings.training.grpo.get("use_liger_kernel"):
-        raise UserError(
-            "training.use_liger_kernel=true needs a GPU, and there is none here: set training.use_liger_kernel=false"
-        )
+        raise UserError("training.use_liger_kernel=true needs a GPU, and there is none here: set it to false")
 
 
 # (variable of accelerate, the value that works, the key in its file and why)
@@ -68,10 +66,8 @@ def check_processes(settings: RunSettings) -> None:
     """Refuses what cannot be sharded, and processes without a device; call it before the processes are joined."""
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if several and not _on_cpu(settings) and device_type() == "cpu":
-        raise UserError(
-            f"{os.environ['WORLD_SIZE']} processes were started, and there is no GPU here: with training.use_cpu=true "
-            "they train together on the CPU"
-        )
+        number = os.environ["WORLD_SIZE"]
+        raise UserError(f"{number} processes and no GPU: they train together on the CPU with training.use_cpu=true")
     if _is_set("ACCELERATE_USE_FSDP"):
         for variable, right, why in _FSDP:
             if os.environ.get(variable, "").lower() not in map(str.lower, right):
@@ -98,15 +94,12 @@ def _check_sharded(settings: RunSettings, by: str) -> None:
 def _check_deepspeed(settings: RunSettings) -> None:
     model = settings.model
     if settings.stages:
-        raise UserError(
-            "stages: under DeepSpeed a later stage cannot take over the weights of the one before; take "
-            "accelerate_configs/fsdp2.yaml"
-        )
+        raise UserError("stages: DeepSpeed hands no weights from stage to stage; take accelerate_configs/fsdp2.yaml")
     rows = model.lora.train_rows == "all" or (model.lora.train_rows == "reasoning" and model.adds_copies)
     if model.trains_adapter and rows:
         raise UserError(
-            f"model.lora.train_rows={model.lora.train_rows}: rows that train beside a sharded table are not gathered "
-            "by DeepSpeed; take accelerate_configs/fsdp2.yaml, or set model.lora.train_rows=none"
+            f"model.lora.train_rows={model.lora.train_rows}: DeepSpeed gathers no rows beside a sharded table; take "
+            "accelerate_configs/fsdp2.yaml, or set model.lora.train_rows=none"
         )
 
 
@@ -126,10 +119,7 @@ def check_target_modules(settings: RunSettings) -> None:
     layers, tables = linear_layers(bare), vocabulary_modules(bare)
     for name in model.lora.target_modules:
         if any(_matches(name, table) for table in tables):
-            raise UserError(
-                f"{key}: {name} takes no adapter, it has a row for every token: set model.lora.train_rows=reasoning, "
-                "or all, to train those"
-            )
+            raise UserError(f"{key}: {name} has a row for every token and takes no adapter: set model.lora.train_rows")
         if not any(_matches(name, layer) for layer in layers):
             known = sorted({layer.rpartition(".")[2] for layer in layers})
             raise UserError(f"{key}: {model.name} has no linear layer {name}{nearest_and_all(name, known)}")

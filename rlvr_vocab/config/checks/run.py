@@ -105,10 +105,7 @@ def _check_packages(settings: RunSettings) -> None:
         key = f"model.model_kwargs.load_in_{model.bits}bit"
         require("bitsandbytes", f"{key}=true", f"set {key}=false")
         if grpo["use_vllm"]:
-            raise UserError(
-                f"training.use_vllm=true with {key}=true: vLLM takes no weights of bitsandbytes; set {key}=false, or "
-                "training.use_vllm=false"
-            )
+            raise UserError(f"training.use_vllm=true: vLLM takes no weights of bitsandbytes; set it or {key} to false")
     _check_attention(model.model_kwargs.get("attn_implementation"), in_16_bits=half or model.loaded_dtype != "float32")
     if grpo["use_vllm"]:
         require("vllm", "training.use_vllm=true", "set training.use_vllm=false")
@@ -118,8 +115,8 @@ def _check_packages(settings: RunSettings) -> None:
         require("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
     if grpo.get("use_transformers_continuous_batching") and half is not None:
         raise UserError(
-            f"training.use_transformers_continuous_batching=true with training.{half}=true: to sample, TRL then casts "
-            "the weights that train to 16 bits, where most small updates are lost; set one of them to false"
+            f"training.use_transformers_continuous_batching=true casts the weights that train to 16 bits under "
+            f"training.{half}=true, where most small updates are lost; set one of them to false"
         )
 
 
@@ -145,10 +142,7 @@ def _check_wandb_login(logging: LoggingSettings) -> None:
 
     in_netrc = get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai") is not None
     if not in_netrc and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError(
-            "not logged in to Weights & Biases: set WANDB_API_KEY, or run `wandb login`, "
-            "or add logging=offline or logging=disabled"
-        )
+        raise UserError("no login to Weights & Biases: set WANDB_API_KEY, run `wandb login`, or add logging=offline")
 
 
 # --- training ---
@@ -174,10 +168,7 @@ def _check_training(settings: RunSettings) -> None:
     refuse_off_policy_options(options, grpo, known, "model.generation_kwargs.", "training.")
     refuse_off_policy(grpo, reasoning=settings.model.adds_copies, key="training.")
     if settings.dataset.curriculum.skip_solved is not None and solved_by(settings) is None:
-        raise UserError(
-            "dataset.curriculum.skip_solved: no reward of this run tells right from wrong; add one that does to "
-            "rewards, with weight 0 if it is not to count"
-        )
+        raise UserError("dataset.curriculum.skip_solved: no reward of this run tells right from wrong; add one")
     check_batches(grpo)
     check_loss(grpo)
     _check_resumable(grpo, staged=bool(settings.resolved["stages"]))
@@ -204,10 +195,8 @@ def check_loss(grpo: Mapping[str, Any]) -> None:
     """CISPO's bound is the largest importance ratio itself."""
     highest = grpo["epsilon_high"]
     if grpo["loss_type"] == "cispo" and (highest is None or highest < 1):
-        raise UserError(
-            f"training.loss_type=cispo with training.epsilon_high={as_typed(highest)}: there it is the largest "
-            "importance ratio itself, and would weigh every token down; set training.epsilon_high=5.0"
-        )
+        now = f"training.epsilon_high={as_typed(highest)}"
+        raise UserError(f"training.loss_type=cispo: {now} is the largest importance ratio itself there; set it to 5.0")
 
 
 def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
@@ -217,9 +206,7 @@ def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
             raise UserError(f"training.{field}={as_typed(value)}: {why}")
     keeps_best = grpo.get("load_best_model_at_end")
     if (keeps_best or grpo.get("metric_for_best_model")) and grpo["save_total_limit"] == 1:
-        raise UserError(
-            "training.save_total_limit=1 keeps the best checkpoint and not the last, which a resume needs: at least 2"
-        )
+        raise UserError("training.save_total_limit=1 keeps the best checkpoint, and a resume needs the last: set 2")
     if keeps_best and staged:
         raise UserError("training.load_best_model_at_end: a stage begins where the one before ended; leave it out")
 
@@ -282,15 +269,14 @@ def _check_warmup(settings: RunSettings) -> None:
     for key, column in (("reasoning", settings.dataset.columns.reasoning), ("answer", settings.dataset.columns.answer)):
         if column is None:
             raise UserError(
-                f"warmup.max_steps needs worked solutions and gold answers, and dataset.columns.{key}=null says that "
-                "there are none: name their column, or set warmup.max_steps=0"
+                f"warmup.max_steps needs worked solutions and gold answers, and dataset.columns.{key}=null: name the "
+                "column, or set warmup.max_steps=0"
             )
     missing = without_worked_solutions(settings.dataset.tasks or ())
     if missing:
-        embedded = "the embedded model cannot start without them: " if settings.model.tiny is not None else ""
         raise UserError(
             f"dataset.tasks: there are no worked solutions of {missing[0]} for a warm-up, only of {', '.join(WORKED)}: "
-            f"{embedded}set warmup.max_steps=0 and a pretrained model, as in model=qwen3_0.6b"
+            "set warmup.max_steps=0 and a pretrained model, as in model=qwen3_0.6b"
         )
 
 
@@ -324,10 +310,8 @@ def _check_grader(settings: RunSettings) -> None:
     until = {stage.until.metric for stage in settings.stages if stage.until is not None} & {f"{_EVAL}accuracy"}
     if best or until:
         key = "training.metric_for_best_model=accuracy" if best else f"until.metric={_EVAL}accuracy"
-        raise UserError(
-            f"{key}: held-out answers are graded by {spec.name}, which calls none right or wrong: name one that "
-            "does with evaluation.grader, or give evaluation.threshold"
-        )
+        why = f"held-out answers are graded by {spec.name}, which calls none right or wrong"
+        raise UserError(f"{key}: {why}: set evaluation.grader or evaluation.threshold")
 
 
 def _check_evaluations(settings: RunSettings) -> None:
@@ -338,8 +322,7 @@ def _check_evaluations(settings: RunSettings) -> None:
         grpo = run.training.grpo
         if grpo["eval_strategy"] != "no" and not holds_out:
             raise UserError(
-                "training.eval_steps: nothing is held out to measure on: set dataset.eval_split or "
-                "dataset.eval_fraction, and dataset.max_eval_samples above 0, or training.eval_steps=null"
+                "training.eval_steps: nothing is held out: set dataset.eval_fraction and max_eval_samples"
             )
         best = grpo.get("metric_for_best_model")
         if best is not None:

@@ -104,7 +104,7 @@ def test_a_schedulers_log_is_no_run_and_stays_when_a_run_is_overwritten(run):
         (["max_hours=0"], "max_hours"),
         (["training.sync_ref_model=true"], "lies in no checkpoint"),
         (["training.save_strategy=best"], "a signal would save nothing"),
-        (["training.load_best_model_at_end=true", "training.save_total_limit=1"], "at least 2"),
+        (["training.load_best_model_at_end=true", "training.save_total_limit=1"], "a resume needs the last"),
         (["training.load_best_model_at_end=true", "stages=[{name:a},{name:b}]"], "where the one before ended"),
     ],
 )

@@ -39,8 +39,8 @@ def refusal(*words: str, command: str = "train") -> str:
 )
 def test_a_secret_is_refused_with_its_key_and_where_it_belongs(words: list[str], key: str) -> None:
     line = refusal(*TINY, *words)
-    assert line.startswith(f"{key} holds a secret, which would be recorded with the configuration: leave it out and")
-    assert "from the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
+    assert line.startswith(f"{key} holds a secret, which would be recorded: leave it")
+    assert "to the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
 
 
 def test_a_command_that_writes_a_model_refuses_it_too_and_whether_to_use_a_token_is_none() -> None:
@@ -54,15 +54,16 @@ def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(m
     monkeypatch.setenv("JUDGE_API_KEY", "plain words")
     line = refusal(*TINY, "exp_name=${oc.env:JUDGE_API_KEY}")
     assert line.startswith("exp_name holds a secret")
-    assert line.endswith("from the environment (JUDGE_API_KEY)") and "plain words" not in line
+    assert line.endswith("to the environment (JUDGE_API_KEY)") and "plain words" not in line
 
 
 def test_a_secret_in_a_file_is_refused_with_its_whole_key() -> None:
-    Path("conf").mkdir()
+    Path("conf/experiment").mkdir(parents=True)
     proxies = "{https: 'http://me:anything1@example.org'}"
-    Path("conf/mine.yaml").write_text(f"defaults: [config, _self_]\nmodel: {{model_kwargs: {{proxies: {proxies}}}}}\n")
+    text = f"# @package _global_\nmodel: {{model_kwargs: {{proxies: {proxies}}}}}\n"
+    Path("conf/experiment/mine.yaml").write_text(text)
     with pytest.raises(UserError, match=r"^model\.model_kwargs\.proxies\.https holds a secret") as caught:
-        load_settings("train", [*TINY, "--config-dir=conf", "--config-name=mine"])
+        load_settings("train", [*TINY, "--config-dir=conf", "experiment=mine"])
     assert "anything" not in str(caught.value)
 
 
