@@ -321,9 +321,7 @@ def _check_evaluations(settings: RunSettings) -> None:
     for run in [stage.run for stage in settings.stages] or [settings]:
         grpo = run.training.grpo
         if grpo["eval_strategy"] != "no" and not holds_out:
-            raise UserError(
-                "training.eval_steps: nothing is held out: set dataset.eval_fraction and max_eval_samples"
-            )
+            raise UserError("training.eval_steps: nothing is held out: set dataset.eval_fraction and max_eval_samples")
         best = grpo.get("metric_for_best_model")
         if best is not None:
             why = "nothing measures that on held-out problems"
