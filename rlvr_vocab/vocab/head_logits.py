@@ -199,54 +199,30 @@ class HeadLogits:
         return of_products
 
     def add_gradients(
-        self, of_products: Sequence[torch.Tensor | None], groups: Sequence[IdGroup], inputs: Inputs, grads: Gradients
+        self,
+        of_products: Sequence[torch.Tensor | None],
+        groups: Sequence[IdGroup],
+        inputs: Inputs,
+        of_hidden: torch.Tensor | None,
+        of_weights: HeadWeights,
     ) -> None:
-        """Add the gradients of hidden states and weights, given those of a block's products."""
+        """Add the gradients of hidden states and weights, given those of a block's products, where they are wanted."""
         for grad_nc, group in zip(reversed(of_products), reversed(groups), strict=True):
             operand = self._operand(group.ids)
             table = getattr(self.weights, operand.table)
             if grad_nc is None or table is None:
                 continue
-            of_bias = getattr(grads.weights, operand.bias)
+            of_bias = getattr(of_weights, operand.bias)
             if of_bias is not None:
                 of_bias[operand.biases] += grad_nc.sum(0)
             grad_nc = grad_nc.to(self.compute_dtype)
-            of_left = grads.weights.projected if operand.table == "factor" else grads.hidden
+            of_left = of_weights.projected if operand.table == "factor" else of_hidden
             if of_left is not None:
                 rows = table[operand.rows].to(self.compute_dtype)
                 of_left.index_add_(0, inputs.positions, _product(grad_nc, rows.t(), self.sum_dtype))
-            of_table = getattr(grads.weights, operand.table)
+            of_table = getattr(of_weights, operand.table)
             if of_table is not None:
                 _add_rows(of_table, operand.rows, grad_nc.t(), self._left(inputs, operand))
-
-
-class Gradients:
-    """Gradients of hidden states and weights, summed in float32 (or float64) whatever the type of the products."""
-
-    def __init__(
-        self, hidden: torch.Tensor, weights: HeadWeights, needed: tuple[bool, ...], dtype: torch.dtype
-    ) -> None:
-        """
-        Args:
-            needed: whether the hidden states and each of the weights need a gradient.
-        """
-        self._inputs = (hidden, *weights)
-        self._sums = [
-            torch.zeros(tensor.shape, device=tensor.device, dtype=dtype) if need and tensor is not None else None
-            for tensor, need in zip(self._inputs, needed[: len(self._inputs)], strict=True)
-        ]
-        self.hidden, *of_weights = self._sums
-        self.weights = HeadWeights(*of_weights)  # type: ignore[arg-type]
-
-    @property
-    def of_bias(self) -> bool:
-        return self.weights.bias is not None or self.weights.factor_bias is not None
-
-    def results(self) -> tuple[torch.Tensor | None, ...]:
-        return tuple(
-            None if grad is None or tensor is None else grad.to(tensor.dtype)
-            for grad, tensor in zip(self._sums, self._inputs, strict=True)
-        )
 
 
 def whole_in_zero3(*parameters: torch.Tensor | None) -> AbstractContextManager[None]:

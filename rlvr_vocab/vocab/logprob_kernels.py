@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings
+from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, Inputs
 from rlvr_vocab.vocab.policy import FORBIDDEN, TextBlock
 
 # Shapes: n positions and v texts of a block, of which a program has R and B at a time.
@@ -29,7 +29,7 @@ _COLUMNS = tl.constexpr(4)  # columns of `TextBlock.slices`
 def add_to_sums(
     sums_7n: torch.Tensor,
     block: TextBlock,
-    products: torch.Tensor,
+    inputs: Inputs,
     head: HeadLogits,
     region: int,
     targets_n: torch.Tensor,
@@ -41,7 +41,7 @@ def add_to_sums(
     with torch.cuda.device_of(sums_7n):
         _add_to_sums[(triton.cdiv(n, _ROWS),)](
             sums_7n,
-            products,
+            head.products(inputs, block),
             block.slices,
             head.policy_bias[region],
             block.log_open if has_open else sums_7n,
@@ -58,7 +58,7 @@ def add_to_sums(
 
 def gradients_of_products(
     block: TextBlock,
-    products: torch.Tensor,
+    inputs: Inputs,
     head: HeadLogits,
     region: int,
     targets_n: torch.Tensor,
@@ -66,13 +66,14 @@ def gradients_of_products(
     figures_6n: torch.Tensor,
     upstream: Sequence[torch.Tensor | None],
     dtype: torch.dtype,
-) -> torch.Tensor:
-    """Gradients of the products of a block; where `dtype` is theirs, in their place.
+) -> list[torch.Tensor | None]:
+    """Gradients of the products of each group of a block; where `dtype` is theirs, in their place.
 
     Args:
         figures_6n: of the forward pass.
         upstream: incoming gradients of log-probs, of those given the text, of the entropy over texts.
     """
+    products = head.products(inputs, block)
     gradients = products if dtype == products.dtype else torch.empty_like(products, dtype=dtype)
     n, v = len(targets_n), block.size
     zeros = torch.zeros_like(figures_6n[0])
@@ -95,7 +96,7 @@ def gradients_of_products(
             TEXTS=_TEXTS,
             **_forms(block, head),
         )
-    return gradients
+    return head.split(gradients, n, block)
 
 
 def _scales(settings: HeadSettings) -> tuple[float, float]:
@@ -108,27 +109,17 @@ def _scales(settings: HeadSettings) -> tuple[float, float]:
 def _forms(block: TextBlock, head: HeadLogits) -> dict[str, bool | int]:
     return {
         "GROUPS": len(block.groups),
-        "FROM_SOURCE": head.from_source,
-        "HAS_DELTA": head.from_source and head.weights.factor is not None,
+        # Products of copies are their own, those of their sources, or those and their deltas'.
+        "COPIES": 0 if not head.from_source else 1 if head.weights.factor is None else 2,
         "CAPPED": head.settings.softcap is not None,
     }
-
-
-@triton.jit
-def _tanh(x: tl.tensor) -> tl.tensor:
-    """Without the cancellation near 0 that 1 - 2 / (e^2x + 1) has."""
-    small = x * x
-    series = x * (1 - small * (0.33333333 - small * (0.13333333 - small * 0.053968254)))
-    power = tl.exp(-2 * tl.abs(x))
-    far = (1 - power) / (1 + power)
-    return tl.where(small < 0.01, series, tl.where(x < 0, -far, far))
 
 
 @triton.jit
 def _logits(
     products: tl.tensor,
     slices: tl.tensor,
-    policy_bias: tl.tensor,
+    bias: tl.tensor,
     group: tl.constexpr,
     row: tl.tensor,
     text: tl.tensor,
@@ -136,8 +127,7 @@ def _logits(
     v: tl.tensor,
     before: tl.tensor,
     after: tl.tensor,
-    FROM_SOURCE: tl.constexpr,
-    HAS_DELTA: tl.constexpr,
+    COPIES: tl.constexpr,
     CAPPED: tl.constexpr,
 ) -> tl.tensor:
     """For each text its id in a group, where that one's product is, whether there is one, its logit (`_LOWEST` where
@@ -154,17 +144,17 @@ def _logits(
     in_group = (column >= 0) & (column < width)
     inside = in_group & (row < n)
     place = begin.to(tl.int64) * n + row * width + column
-    if FROM_SOURCE and group > 0:
+    if COPIES > 0 and group > 0:
         product = tl.load(products + row * v + text, mask=inside, other=0.0)
-        if HAS_DELTA:
+        if COPIES == 2:
             product += tl.load(products + place, mask=inside, other=0.0)
     else:
         product = tl.load(products + place, mask=inside, other=0.0)
     product = product * before
     if CAPPED:
-        product = _tanh(product)
+        product = 2 * tl.sigmoid(2 * product) - 1  # tanh
     ids = first_id + column
-    z = product * after + tl.load(policy_bias + ids, mask=in_group, other=0.0)
+    z = product * after + tl.load(bias + ids, mask=in_group, other=0.0)
     return ids, place, inside, tl.where(inside, z, _LOWEST), product
 
 
@@ -173,7 +163,7 @@ def _add_to_sums(
     sums: tl.tensor,
     products: tl.tensor,
     slices: tl.tensor,
-    policy_bias: tl.tensor,
+    bias: tl.tensor,
     log_open: tl.tensor,
     targets: tl.tensor,
     target_texts: tl.tensor,
@@ -182,8 +172,7 @@ def _add_to_sums(
     after: tl.tensor,
     HAS_OPEN: tl.constexpr,
     GROUPS: tl.constexpr,
-    FROM_SOURCE: tl.constexpr,
-    HAS_DELTA: tl.constexpr,
+    COPIES: tl.constexpr,
     CAPPED: tl.constexpr,
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
@@ -201,18 +190,12 @@ def _add_to_sums(
         text = start + tl.arange(0, TEXTS)[None, :]
         new_highest = highest
         for group in tl.static_range(GROUPS):
-            _, _, _, z, _ = _logits(
-                products, slices, policy_bias, group, row, text, n, v, before, after,
-                FROM_SOURCE, HAS_DELTA, CAPPED,
-            )  # fmt: skip
+            _, _, _, z, _ = _logits(products, slices, bias, group, row, text, n, v, before, after, COPIES, CAPPED)
             new_highest = tl.maximum(new_highest, z)
         of_text = tl.zeros((ROWS, TEXTS), tl.float32)
         of_ids = tl.zeros((ROWS, TEXTS), tl.float32)
         for group in tl.static_range(GROUPS):
-            _, _, _, z, _ = _logits(
-                products, slices, policy_bias, group, row, text, n, v, before, after,
-                FROM_SOURCE, HAS_DELTA, CAPPED,
-            )  # fmt: skip
+            _, _, _, z, _ = _logits(products, slices, bias, group, row, text, n, v, before, after, COPIES, CAPPED)
             z -= new_highest
             weight = tl.exp(z)
             of_text += weight
@@ -252,14 +235,11 @@ def _add_to_sums(
 
     # The target, and the other ids of its text.
     target = tl.load(targets + row_R, mask=is_row, other=-1)[:, None]
-    text_R = (tl.load(target_texts + row_R, mask=is_row, other=-1) - block_start).to(tl.int32)
+    text = (tl.load(target_texts + row_R, mask=is_row, other=-1) - block_start).to(tl.int32)[:, None]
     target_z = tl.load(own + 5 * n, mask=is_row, other=0.0)[:, None]
     text_z = tl.load(own + 6 * n, mask=is_row, other=0.0)[:, None]
     for group in tl.static_range(GROUPS):
-        ids, _, inside, z, _ = _logits(
-            products, slices, policy_bias, group, row, text_R[:, None], n, v, before, after,
-            FROM_SOURCE, HAS_DELTA, CAPPED,
-        )  # fmt: skip
+        ids, _, inside, z, _ = _logits(products, slices, bias, group, row, text, n, v, before, after, COPIES, CAPPED)
         larger = tl.maximum(text_z, z)
         together = larger + tl.log(tl.exp(text_z - larger) + tl.exp(z - larger))
         text_z = tl.where(inside, together, text_z)
@@ -273,7 +253,7 @@ def _gradients_of_products(
     gradients: tl.tensor,
     products: tl.tensor,
     slices: tl.tensor,
-    policy_bias: tl.tensor,
+    bias: tl.tensor,
     targets: tl.tensor,
     target_texts: tl.tensor,
     figures: tl.tensor,
@@ -284,8 +264,7 @@ def _gradients_of_products(
     OF_COPY_LOGPROBS: tl.constexpr,
     OF_ENTROPY: tl.constexpr,
     GROUPS: tl.constexpr,
-    FROM_SOURCE: tl.constexpr,
-    HAS_DELTA: tl.constexpr,
+    COPIES: tl.constexpr,
     CAPPED: tl.constexpr,
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
@@ -311,19 +290,15 @@ def _gradients_of_products(
     if OF_ENTROPY and GROUPS > 1:
         q = tl.zeros((ROWS, TEXTS), tl.float32)
         for group in tl.static_range(GROUPS):
-            _, _, _, z, _ = _logits(
-                products, slices, policy_bias, group, row, text, n, v, before, after,
-                FROM_SOURCE, HAS_DELTA, CAPPED,
-            )  # fmt: skip
+            _, _, _, z, _ = _logits(products, slices, bias, group, row, text, n, v, before, after, COPIES, CAPPED)
             q += tl.exp(z - log_z)
         log_q = tl.log(tl.maximum(q, _TINY))
 
     of_source = tl.zeros((ROWS, TEXTS), tl.float32)
     for group in tl.static_range(GROUPS):
         ids, place, inside, z, capped = _logits(
-            products, slices, policy_bias, group, row, text, n, v, before, after,
-            FROM_SOURCE, HAS_DELTA, CAPPED,
-        )  # fmt: skip
+            products, slices, bias, group, row, text, n, v, before, after, COPIES, CAPPED
+        )
         log_p = z - log_z
         weight = constant
         if OF_ENTROPY:
@@ -338,11 +313,11 @@ def _gradients_of_products(
         gradient = gradient * (before * after)
         if CAPPED:
             gradient = gradient * (1 - capped * capped)
-        if FROM_SOURCE:
+        if COPIES > 0:
             of_source += gradient
-            if HAS_DELTA and group > 0:
+            if COPIES == 2 and group > 0:
                 tl.store(gradients + place, gradient, mask=inside)
         else:
             tl.store(gradients + place, gradient, mask=inside)
-    if FROM_SOURCE:
+    if COPIES > 0:
         tl.store(gradients + row * v + text, of_source, mask=is_row[:, None] & (text < v))

@@ -18,13 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from rlvr_vocab.vocab.head_logits import (
-    Gradients,
-    HeadLogits,
-    HeadSettings,
-    HeadWeights,
-    whole_in_zero3,
-)
+from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, HeadWeights, whole_in_zero3
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy, TextBlock
 
 # Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one group of it.
@@ -102,9 +96,7 @@ class _RegionLogProbs(torch.autograd.Function):
                 if form == "triton" and head.suits_kernels(block):
                     from rlvr_vocab.vocab.logprob_kernels import add_to_sums
 
-                    add_to_sums(
-                        score.sums, block, head.products(inputs, block), head, region, score.targets, score.texts
-                    )
+                    add_to_sums(score.sums, block, inputs, head, region, score.targets, score.texts)
                 else:
                     score.add(block, head.logits(inputs, region, block)[0])
             figures[:, positions] = score.results()
@@ -121,9 +113,15 @@ class _RegionLogProbs(torch.autograd.Function):
         weights = HeadWeights(*saved)
         with whole_in_zero3(weights.weight, weights.bias, weights.own_rows, weights.factor, weights.factor_bias):
             head = HeadLogits(weights, ctx.policy, ctx.settings, ctx.compute_dtype)
-            grads = Gradients(hidden, weights, ctx.needs_input_grad, head.sum_dtype)
+            # Summed in float32 (or float64) whatever the type of the products.
+            sums = [
+                each.new_zeros(each.shape, dtype=head.sum_dtype) if needed and each is not None else None
+                for each, needed in zip((hidden, *weights), ctx.needs_input_grad[:7], strict=True)
+            ]
+            of_hidden, of_weights = sums[0], HeadWeights(*sums[1:])  # type: ignore[arg-type]
             # Biases sum the gradients of products as they are, all else multiplies them.
-            dtype = head.sum_dtype if grads.of_bias else head.compute_dtype
+            has_bias = of_weights.bias is not None or of_weights.factor_bias is not None
+            dtype = head.sum_dtype if has_bias else head.compute_dtype
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
@@ -133,15 +131,15 @@ class _RegionLogProbs(torch.autograd.Function):
                     if ctx.form == "triton" and head.suits_kernels(block):
                         from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
 
-                        products = head.products(inputs, block)
-                        memory = gradients_of_products(block, products, head, region, *of_positions, dtype)
-                        of_products = head.split(memory, len(positions), block)
+                        of_products = gradients_of_products(block, inputs, head, region, *of_positions, dtype)
                     else:
                         z, slopes = head.logits(inputs, region, block)
                         of_z = _gradients_of_logits(block, z, *of_positions)
                         of_products = head.gradients_of_products(of_z, slopes, block.groups)
-                    head.add_gradients(of_products, block.groups, inputs, grads)
-        return *grads.results(), None, None, None, None
+                    head.add_gradients(of_products, block.groups, inputs, of_hidden, of_weights)
+        of_inputs = zip(sums, (hidden, *weights), strict=True)
+        results = (None if total is None or each is None else total.to(each.dtype) for total, each in of_inputs)
+        return *results, None, None, None, None
 
 
 def choose_block_form(device: torch.device) -> BlockForm:

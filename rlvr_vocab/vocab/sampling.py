@@ -171,7 +171,9 @@ class RegionSampler:
         logits_processor: LogitsProcessorList | None = None,
         **kwargs: Any,
     ) -> Any:
-        temperature = self._temperature(generation_config, kwargs)
+        model = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
+        options, _ = model._prepare_generation_config(generation_config, **kwargs)
+        temperature = float(options.temperature) if options.do_sample else None
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
         recorder: SamplingRecorder | None = self._draw
@@ -182,7 +184,7 @@ class RegionSampler:
             recorder = SamplingRecorder(temperature or 1.0) if self._recording else None
         if recorder is None:
             return self._own_generate(*args, **given)
-        with _last_of_all(recorder, self._generating):
+        with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
         if recorder is self._draw:
             return output
@@ -211,27 +213,6 @@ class RegionSampler:
             yield
         finally:
             self._draw = None
-
-    @property
-    def _generating(self) -> PreTrainedModel:
-        return self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
-
-    def _temperature(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> float | None:
-        """The divisor of the logits in Transformers; None for a greedy search."""
-        if not self._resolved("do_sample", False, config, kwargs):
-            return None
-        return float(self._resolved("temperature", 1.0, config, kwargs))
-
-    def _resolved(self, name: str, default: Any, config: GenerationConfig | None, kwargs: dict[str, Any]) -> Any:
-        """An option as Transformers takes it: an argument, else the call's configuration, else the model's."""
-        for value in (
-            kwargs.get(name),
-            getattr(config, name, None),
-            getattr(self._model.generation_config, name, None),
-        ):
-            if value is not None:
-                return value
-        return default
 
 
 @contextmanager
