@@ -171,7 +171,7 @@ class RegionSampler:
         logits_processor: LogitsProcessorList | None = None,
         **kwargs: Any,
     ) -> Any:
-        model = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
+        model: Any = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
         options, _ = model._prepare_generation_config(generation_config, **kwargs)
         temperature = float(options.temperature) if options.do_sample else None
         processors = LogitsProcessorList(logits_processor or [])
