@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from rlvr_vocab.analysis.vocabulary import TokenRows, analyse_vocabulary, row_drift, token_tables, write_vocabulary
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, token_tables, write_vocabulary
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -229,20 +229,6 @@ def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
     analysis = analyse_vocabulary(run.record)
     assert [point.step for point in analysis.drift] == [0, 2, 4, 7, 9]
     assert any("stage third" in note for note in analysis.notes)
-
-
-def test_blocks_give_what_the_whole_table_gives():
-    generator = torch.Generator().manual_seed(0)
-    standard, copies = 700, 3000
-    sources = tuple(torch.randint(0, standard, (copies,), generator=generator).tolist())
-    layout = VocabLayout(standard, sources, 0, 1, (), (0, 1))
-    start, now = (torch.randn(standard + copies, 8, generator=generator) for _ in range(2))
-    from_source, from_start = row_drift(TokenRows(now), TokenRows(start), layout, np.arange(copies))
-    ids = torch.arange(standard, standard + copies)
-    cosine, of = torch.nn.functional.cosine_similarity, torch.tensor(sources)
-    now, start = now.double(), start.double()
-    assert 1 - from_source == pytest.approx(cosine(now[ids], now[of]).numpy(), abs=1e-6)
-    assert 1 - from_start == pytest.approx(cosine(now[ids], start[ids]).numpy(), abs=1e-6)
 
 
 @pytest.mark.parametrize(

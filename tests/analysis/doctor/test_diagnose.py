@@ -131,14 +131,6 @@ def test_the_keys_that_a_remedy_names_exist() -> None:
         assert name in known[section] or name in GRPOConfig.__dataclass_fields__, key
 
 
-def test_errors_come_before_warnings_and_then_it_goes_by_step(findings_of: Callable[..., list[Finding]]) -> None:
-    found = findings_of(lambda row: {"kl": 0.7, "thinking/closed": 0.01 if row["step"] > 30 else 0.97})
-    assert [(each.name, each.severity) for each in found] == [
-        ("completions_cut_off", "error"),
-        ("kl_high", "warning"),
-    ]
-
-
 def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(
     rows_with: RowsWith, facts: RunFacts, tmp_path: Path
 ) -> None:

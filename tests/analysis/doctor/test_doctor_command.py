@@ -77,11 +77,6 @@ def test_a_run_that_is_too_short_is_told_to_be(
     assert code == 0 and message in out and "nothing wrong" not in out
 
 
-@pytest.mark.parametrize("args", [["run=nowhere"], ["run=."], [], ["run=.", "format=yaml"]])
-def test_bad_input_ends_with_2(args: list[str]) -> None:
-    assert main(["doctor", *args]) == 2
-
-
 def test_it_starts_without_anything_heavy(doctor: Doctor, healthy_rows: list[Row], tmp_path: Path) -> None:
     doctor([{**row, "reward_std": 0.0} for row in healthy_rows])
     heavy = ("torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy")
