@@ -77,13 +77,12 @@ def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: 
         lines = [f"{' '.join(words)}  # {effect}" for words, effect in effects]
         print_section(console, f"to fit into {settings.fit:g} GiB", lines or ["nothing has to change"])
     print_section(console, planned.exp_name, _of_model(planned, forecast))
-    print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(forecast))
+    lines = [_room(forecast)]
+    if forecast.peak > forecast.device_memory:
+        lines.append(f"rlvr-vocab plan … fit={forecast.device_memory / GIB:.0f}GiB finds settings that fit")
+    print_section(console, f"memory of each process ({forecast.device}), GiB", lines)
     console.print(_memory_table(forecast))
     print_section(console, "time", _of_time(forecast))
-
-
-def _unit(forecast: Forecast) -> str:
-    return "process" if forecast.device == "cpu" else forecast.device
 
 
 def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
@@ -101,12 +100,6 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     )
 
 
-def _of_memory(forecast: Forecast) -> Iterator[str]:
-    yield _room(forecast)
-    if forecast.peak > forecast.device_memory:
-        yield f"rlvr-vocab plan … fit={forecast.device_memory / GIB:.0f}GiB finds settings that fit"
-
-
 def _room(forecast: Forecast) -> str:
     fits = "fits into" if forecast.peak <= forecast.device_memory else "DOES NOT FIT into"
     return f"{forecast.peak / GIB:.1f} at most, in {forecast.peak_phase}: {fits} {forecast.device_memory / GIB:.1f}"
@@ -119,9 +112,9 @@ def _memory_table(forecast: Forecast) -> Table:
     for part in (*parts, "all"):
         table.add_column(part, justify="right")
     for phase, of_phase in forecast.memory.items():
-        cells = [_gib(of_phase[part]) if part in of_phase else "" for part in parts]
+        cells = [f"{of_phase[part] / GIB:.2f}" if part in of_phase else "" for part in parts]
         mark = "bold" if phase == forecast.peak_phase else ""
-        table.add_row(phase, *cells, _gib(forecast.peak_of(phase)), style=mark)
+        table.add_row(phase, *cells, f"{forecast.peak_of(phase) / GIB:.2f}", style=mark)
     return table
 
 
@@ -154,10 +147,6 @@ def _count(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:,.0f}"
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
 
 
 def _duration(seconds: float) -> str:

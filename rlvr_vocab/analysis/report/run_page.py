@@ -262,9 +262,8 @@ def _findings(report: RunReport) -> Iterator[Markup]:
 
 
 def _samples(report: RunReport) -> Iterator[Markup]:
-    held_out, shown = _held_out_samples(report.held_out, max(report.max_samples // 6, 1), report.marker)
-    yield held_out
-    chosen, unreadable = choose_samples(report.completions, max(report.max_samples - shown, 1))
+    yield from _held_out_samples(report.held_out, report.marker)
+    chosen, unreadable = choose_samples(report.completions, report.max_samples)
     for line in unreadable:
         yield paragraph(f"Not shown: {line}", "missing")
     if chosen:
@@ -303,38 +302,31 @@ def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, S
     return chosen[:most], unreadable
 
 
-def _held_out_samples(held_out: HeldOutAnswers, most: int, marker: Marker | None) -> tuple[Markup, int]:
-    """How many problems changed, and the first answers to the first problem of each kind; returns how many answers."""
+def _held_out_samples(held_out: HeldOutAnswers, marker: Marker | None) -> Iterator[Markup]:
+    """How many problems changed, and the first answers to the first problem of each kind."""
+    kinds: dict[str, list[tuple[ProblemResult, ProblemResult]]] = {"better": [], "worse": [], "not right either": []}
     pairs = [(early[0], late[0]) for early, late in held_out.by_problem()]
-    kinds = [_kind_of_change(*pair) for pair in pairs]
-    shown = [kind for kind in dict.fromkeys(sorted(kinds)) if kind][:most]
-    if not shown:
-        return Markup(), 0
-    counts = "; ".join(f"{kinds.count(kind):,} {kind}" for kind in shown)
-    intro = f"Of {pluralize(len(pairs), 'problem')}: {counts}. The first of each kind, as it was answered:"
-    parts = [heading("Held-out problems"), paragraph(intro)]
-    for kind in shown:
-        before, after = pairs[kinds.index(kind)]
-        parts.append(samples(kind, [_answer_card(before, "before", marker), _answer_card(after, "after", marker)]))
-    return Markup().join(parts), 2 * len(shown)
-
-
-def _kind_of_change(before: ProblemResult, after: ProblemResult) -> str:
-    """Empty for a problem that was right both times."""
-    early, late = before.value or 0.0, after.value or 0.0
-    if early != late:
-        return "better after GRPO" if late > early else "worse after GRPO"
-    return "" if after.right else "no better after GRPO"
+    for before, after in pairs:
+        early, late = before.value or 0.0, after.value or 0.0
+        if early != late or not after.right:
+            kinds["better" if late > early else "worse" if late < early else "not right either"].append((before, after))
+    shown = {f"{kind} after GRPO": found for kind, found in kinds.items() if found}
+    if shown:
+        counts = "; ".join(f"{len(found):,} {kind}" for kind, found in shown.items())
+        intro = f"Of {pluralize(len(pairs), 'problem')}: {counts}. The first of each kind, as it was answered:"
+        yield heading("Held-out problems") + paragraph(intro)
+    for kind, [(before, after), *_] in shown.items():
+        yield samples(kind, [_answer_card(before, "before GRPO", marker), _answer_card(after, "after GRPO", marker)])
 
 
 def _answer_card(answer: ProblemResult, title: str, marker: Marker | None) -> SampleCard:
-    sampled = marker.spans(answer.completion_ids) if marker is not None else []
-    text = "".join(each.text for each in sampled)
-    spans = [TextSpan(answer.completion, 0)]
-    if answer.completion.endswith(text):
-        spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
+    sampled = [] if marker is None else marker.spans(answer.completion_ids)
+    text = "".join(each.text for each in sampled)  # without what the template prefilled
+    spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
+    if not answer.completion.endswith(text):
+        spans = [TextSpan(answer.completion, 0)]
     shown = {"gold": cell_text(answer.solution), "task": kind_text(answer.task, answer.difficulty)}
-    return _card(f"{title} GRPO", answer.prompt, spans, [(name, value) for name, value in shown.items() if value])
+    return _card(title, answer.prompt, spans, [(name, value) for name, value in shown.items() if value])
 
 
 def _card(title: str, prompt: str, spans: Sequence[TextSpan], shown: Sequence[tuple[str, str]]) -> SampleCard:
