@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,11 @@ from rlvr_vocab.analysis.compare.runs import (
     ComparisonResult,
     compare_all,
     comparison_warnings,
-    figure_text,
-    secondary_figures,
     seed_deviation,
 )
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_settings import CompareSettings
-from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, command_to_repeat, read_recorded
+from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, read_recorded
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_json, atomic_write_text, read_json_if_there
@@ -77,11 +75,9 @@ def run(settings: CompareSettings) -> int:
         comparisons=comparisons,
         differences=others,
         warnings=comparison_warnings(arms, others, comparisons),
-        figures=secondary_figures(arms),
     )
-    training = [command_to_repeat(folder, folder.name) for folder in settings.runs]
     atomic_write_json(settings.out / "comparison.json", compared.as_json(), "out")
-    page = render(compare_page(compared, command_line("compare", settings), training))
+    page = render(compare_page(compared, command_line("compare", settings)))
     atomic_write_text(settings.out / "comparison.html", page, "out")
     console = make_console()
     _print(console, compared)
@@ -235,21 +231,15 @@ def _print(console: Console, compared: ComparisonResult) -> None:
         effect = effect_text(found) if found.variance.seeds else ""
         scores = _mean_and_spread(found.other_scores, metric)
         rows.append((found.other, *scores, metric.difference(found.difference), found.interval, effect))
-    _print_table(console, ("arm", metric.name, "std over seeds", "difference", "interval", "smallest effect"), rows)
-    figures = [(name, *(figure_text(name, values) for values in arms)) for name, arms in compared.figures.items()]
-    _print_table(console, ("beside it (no claims)", *(arm.name for arm in compared.arms)), figures)
+    table = Table(box=None, pad_edge=False)
+    for column in ("arm", metric.name, "std over seeds", "difference", "interval", "smallest effect"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # a value of a configuration may look like markup
+    console.print(table, end="\n\n")
 
 
 def _mean_and_spread(scores: tuple[float, ...], metric: HeldOutMetric) -> tuple[str, str]:
     deviation = seed_deviation(scores)
     spread = "one run" if deviation is None else metric.difference(deviation, sign=False)
     return metric.value(sum(scores) / len(scores)), spread
-
-
-def _print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(Text(column), overflow="fold")  # a value of a configuration may look like markup
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table, end="\n\n")

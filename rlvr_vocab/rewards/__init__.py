@@ -16,9 +16,3 @@ def __getattr__(name: str) -> Any:
     if name not in LIBRARY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return LIBRARY[name]
-
-
-def __dir__() -> list[str]:
-    from rlvr_vocab.rewards.library import LIBRARY
-
-    return [*globals(), *LIBRARY]

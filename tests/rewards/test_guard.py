@@ -293,28 +293,6 @@ def test_rows_that_are_tried_again_share_the_deadline_and_those_scored_before_it
     assert time.monotonic() - started < 1  # of one row, not of three
 
 
-def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_for_the_next_batch():
-    ended = []
-
-    async def judge(completions):
-        try:
-            await asyncio.sleep(10 * LONG_ENOUGH if "b" in completions else 0)
-        finally:
-            ended.append(list(completions))
-        return [1.0] * len(completions)
-
-    function = Reward(judge, "mine", deadline=0.2)
-    assert function(completions=["b"]) == [None]
-    assert called_again(function, ["a"]) == [1.0]
-    assert ended == [["b"], ["a"]]
-
-    async def impatient(completions):
-        raise TimeoutError("the service took too long")
-
-    [score] = Reward(impatient, "mine", deadline=LONG_ENOUGH).explain(completions=["a"])
-    assert score.reason.startswith("raised TimeoutError: the service") and not score.timed_out
-
-
 class Cuda(threading.local):
     """As CUDA does it: a device per thread, at first the first."""
 

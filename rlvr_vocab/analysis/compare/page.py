@@ -1,4 +1,4 @@
-"""The page of a comparison: verdict and warnings, chart of the differences, runs, curves, other figures."""
+"""The page of a comparison: verdict and warnings, chart of the differences, runs, curves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
-from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult, figure_text
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
 from rlvr_vocab.analysis.report.page import (
     Page,
     Section,
@@ -33,21 +33,14 @@ _CURVES = (
 )
 
 
-def compare_page(compared: ComparisonResult, command: str, training: Sequence[str]) -> Page:
-    """The page as it can be rendered.
-
-    Args:
-        command: repeats the comparison; training: repeat its runs.
-    """
-    again = [paragraph("The comparison:"), preformatted(command)]
-    again += [paragraph("Its runs, each beside itself:"), preformatted("\n".join(training))]
+def compare_page(compared: ComparisonResult, command: str) -> Page:
+    """The page as it can be rendered; `command` repeats the comparison."""
     sections = [
         Section("Verdict", _verdict(compared), "verdict"),
         Section("Every run", _runs(compared), "runs"),
         Section("Curves", _curves(compared.arms), "curves"),
-        Section("Other figures", _figures(compared), "figures"),
         Section("Configuration", _configuration(compared), "configuration"),
-        Section("Reproduce", Markup().join(again), "again"),
+        Section("Reproduce", preformatted(command), "again"),
     ]
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
     title = f"{compared.key}: {' against '.join(arm.name for arm in reversed(compared.arms))}"
@@ -117,13 +110,6 @@ def _line(arm: ComparedArm, metric: str) -> Line:
     if len(logged) < 2:
         return Line(arm.name, steps, [mean(values) for values in at])
     return Line(arm.name, steps, [*map(mean, at)], [*map(min, at)], [*map(max, at)])
-
-
-def _figures(compared: ComparisonResult) -> Markup:
-    note = "Mean and standard deviation over seeds. No difference is claimed of these."
-    rows = [(name, *(figure_text(name, values) for values in arms)) for name, arms in compared.figures.items()]
-    arms = [arm.name for arm in compared.arms]
-    return paragraph(note, "note") + table(("figure", *arms), rows, range(1, len(arms) + 1))
 
 
 def _configuration(compared: ComparisonResult) -> Markup:

@@ -1,4 +1,4 @@
-"""The runs of a comparison by arm: their answers, other figures of theirs, and warnings where they differ."""
+"""The runs of a comparison by arm: their answers, and warnings where they differ besides the key under test."""
 
 from __future__ import annotations
 
@@ -89,7 +89,6 @@ class ComparisonResult:
         key: the configuration key under test.
         measured: describes the results that were compared.
         differences: the other keys in which the runs differ, with the value of each run in the order of the arms.
-        figures: by name the value of each run of each arm.
     """
 
     key: str
@@ -98,7 +97,6 @@ class ComparisonResult:
     comparisons: tuple[Comparison, ...]
     differences: Mapping[str, tuple[str, ...]]
     warnings: tuple[str, ...]
-    figures: Mapping[str, Sequence[Sequence[float]]]
 
     @property
     def metric(self) -> HeldOutMetric:
@@ -108,7 +106,7 @@ class ComparisonResult:
         """The content of comparison.json."""
         arms = [{"name": arm.name, "value": arm.value, "runs": [run.folder for run in arm.runs]} for arm in self.arms]
         comparisons = [asdict(found) | {"sentence": verdict_sentence(found)} for found in self.comparisons]
-        given = {name: getattr(self, name) for name in ("key", "measured", "differences", "warnings", "figures")}
+        given = {name: getattr(self, name) for name in ("key", "measured", "differences", "warnings")}
         return {**given, "arms": arms, "comparisons": comparisons}
 
 
@@ -140,58 +138,6 @@ def compare_all(
 def seed_deviation(scores: Sequence[float]) -> float | None:
     """Standard deviation over the runs of an arm; None for a single one."""
     return float(np.std(scores, ddof=1)) if len(scores) > 1 else None
-
-
-# --- figures beside the verdict: shown, not tested ---
-
-
-def _answered(field: str) -> Callable[[ComparedRun], float]:
-    return lambda run: mean(float(getattr(answer, field)) for answer in run.answers)
-
-
-def _summary(field: str) -> Callable[[ComparedRun], float | None]:
-    return lambda run: (run.record.summary or {}).get(field)
-
-
-def _reasoning_share(run: ComparedRun) -> float | None:
-    tokens = sum(answer.thinking_tokens for answer in run.answers)
-    return sum(answer.reasoning_tokens for answer in run.answers) / tokens if tokens else None
-
-
-# The figure of a run by its name, and the tokens of which some answer must have any.
-_FIGURES: dict[str, tuple[Callable[[ComparedRun], float | None], str]] = {
-    "tokens of thinking per answer": (_answered("thinking_tokens"), "thinking_tokens"),
-    "thinking closed": (_answered("closed"), "thinking_tokens"),
-    "reasoning tokens in thinking": (_reasoning_share, "reasoning_tokens"),
-    "accuracy before training": (_summary("accuracy_before"), "tokens"),
-    "tokens per answer": (_answered("tokens"), "tokens"),
-    "ended by themselves": (_answered("finished"), "tokens"),
-    "steps": (lambda run: run.steps, "tokens"),
-    "tokens trained on": (lambda run: run.last("num_tokens"), "tokens"),
-    "reward at the last step": (lambda run: run.last("reward"), "tokens"),
-    "seconds of the run": (_summary("seconds"), "tokens"),
-}
-_SHARES = ("thinking closed", "reasoning tokens in thinking", "accuracy before training", "ended by themselves")
-
-
-def secondary_figures(arms: Sequence[ComparedArm]) -> dict[str, list[list[float]]]:
-    """By name the value of each run of each arm; of figures that some run of every arm has."""
-    found = {}
-    answers = [answer for arm in arms for run in arm.runs for answer in run.answers]
-    for name, (of_run, tokens) in _FIGURES.items():
-        values = [[value for run in arm.runs if (value := of_run(run)) is not None] for arm in arms]
-        if all(values) and any(getattr(answer, tokens) for answer in answers):
-            found[name] = values
-    return found
-
-
-def figure_text(name: str, values: Sequence[float]) -> str:
-    """`71.2 % ± 2.0 %`: the mean over the runs of an arm, and the standard deviation over them."""
-    spread = seed_deviation(values)
-    shown = [mean(values), *([] if spread is None else [spread])]
-    if name in _SHARES:
-        return " ± ".join(f"{100 * value:.1f} %" for value in shown)
-    return " ± ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):.3g}" for value in shown)
 
 
 # --- warnings ---
