@@ -14,11 +14,10 @@ from rich.console import Console
 from rlvr_vocab.config.command_settings import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.answers import cell_text, decimal_comma, gold_text, unread_marker, with_decimal_points
-from rlvr_vocab.data.duplicates import find_overlap, repeated_problems
+from rlvr_vocab.data.duplicates import repeated_problems, shared_problems
 from rlvr_vocab.data.generators import GymProblems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems, read_usable_rows
-from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.source import PromptStyle
+from rlvr_vocab.data.source import ProblemSource, PromptStyle
 from rlvr_vocab.data.warnings import missing_columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.terminal import Alarm, make_console, print_section, progress_bar, quiet_libraries
@@ -48,14 +47,8 @@ def run(settings: CheckSettings) -> int:
     else:
         advice += _show_prompts(settings, settings.model, divided, problems, console)
     advice += _show_golds(divided, console)
-    # Problems of a generator are worded alike by design: only the same ones count, which training leaves out.
-    if divided.parts.held_out and not isinstance(divided.source.generator, GymProblems):
-        advice += _show_overlap("the held-out problems", divided, divided.reserved, console)
     for other in settings.other_sets():
-        measured = read_usable_rows(other, settings.seed).problems
-        if not measured:
-            raise UserError(f'{other.name} has no problem in its column "{other.columns.problem}"')
-        advice += _show_overlap(other.name, divided, measured, console)
+        advice += _show_overlap(other, divided, console)
     numbered = [Alarm(f"{number}. {line}") for number, line in enumerate(advice, start=1)]
     print_section(console, "Before training", numbered or ["nothing stands in the way"])
     return 0
@@ -233,21 +226,19 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
     return advice
 
 
-def _show_overlap(name: str, divided: DividedProblems, measured: Sequence[Problem], console: Console) -> list[str]:
-    trained = divided.trained
-    with progress_bar(console, "comparing with training", len(trained)) as display:
-        shared, matches = find_overlap(trained, measured, lambda done, total: display.update(done, total=total))
+def _show_overlap(other: ProblemSource, divided: DividedProblems, console: Console) -> list[str]:
+    measured = read_usable_rows(other, divided.split.seed).problems
+    if not measured:
+        raise UserError(f'{other.name} has no problem in its column "{other.columns.problem}"')
+    shared, trained = shared_problems(divided.trained, measured), len(divided.trained)
     of = pluralize(len(measured), "problem")
-    lines = [f"none of {of} is among the {pluralize(len(trained), 'training problem')}"]
+    lines = [f"none of {of} is among the {pluralize(trained, 'training problem')}"]
     if shared:
         lines = [Alarm(f"{len(shared):,} of {of} ({len(shared) / len(measured):.1%}) found in training")]
-    for each in sorted(shared, key=lambda each: -each.contained)[: 2 * _SHOWN]:
-        there = short_text(each.trained.text)
-        other = "" if each.contained == 1 else f" ({each.contained:.0%} of it; there: {there})"
-        rows = f"row {each.measured.row_number} is row {each.trained.row_number} of training"
-        lines.append(f"  {rows}: {short_text(each.measured.text)}{other}")
-    print_section(console, f"Shared with {name}", lines)
-    if not shared:
-        return []
-    also = f"{pluralize(matches, 'training problem')} ({matches / len(trained):.1%} of training)"
-    return [f"{also} also in {name}: remove them, or accuracy there is too high"]
+    for problem, rows in shared[:_SHOWN]:
+        where = rows_in_words([row.row_number for row in rows])
+        lines.append(f"  row {problem.row_number} is {where} of training: {short_text(problem.text)}")
+    print_section(console, f"Shared with {other.name}", lines)
+    matches = len({row.row_number for _, rows in shared for row in rows})
+    also = f"{pluralize(matches, 'training problem')} ({matches / trained:.1%} of training)"
+    return [f"{also} also in {other.name}: remove them, or accuracy there is too high"] if shared else []

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.data.problem_key import key_of, numbers_in, words_of
 from rlvr_vocab.data.rows import Problem
 from rlvr_vocab.verify import verify
-
-Shingle = tuple[str, ...]  # a run of this many words; in a problem of fewer than LONG words, a shorter run
-SHINGLE, SHORT_SHINGLE, LONG = 8, 5, 16
-FEWEST_SHINGLES = 4  # fewer may be a turn of phrase
-# A shingle in more problems than this, and in more than this share of them, belongs to no problem: "Remember to box
-# your answer", or "where m and n are relatively prime positive integers".
-COMMON, COMMON_SHARE = 5, 0.1
-NEARLY = 0.8
-PROBLEMS_BETWEEN_REPORTS = 500
 
 
 @dataclass(frozen=True)
@@ -55,78 +44,9 @@ def repeated_problems(problems: Sequence[Problem]) -> list[RepeatedProblem]:
     return found
 
 
-@dataclass(frozen=True)
-class SharedProblem:
-    """A measured problem, the one in training that is most like it, and the share of its shingles that this holds."""
-
-    measured: Problem
-    trained: Problem
-    contained: float
-
-
-def find_overlap(
-    trained: Sequence[Problem],
-    measured: Sequence[Problem],
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[list[SharedProblem], int]:
-    """Look for every measured problem among the trained ones.
-
-    Two problems are the same where their keys are equal, and nearly the same where they have the same numbers and the
-    trained one holds at least `NEARLY` of the measured one's shingles.
-
-    Returns:
-        the closest match of each measured problem that has any, and the number of trained problems that match one.
-    """
-    words = [words_of(problem.text) for problem in measured]
-    same_key: dict[str, list[int]] = {}
-    for index, each in enumerate(words):
-        same_key.setdefault(key_of(each), []).append(index)
-    shingles = own_shingles(words)
-    holders: dict[Shingle, list[int]] = {}
-    for index, own in enumerate(shingles):
-        for shingle in own:
-            holders.setdefault(shingle, []).append(index)
-
-    best: dict[int, tuple[bool, float, int]] = {}  # the same?, share of shingles, place in training
-    matches = 0
-    for position, problem in enumerate(trained):
-        train_words = words_of(problem.text)
-        numbers = numbers_in(train_words)
-        held = {run for length in (SHINGLE, SHORT_SHINGLE) for run in runs_of(train_words, length)}
-        counts = Counter(index for shingle in holders.keys() & held for index in holders[shingle])
-        shares = {index: count / len(shingles[index]) for index, count in sorted(counts.items())}
-        found = {
-            index: (False, share)
-            for index, share in shares.items()
-            if share >= NEARLY and numbers == numbers_in(words[index])
-        }
-        found |= dict.fromkeys(same_key.get(key_of(train_words), []), (True, 1.0))
-        for index, closeness in found.items():
-            if index not in best or closeness > best[index][:2]:
-                best[index] = (*closeness, position)
-        matches += bool(found)
-        if (position + 1) % PROBLEMS_BETWEEN_REPORTS == 0 or position + 1 == len(trained):
-            on_progress(position + 1, len(trained))
-    shared = [
-        SharedProblem(measured[index], trained[position], share) for index, (_, share, position) in sorted(best.items())
-    ]
-    return shared, matches
-
-
-def runs_of(words: Sequence[str], length: int) -> list[Shingle]:
-    """The runs of `length` words, by where they begin."""
-    return list(zip(*(words[start:] for start in range(length)), strict=False))
-
-
-def own_shingles(problems: Sequence[Sequence[str]]) -> list[set[Shingle]]:
-    """The shingles of each problem that share no word with one common to many; empty for a problem with too few."""
-    runs = [runs_of(words, SHINGLE if len(words) >= LONG else SHORT_SHINGLE) for words in problems]
-    frequencies = Counter(run for each in runs for run in set(each))
-    most = max(COMMON, COMMON_SHARE * len(problems))
-    own = []
-    for each in runs:
-        length = len(each[0]) if each else 0
-        common = {start for start, run in enumerate(each) if frequencies[run] > most}
-        kept = {run for start, run in enumerate(each) if common.isdisjoint(range(start - length + 1, start + length))}
-        own.append(kept if len(kept) >= FEWEST_SHINGLES else set())
-    return own
+def shared_problems(trained: Sequence[Problem], measured: Sequence[Problem]) -> list[tuple[Problem, list[Problem]]]:
+    """The measured problems that are among the trained ones in any writing, each with the rows of training."""
+    by_key: dict[str, list[Problem]] = {}
+    for problem in trained:
+        by_key.setdefault(problem.key, []).append(problem)
+    return [(problem, by_key[problem.key]) for problem in measured if problem.key in by_key]

@@ -189,8 +189,3 @@ def one_form(word: str) -> str:
         return "_"
     number = word.replace(",", "") if word[0].isdigit() else word
     return f"0{number}" if number[0] == "." else number
-
-
-def numbers_in(words: tuple[str, ...]) -> list[str]:
-    """The numbers among the words, in their order."""
-    return [word for word in words if word[0].isdigit()]

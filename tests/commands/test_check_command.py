@@ -102,22 +102,17 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
 def test_problems_of_evaluation_sets_are_found_in_training_by_row(
     capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
 ) -> None:
-    rows = [{"task": "add 7 to 8"}, {"task": f"{FILLER} seven?"}, {"task": "new"}]
+    rows = [{"task": "add 7 to 8"}, {"task": "new"}, {"task": "Add 9  to 10"}]
     evaluation = write_rows(tmp_path / "test.jsonl", rows)
-    trained = [*clean.read_text().splitlines(), json.dumps({"question": f"{FILLER} eight?", "result": 1})]
-    path = tmp_path / "train.jsonl"
-    path.write_text("\n".join(trained))
     words = ("dataset.eval_fraction=0", "against_problem_column=task")
-    shown = check(capsys, path, f"against=[{evaluation}]", *words)
-    begin = "apple pear plum fig date lime kiwi nut oat pea rye yam bun …"
-    # 19 words are 12 runs of 8, and the last one is in one of them: 11/12.
+    shown = check(capsys, clean, f"against=[{evaluation}]", *words)
     assert section(shown, f"Shared with {evaluation}") == [
         "  2 of 3 problems (66.7%) found in training",
         "    row 1 is row 8 of training: add 7 to 8",
-        f"    row 2 is row 201 of training: {begin} (92% of it; there: {begin})",
+        "    row 3 is row 10 of training: Add 9 to 10",
     ]
     assert "1. 2 training problems (1.0% of training) also in" in last_section(shown)[0]
-    assert check(capsys, path, f"against={evaluation}", *words) == shown
+    assert check(capsys, clean, f"against={evaluation}", *words) == shown
 
 
 @pytest.fixture
