@@ -115,11 +115,10 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
     ("text", "words", "part"),
     [
         ("a: [", ["config=some.yaml"], "line 1"),
-        ("defaults: [config]\nmodel: {}\ndataset: {}\ntraining: {}", ["config=some.yaml"], "--config-name"),
         ("model: {name: m}\ndataset: {name: d}\ntraining: {}\nsed: 3", ["config=some.yaml"], "seed?"),
         ("", ["config=out/rum/config.yaml"], "out/run/config.yaml?"),
         ("", ["config=out/run", "experiment=quickstart"], "experiment"),
-        ("", ["config=out/run", "--config-name", "config"], "give one"),
+        ("", ["config=out/run", "--config-name", "config"], "--config-name"),
     ],
 )
 def test_a_file_that_is_no_recorded_run_is_refused(text: str, words: list[str], part: str) -> None:
