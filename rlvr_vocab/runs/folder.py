@@ -48,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 _RETRY_SECONDS = 0.5
-RESUME_MODES = ("auto", "never")  # any other value of `resume` is a checkpoint
 # The lock, a scheduler's log, a leftover of a killed start: they may lie there before a run, and stay after it.
 NOT_OF_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|" + re.escape(LOCK))
 
@@ -197,7 +196,7 @@ def _clear(folder: Path) -> None:
 def _record_changes(settings: RunSettings) -> None:
     """Append the changed keys to `changes.jsonl`; a finished run is reopened: its summary and last results renamed."""
     folder, changes = settings.output_dir, changes_of(settings)
-    summary = read_record(folder, SUMMARY) if changes or settings.resume not in RESUME_MODES else None
+    summary = read_record(folder, SUMMARY) if changes or settings.resume != "auto" else None
     if summary is not None:
         for path in (results_file(folder, "after"), folder / SUMMARY):
             if path.exists():

@@ -36,7 +36,7 @@ from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.folder import RESUME_MODES, Run, results_file
+from rlvr_vocab.runs.folder import Run, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.problems import RunProblems, require_a_batch, stages_of
@@ -160,7 +160,7 @@ def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | 
     found: list[Path | None] = [None]
     if PartialState().is_main_process:
         clear_leftovers(folder)
-        if resume in RESUME_MODES:
+        if resume == "auto":
             for sentence in set_invalid_aside(folder):
                 console.print(f"warning: {sentence}", style="yellow", markup=False)
         else:
@@ -265,7 +265,7 @@ class StagedRun:
     def _load_last_stage(self, resume: str) -> None:
         """All stages have ended: load the last one's weights, or let it go on from a checkpoint that is named."""
         stage = self._stages[-1]
-        if resume in RESUME_MODES:
+        if resume == "auto":
             checkpoint = last_checkpoint(stage, self.records[-1])
             self.trainer = self._make_trainer(stage)
             self.trainer.checkpoints.load_weights(checkpoint)

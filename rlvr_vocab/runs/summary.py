@@ -31,7 +31,7 @@ from rlvr_vocab.record.files import METRICS, SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, RunRecord, is_number, read_metrics, split_evaluations
 from rlvr_vocab.record.results import HeldOutMetric
-from rlvr_vocab.runs.folder import RESUME_MODES, Run, changes_of
+from rlvr_vocab.runs.folder import Run, changes_of
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize, visible_text
@@ -81,7 +81,7 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
 
 def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
     folder = settings.output_dir
-    if settings.overwrite or settings.resume not in RESUME_MODES or not (folder / SUMMARY).is_file():
+    if settings.overwrite or settings.resume != "auto" or not (folder / SUMMARY).is_file():
         return None
     if changes_of(settings):
         return None

@@ -9,7 +9,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError, is_main_process
 from rlvr_vocab.record.files import SUMMARY, read_record
-from rlvr_vocab.runs.folder import NOT_OF_A_RUN, RESUME_MODES, changes_of, check_not_running
+from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 
 _DIFFERENCES_SHOWN = 3
 # Keys that `allow_changes` may name: the model is made, and the problems are divided.
@@ -20,17 +20,20 @@ def check_run_folder(settings: RunSettings) -> None:
     """Raises UserError where the folder holds anything but an earlier part of the same run, or is being written."""
     if not is_main_process():  # which may have begun to write by now
         return
-    folder, named = settings.output_dir, settings.resume not in RESUME_MODES
+    folder, named = settings.output_dir, settings.resume != "auto"
     check_not_running(folder)
     if not _holds_a_run(folder):
         if named:
             raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
         return
-    if not settings.overwrite:
-        _check_resume(settings)
-        _check_changes(settings)
-    elif named:
+    if named and settings.overwrite:
         raise UserError(f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them")
+    checkpoints = [*folder.glob("checkpoint-*"), *folder.glob("stages/*/checkpoint-*")]
+    if named and Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
+        listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
+        raise UserError(f"resume={settings.resume}: no checkpoint of {folder}; there are {listed}")
+    if not settings.overwrite:
+        _check_changes(settings)
     # A config.yaml copied into a working folder or a repository does not make it a run's folder.
     elif (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve()):
         raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
@@ -45,19 +48,6 @@ def _holds_a_run(folder: Path) -> bool:
     except UserError as error:
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
     return True
-
-
-def _check_resume(settings: RunSettings) -> None:
-    checkpoints = [*settings.output_dir.glob("checkpoint-*"), *settings.output_dir.glob("stages/*/checkpoint-*")]
-    if settings.resume == "never" and checkpoints:
-        raise UserError(
-            f"resume=never: {settings.output_dir} holds checkpoints of this run; leave it out to go on, or choose "
-            "another output_dir, or add overwrite=true"
-        )
-    named = settings.resume not in RESUME_MODES
-    if named and Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
-        listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
-        raise UserError(f"resume={settings.resume}: no checkpoint of {settings.output_dir}; there are {listed}")
 
 
 def _check_changes(settings: RunSettings) -> None:

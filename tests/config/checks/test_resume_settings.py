@@ -35,13 +35,6 @@ def refusal(*words: str) -> str:
     return str(caught.value)
 
 
-def test_never_refuses_a_folder_with_checkpoints_and_auto_goes_on(run):
-    assert "holds checkpoints" in refusal("resume=never")
-    assert load_settings("train", TINY).resume == "auto"
-    assert load_settings("train", [*TINY, "resume=never", "overwrite=true"]).overwrite
-    assert load_settings("train", [*TINY, "resume=never", "output_dir=elsewhere"]).resume == "never"
-
-
 def test_a_named_checkpoint_has_to_be_one_of_the_run(run):
     assert load_settings("train", [*TINY, f"resume={RUN}/checkpoint-20"]).resume == f"{RUN}/checkpoint-20"
     Path("other/checkpoint-20").mkdir(parents=True)
@@ -93,7 +86,7 @@ def test_a_schedulers_log_is_no_run_and_stays_when_a_run_is_overwritten(run):
     Path("other").mkdir()
     for folder in (RUN, Path("other")):
         (folder / "slurm-7.log").write_text("words\n")
-    load_settings("train", [*TINY, "output_dir=other", "resume=never"])
+    load_settings("train", [*TINY, "output_dir=other"])
     start_run_folder(load_settings("train", [*TINY, "overwrite=true"]))
     assert sorted(path.name for path in RUN.iterdir()) == ["config.yaml", "environment.json", "slurm-7.log"]
 
