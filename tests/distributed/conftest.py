@@ -151,20 +151,6 @@ def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: C
 
 
 @pytest.fixture(scope="session")
-def launched() -> Callable[..., subprocess.CompletedProcess[str]]:
-    return launch
-
-
-@pytest.fixture(scope="session")
-def grpo_train() -> Path:
-    return ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
-
-
-@pytest.fixture(scope="session")
-def small() -> tuple[str, ...]:
-    return SMALL
-
-
-@pytest.fixture(scope="session")
-def here() -> Path:
-    return HERE
+def started() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Two processes under a file of `accelerate_configs`, on a script of this folder: a small run with the words."""
+    return lambda config, script, *words, **more: launch(config, HERE / script, *SMALL, *words, **more)

@@ -35,7 +35,7 @@ def check(monkeypatch, tmp_path, environment, *words):
     ("environment", "words", "told"),
     [
         ({**FSDP2, "FSDP_VERSION": "1"}, (), "fsdp_version: 2"),
-        ({**FSDP2, "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, (), "set FULL_STATE_DICT"),
+        ({**FSDP2, "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, (), "FULL_STATE_DICT alone"),
         ({**FSDP2, "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}, (), "set it to false"),
         (FSDP2, (QUANTIZED,), "load_in_8bit=true: quantized weights are not sharded by FSDP"),
         (DEEPSPEED, (QUANTIZED,), "load_in_8bit=true: quantized weights are not sharded by DeepSpeed"),
@@ -84,16 +84,14 @@ def test_a_checkpoint_is_resumed_as_it_was_written(tmp_path, file, way, matches)
         require_same_sharding(tmp_path, SimpleNamespace(distributed_type=way))
 
 
-def test_a_file_for_gpus_is_refused_on_the_cpu_rather_than_trained_unsharded(launched, tmp_path, grpo_train, small):
-    done = launched("fsdp2", grpo_train, *small, "warmup.max_steps=0", f"output_dir={tmp_path / 'run'}")
-    assert done.returncode != 0
-    assert done.stderr.count("error: FSDP shards a model between GPUs") == 1
+def test_a_file_for_gpus_is_refused_on_the_cpu_rather_than_trained_unsharded(started, tmp_path):
+    script = "../../rlvr_vocab/exp/grpo_train.py"
+    done = started("fsdp2", script, "warmup.max_steps=0", f"output_dir={tmp_path / 'run'}")
+    assert done.returncode != 0 and done.stderr.count("error: FSDP shards a model between GPUs") == 1
 
 
-def test_what_one_process_alone_finds_wrong_ends_all_and_is_told_once(launched, here):
-    started = time.monotonic()
-    done = launched("ddp", here / "one_fails.py", seconds=60)
-    assert done.returncode != 0
-    assert done.stderr.count("error: the second alone knows") == 1
-    assert "[rank0]: Traceback" not in done.stderr
-    assert time.monotonic() - started < 40
+def test_what_one_process_alone_finds_wrong_ends_all_and_is_told_once(started):
+    began = time.monotonic()
+    done = started("ddp", "one_fails.py", seconds=60)
+    assert done.returncode != 0 and done.stderr.count("error: the second alone knows") == 1
+    assert "[rank0]: Traceback" not in done.stderr and time.monotonic() - began < 40
