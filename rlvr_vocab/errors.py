@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -119,13 +119,11 @@ class StopSignals:
 
     reason: its name, such as `SIGTERM`; None as long as the run goes on.
     defer_signals: a step is under way and a signal is only noted; otherwise it raises `Interrupted` at once.
-    at_once: called before a second signal ends the process: a terminal gets its cursor back.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.defer_signals = False
-        self.at_once: Callable[[], None] = lambda: None
         self._process = os.getpid()
         self._first = 0.0
 
@@ -162,10 +160,7 @@ class StopSignals:
             launched = any(name in os.environ for name in _LAUNCHED)
             if launched and time.monotonic() - self._first < _PASSED_ON_WITHIN:
                 return
-            try:
-                self.at_once()
-            finally:
-                os._exit(128 + number)
+            os._exit(128 + number)
         self.reason, self._first = signal.Signals(number).name, time.monotonic()
         if not self.defer_signals:
             raise Interrupted(f"by {self.reason}, outside of a step; the same command goes on")

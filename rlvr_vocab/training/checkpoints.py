@@ -185,10 +185,9 @@ def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
 
 def _fills_the_disk(work: Callable[[], None]) -> bool:
     try:
-        work()
-    except (OSError, RuntimeError, SafetensorError) as error:
-        if not is_full(error):
-            raise
+        with report_disk_full(Path()):
+            work()
+    except OutOfRoom:
         return True
     return False
 

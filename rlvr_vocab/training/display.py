@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from rich.text import Text
 from rlvr_vocab.errors import stop_signals
 from rlvr_vocab.terminal import can_redraw, clock
 
-_SHOW_CURSOR = b"\x1b[?25h\r\n"
 # Name on the screen, key in a row, format of the value; in this order.
 DISPLAYED = (
     ("reward", "reward", "{:.2f}"),
@@ -46,20 +44,11 @@ def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
         yield display
         return
     # Rich's own redirection reads an unfinished line as markup, and in a forked process it waits for a lock for ever.
-    bar = Live(
+    with Live(
         get_renderable=display.bar, console=console, refresh_per_second=2, redirect_stdout=False, redirect_stderr=False
-    )
-    at_once, stop_signals.at_once = stop_signals.at_once, lambda: _show_cursor(console)
-    try:  # a signal may come while it starts, when `with bar` would not end it
-        bar.start(refresh=True)
+    ):
+        console.show_cursor()  # a second signal ends the process at once, and would leave it hidden
         yield display
-    finally:
-        bar.stop()
-        stop_signals.at_once = at_once
-
-
-def _show_cursor(console: Console) -> None:
-    os.write(console.file.fileno(), _SHOW_CURSOR)
 
 
 class LiveDisplay:

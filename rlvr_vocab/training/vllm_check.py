@@ -57,15 +57,11 @@ def _check_forbids(trainer: Any) -> None:
     pushed = int(open_copies(layout)[0][0])
     with _asking(trainer, 1, {"logit_bias": {pushed: _PUSH}}):
         (answering, thinking), logps = _completions(trainer, _prompts(layout)[:2])
-    if answering == [pushed]:
+    if answering == [pushed] or thinking != [pushed]:
         raise UserError(
-            f"vLLM samples past the region policy, reasoning token {pushed} while answering: install rlvr-vocab in its "
-            f"environment (VLLM_PLUGINS may keep rlvr_vocab_engine out) and serve {trainer.initial_model}"
-        )
-    if thinking != [pushed]:
-        raise UserError(
-            f"vLLM did not sample reasoning token {pushed} while thinking: it serves another vocabulary; serve "
-            f"{trainer.initial_model}"
+            f"vLLM does not follow the region policy: asked for reasoning token {pushed}, it sampled {answering} while "
+            f"answering and {thinking} while thinking; install rlvr-vocab in its environment (VLLM_PLUGINS may keep "
+            f"rlvr_vocab_engine out) and serve {trainer.initial_model}"
         )
     if logps[1][0] < _NEARLY_CERTAIN:
         raise UserError(

@@ -63,8 +63,8 @@ def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
     ("fault", "message"),
     [
         ("raw", "before temperature and region policy: start it with --logprobs-mode"),
-        ("answers in tongues", "reasoning token .* while answering: install rlvr-vocab"),
-        ("no reasoning", "did not sample reasoning token .* while thinking"),
+        ("answers in tongues", r"it sampled (\[\d+\]) while answering and \1 while thinking; install rlvr-vocab"),
+        ("no reasoning", "asked for reasoning token .* it sampled .* while thinking; install rlvr-vocab"),
         ("other weights", r"differ by 1\.00 on average .*\(answering\)"),
     ],
 )

@@ -39,15 +39,6 @@ class CompletionRows:
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def total_rewards(self) -> list[float]:
-        """Weighted sum over the functions that scored a row."""
-        return [
-            sum(
-                self.weights[name] * values[row] for name, values in self.rewards.items() if not math.isnan(values[row])
-            )
-            for row in range(len(self.completion))
-        ]
-
 
 def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> CompletionRows:
     """The completions of a scored generation in all processes; `inputs` and `batch` are this process's."""
@@ -80,6 +71,7 @@ def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Ma
 
 def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, with its template."""
+    scores = [dict(zip(rows.rewards, row, strict=True)) for row in zip(*rows.rewards.values(), strict=True)]
     columns = {
         "step": step,
         "prompt": tokenizer.batch_decode(list(rows.prompt_ids)),
@@ -89,7 +81,7 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         "solution": list(rows.solution),
         **{name: list(values) for name, values in rows.kinds.items()},
         "advantage": list(rows.advantage),
-        "reward": rows.total_rewards(),
+        "reward": [sum(rows.weights[name] * x for name, x in row.items() if not math.isnan(x)) for row in scores],
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
         **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
         **({} if rows.sampling_logps is None else {"sampling_logps": list(rows.sampling_logps)}),
