@@ -38,9 +38,8 @@ class Interval:
 def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
     """The mean over problems of values from 0 to 1; None without problems.
 
-    Where every value is 0 or 1, Wilson's score interval (1927). Else the Bayesian bootstrap (Rubin 1981), with half a
-    problem at 0 and half a problem at 1 added: without them a few solved problems would have too narrow an interval.
-    `samples` is by default the number of problems. docs/evaluation.md has the coverage of both.
+    Wilson's score interval (1927) where every value is 0 or 1, else the Bayesian bootstrap (Rubin 1981), with half a
+    problem at 0 and half a problem at 1 added. `samples` is by default the number of problems.
 
     >>> found = share_interval([0.0, 0.5, 1.0, 1.0])
     >>> found.estimate, round(found.low, 2), round(found.high, 2)
@@ -84,17 +83,6 @@ def mean_interval(
     return ratio_interval(values, np.ones(len(values)), samples, (least, np.inf))
 
 
-def mean_interval_from(mean: float, deviation: float, problems: int) -> Interval | None:
-    """`mean_interval` of that many values by their mean and standard deviation alone; None without problems."""
-    if problems < 1:
-        return None
-    # As many values, half of them above the mean and half below, have that deviation.
-    away = deviation * np.sqrt((problems - 1) / problems)
-    half = _student_half_width(np.full(problems, away)) if problems > 1 and deviation else 0.0
-    method = STUDENT if half else ONE_VALUE
-    return Interval(mean, mean - half, mean + half, CONFIDENCE, method, problems, problems)
-
-
 def ratio_interval(
     numerators: Sequence[float] | np.ndarray,
     denominators: Sequence[float] | np.ndarray,
@@ -119,7 +107,7 @@ def ratio_interval(
 
 
 def _wilson(values: np.ndarray) -> tuple[float, float]:
-    from scipy.special import ndtri  # not needed to say help
+    from scipy.special import ndtri  # --help does not need it
 
     n, share, z = len(values), values.mean(), ndtri((1 + CONFIDENCE) / 2)
     centre, half = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
@@ -140,7 +128,7 @@ def _bootstrapped(values: np.ndarray, ends: tuple[float, float]) -> tuple[float,
 
 def _student_half_width(residuals: np.ndarray) -> float:
     """Half-width of the interval of a mean, from residuals with mean 0."""
-    from scipy.special import stdtrit  # not needed to say help
+    from scipy.special import stdtrit
 
     freedom = len(residuals) - 1
     error = np.sqrt(np.sum(residuals**2) / freedom / len(residuals))
@@ -157,8 +145,7 @@ def _interval(values: np.ndarray, low: float, high: float, method: str, samples:
 def majority_share(votes: Sequence[Hashable | None], right: Sequence[bool]) -> float:
     """Probability that the majority's answer is right when ties are broken by lot (Wang et al. 2022, self-consistency).
 
-    Equal answers have equal votes; None does not vote. Where samples with one answer differ in `right`, their share
-    counts. 0 where nobody votes.
+    Equal votes are one answer; None does not vote. Where one answer is right and wrong, its share counts.
 
     >>> majority_share(["42", "42", "41", "41", None], [True, True, False, False, False])
     0.5

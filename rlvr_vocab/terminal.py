@@ -52,15 +52,6 @@ def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
         setattr(sys, name, stream)
 
 
-def open_closed_streams() -> None:
-    """Send output to /dev/null, and to no other file, where the process began with a closed stream (`>&-`)."""
-    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
-            for each in (name, f"__{name}__"):
-                setattr(sys, each, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
-
-
 def make_console(*, quiet: bool = False) -> Console:
     """A console that breaks lines only where a terminal has an edge."""
     console = Screen(quiet=quiet, highlight=False)

@@ -60,7 +60,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """A base model folder and what the tests have to know about it beforehand."""
+    """A base model folder and its properties."""
 
     folder: Path
     tied: bool
@@ -105,7 +105,7 @@ def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def bytes_beyond() -> Callable[[Callable[[], Any]], float]:
-    """What a call takes at its highest, beyond what the process had before; Linux alone tells."""
+    """Peak memory of a call beyond that of the process before it; on Linux alone."""
     from rlvr_vocab.training.metrics.step_clock import GIB, PeakMemory
 
     def measure(call: Callable[[], Any]) -> float:

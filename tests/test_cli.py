@@ -61,16 +61,11 @@ runpy.run_path(script, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["train", "model=qwen4"], "error: model=qwen4"), (["trian"], "error: unknown command trian; did")],
-)
-def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(words) == 2
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["trian"]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.startswith(said) and captured.err.count("\n") == 1
+    assert captured.out == "" and captured.err.startswith("error: unknown command trian; did")
+    assert captured.err.count("\n") == 1
 
 
 def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(
@@ -220,13 +215,6 @@ def test_a_command_that_makes_files_goes_on_where_nobody_reads_its_output(tmp_pa
     assert (tmp_path / "made").read_text() == "made"
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_output_to_a_closed_stream_goes_nowhere_and_in_no_other_file(closed: str, tmp_path: Path) -> None:
-    words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", WRITES_ON, str(tmp_path / "made")]
-    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
-    assert (tmp_path / "made").read_text() == "made"
-
-
 LARGE = "1" + "0" * 400
 
 
@@ -241,14 +229,11 @@ LARGE = "1" + "0" * 400
         ("seed=-1", "seed=-1: should be greater than or equal to 0"),
         (f"seed={LARGE * 12}", "cannot read a word"),  # more digits than Python reads
         ("model.generation_kwargs=5", "model.generation_kwargs"),
-        (f"output_dir={LARGE}", "File name too long"),
         ("training.num_generations=17 training.per_device_train_batch_size=99999999999999", "does not divide the 3999"),
     ],
     ids=lambda text: text[:40],
 )  # fmt: skip
-def test_a_number_or_a_name_that_is_too_large_is_one_line(
-    word: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_number_that_is_too_large_is_one_line(word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "model=tiny", "dataset=arithmetic", "logging=disabled", *word.split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and said in error and error.count("\n") == 1

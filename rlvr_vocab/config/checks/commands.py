@@ -34,7 +34,7 @@ from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
-from rlvr_vocab.record.files import FINAL_MODEL, STEP_FILES, step_files
+from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL, STEP_FILES, step_files
 from rlvr_vocab.record.results import ARMS, grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
@@ -146,9 +146,7 @@ def check_completions(path: Path) -> None:
     if not path.is_dir():
         check_file(path)
     elif not step_files(path):
-        inside = [path / "completions", *sorted(path.glob("*.jsonl")), path / "evaluation"]
-        nearest = next((each for each in inside if each.exists()), None)
-        hint = f"; did you mean {nearest}?" if nearest is not None else ""
+        hint = f"; did you mean {path / COMPLETIONS}?" if (path / COMPLETIONS).is_dir() else ""
         raise UserError(f"completions={path}: a folder without {STEP_FILES} files of a run{hint}")
 
 

@@ -88,12 +88,11 @@ def test_settings_that_go_together_are_accepted(words: list[str]) -> None:
     load_settings("train", words)
 
 
-@pytest.mark.parametrize(("words", "adapter"), [([], False), ([LORA], True), ([FOUR_BIT], True), ([EIGHT_BIT], True)])
 @pytest.mark.usefixtures("installed")
-def test_quantized_weights_switch_an_adapter_on(words: list[str], adapter: bool) -> None:
-    model = load_settings("train", words).model
-    assert model.trains_adapter is adapter
-    assert model.loaded_dtype == ("bfloat16" if adapter else "float32")
+def test_quantized_weights_switch_an_adapter_on() -> None:
+    for words, adapter in (([], False), ([LORA], True), ([FOUR_BIT], True), ([EIGHT_BIT], True)):
+        model = load_settings("train", words).model
+        assert (model.trains_adapter, model.loaded_dtype) == (adapter, "bfloat16" if adapter else "float32")
 
 
 def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path) -> None:
@@ -175,7 +174,7 @@ def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> 
 
 
 def test_a_quantized_model_a_run_folder_and_a_folder_that_is_full_are_refused(
-    model_folder: Callable[..., Path], tmp_path: Path
+    model_folder: Callable[..., Path],
 ) -> None:
     folder = model_folder(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
     assert "quantized already" in refusal("train", [f"model.name={folder}"])
