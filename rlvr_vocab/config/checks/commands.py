@@ -146,7 +146,8 @@ def check_completions(path: Path) -> None:
     if not path.is_dir():
         check_file(path)
     elif not step_files(path):
-        hint = f"; did you mean {path / COMPLETIONS}?" if (path / COMPLETIONS).is_dir() else ""
+        inside = [each for each in (path / COMPLETIONS, *sorted(path.glob("*.jsonl"))) if each.exists()]
+        hint = f"; did you mean {inside[0]}?" if inside else ""
         raise UserError(f"completions={path}: a folder without {STEP_FILES} files of a run{hint}")
 
 

@@ -173,7 +173,7 @@ def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> 
     assert "no config.json" in refusal("train", [f"model.name={folder}"])
 
 
-def test_a_quantized_model_a_run_folder_and_a_folder_that_is_full_are_refused(
+def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(
     model_folder: Callable[..., Path],
 ) -> None:
     folder = model_folder(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
