@@ -86,8 +86,8 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants t
         if self._bias is None:
             return logits
         if self._slots is None:
-            there = [(self._requests[row].region(), self._requests[row].temperature) if row in self._requests
-                     else (-1, 0.0) for row in range(len(logits))]  # fmt: skip
+            found = map(self._requests.get, range(len(logits)))
+            there = [(-1, 0.0) if each is None else (each.region(), each.temperature) for each in found]
             regions_B, temperatures_B = torch.tensor(there, dtype=torch.float32).to(logits.device).unbind(1)
         else:
             slots_B = ctx.expanded_idx_mapping.long().clamp(min=0)  # a negative slot pads the batch

@@ -197,15 +197,9 @@ def folder_with(name: str, folder: str | Path, base: str | Path | None = None) -
 
 def _other_vocabulary(folder: Path, base: Path) -> str | None:
     """Why a model is not the one under an adapter, by its layout; None where it may be."""
-    if not (folder / LAYOUT_FILE).is_file():
-        return None  # an adapter of another tool
-    of_adapter, of_base = VocabLayout.load(folder), VocabLayout.load(base)
-    if of_adapter == of_base:
-        return None
-    return (
-        f"{folder} was trained on {of_adapter.standard_size} standard and {of_adapter.size} reasoning tokens, "
-        f"{base} has {of_base.standard_size} and {of_base.size}, or others: it is not the base of this adapter"
-    )
+    if not (folder / LAYOUT_FILE).is_file() or VocabLayout.load(folder) == VocabLayout.load(base):
+        return None  # without a layout, an adapter of another tool
+    return f"{base} has another vocabulary than {folder} was trained with: it is not the base of this adapter"
 
 
 def other_weights(folder: Path, base: Path, as_key: str = "") -> str | None:
