@@ -32,7 +32,7 @@ SCRIPTS = {
         "not done",
     ),
     "a fork bomb": ("import os\nwhile True: os.fork()", "PermissionError"),
-    "a thread bomb": ("import threading\nwhile True: threading.Thread(target=input).start()", "can't start new thread"),
+    "a thread bomb": ("import threading\nwhile True: threading.Thread(target=len).start()", "not done"),
     "ten gigabytes": ("x = bytearray(10 * 2**30)\nprint('done')", "MemoryError"),
     "deep recursion": (
         "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
