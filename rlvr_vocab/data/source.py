@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from rlvr_vocab.data.generators import ARITHMETIC, SPLITS, ArithmeticTask, GymProblems
+from rlvr_vocab.data.generators import SPLITS, ArithmeticTask, GymProblems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all
 
@@ -52,8 +52,6 @@ class ProblemSource:
             for key, split in (("split", self.split), ("eval_split", self.eval_split)):
                 if split is not None and split not in SPLITS:
                     raise UserError(f"dataset.{key}={split}: no such split{nearest_and_all(split, SPLITS)}")
-        elif self.generator is not None and self.name != ARITHMETIC:
-            raise UserError(f'dataset.generator belongs to dataset.name={ARITHMETIC}, not to "{self.name}"')
 
 
 @dataclass(frozen=True)

@@ -107,14 +107,14 @@ def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(reco
 
 def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
     settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
-    account = load_run_problems(settings, Console(quiet=True)).report([400])
+    account = load_run_problems(settings, Console(quiet=True)).report
     (recorded.parent / "problems.json").write_text(json.dumps(account))
     assert line_for() == "problems held out by the run in out/run"
     account["training"][0]["sha256"] = "0" * 64
     (recorded.parent / "problems.json").write_text(json.dumps(account))
     assert line_for() == (
-        "warning: the problems of the run in out/run are divided otherwise now than when it was trained (training: "
-        "other problems): it may have trained on these problems"
+        "warning: the problems of the run in out/run are divided otherwise now than when it was trained (training): "
+        "it may have trained on these problems"
     )
 
 
@@ -122,7 +122,8 @@ def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: P
     key = ["x"]
     alone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("elsewhere/model")))
     assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
-    recorded.write_text(recorded.read_text().replace("  name: arithmetic", "  name: gone.jsonl"))
+    words = ["dataset=local", "dataset.name=gone.jsonl", "model=tiny", "exp_name=run"]
+    recorded.write_text(config_yaml(read_settings("train", words).resolved))
     gone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("out/run/final_model")))
     assert gone.startswith("warning: whether the run in out/run trained on these problems is not known: ")
     assert "gone.jsonl" in gone
