@@ -1,4 +1,4 @@
-"""Use and drift of the copies of a run: two charts, a table of the most used ones, `vocabulary.csv`.
+"""Use and drift of the copies of a run: a chart, a table of the most used ones, `vocabulary.csv`.
 
 A copy is a reasoning token; `k` is its place among them, so its id is `standard_size + k`.
 """
@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, INITIAL_MODEL
-from rlvr_vocab.record.metrics import RunRecord, is_number
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
@@ -36,18 +34,16 @@ from rlvr_vocab.vocab.regions import THINKING, scored_regions
 from rlvr_vocab.vocab.weights import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, find_base, is_adapter, refuse_pickled
 
 VOCABULARY = "vocabulary.csv"
-MOST_STEPS, MOST_CHECKPOINTS = 200, 12
-MOST_ROWS_OVER_TIME = 4096  # copies, at each checkpoint; at the end all are measured
+MOST_STEPS = 200
 MOST_MOVED = 1000  # copies that have a row in the CSV although they were never sampled
 _ROWS_AT_ONCE = 1024  # of each table, in float32
 # The modules of a model that score tokens, by the last part of their name; a table of another name is the embedding.
 _HEADS = ("lm_head", "embed_out", "output", "output_layer", "head")
 _NO_TABLES = ("wpe", "position_embeddings", "embed_positions")
 _INDEX, _WEIGHTS = "model.safetensors.index.json", "model.safetensors"
-_CHECKPOINT = re.compile(r"(?:stages/\d+_(?P<stage>[^/]+)/)?checkpoint-(?P<step>\d+)")
 
 Side = Literal["both", "input", "output"]  # a tied model has one table for both sides
-_SIDES: dict[Side, str] = {"both": "", "input": "embedding", "output": "head"}
+_SIDES: dict[Side, str] = {"both": "embedding and head", "input": "embedding", "output": "head"}
 Item = TypeVar("Item")
 
 
@@ -60,26 +56,14 @@ class UsePoint(NamedTuple):
     distinct: int
 
 
-class DriftPoint(NamedTuple):
-    """Quantiles (5, 50, 95 %) of the distance of copies from their sources, at one checkpoint."""
-
-    step: int
-    side: Side
-    copies: int
-    low: float
-    median: float
-    high: float
-
-
 @dataclass(frozen=True, eq=False)
 class VocabularyAnalysis:
     """Use and drift of the copies of a run.
 
     Attributes:
         use: by step; `sampled`: `(rows,)` int64, how often each id was sampled while thinking.
-        drift: over the checkpoints.
-        end: by side, `(2, copies)`: distance (1 - cosine) of each copy's row in the last model from its source's there,
-            and from its own before training; NaN for copies of control ids, and rows of zeros.
+        drift: by side, `(2, copies)`: distance (1 - cosine) of each copy's row in the final model from its source's
+            there, and from its own before training; NaN for copies of control ids, and rows of zeros.
         notes: sentences on what is missing or was left out, and why.
     """
 
@@ -88,24 +72,23 @@ class VocabularyAnalysis:
     tokenizer: Tokenizer | None
     use: Sequence[UsePoint]
     sampled: np.ndarray
-    drift: Sequence[DriftPoint]
-    end: Mapping[Side, np.ndarray]
+    drift: Mapping[Side, np.ndarray]
     notes: Sequence[str]
 
 
-def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
-    """Read completions and checkpoints of a run, finished or not; None for a baseline, or without an initial model."""
-    initial = record.folder / INITIAL_MODEL
+def analyse_vocabulary(run: Path) -> VocabularyAnalysis | None:
+    """Read completions and models of a run, finished or not; None for a baseline, or without an initial model."""
+    initial = run / INITIAL_MODEL
     if not (initial / LAYOUT_FILE).is_file():
         return None
     layout, notes = VocabLayout.load(initial), list[str]()
     if not layout.size:
         return None
-    use, sampled = read_use(CompletionFiles(record.folder / COMPLETIONS), layout, notes)
-    drift, end = _read_drift(record, layout, notes)
+    use, sampled = read_use(CompletionFiles(run / COMPLETIONS), layout, notes)
+    drift = _read_drift(run, layout, notes)
     file = initial / TOKENIZER_FILE
     tokenizer = read_tokenizer(file) if file.is_file() else None
-    return VocabularyAnalysis(record.folder, layout, tokenizer, use, sampled, drift, end, notes)
+    return VocabularyAnalysis(run, layout, tokenizer, use, sampled, drift, notes)
 
 
 def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
@@ -152,38 +135,27 @@ def _lists(column: pa.ChunkedArray) -> list[np.ndarray]:
     return np.split(values, np.cumsum(lengths)[:-1])
 
 
-def _read_drift(
-    record: RunRecord, layout: VocabLayout, notes: list[str]
-) -> tuple[list[DriftPoint], dict[Side, np.ndarray]]:
-    initial, points = record.folder / INITIAL_MODEL, list[DriftPoint]()
+def _read_drift(run: Path, layout: VocabLayout, notes: list[str]) -> dict[Side, np.ndarray]:
+    final = next((path for name in (FINAL_MODEL, FINAL_ADAPTER) if (path := run / name).is_dir()), None)
+    if final is None:
+        notes.append("The run has no final model yet: the drift of the copies is unknown.")
+        return {}
+    try:
+        start, now = (token_tables(folder, layout.rows) for folder in (run / INITIAL_MODEL, final))
+    except UserError as error:
+        notes.append(f"The drift of the copies is unknown: {error}.")
+        return {}
+    if "both" in start:
+        start = {**start, **dict.fromkeys(("input", "output"), start["both"])}
+    elif "both" in now:  # merging may leave one table of two
+        now = dict.fromkeys(("input", "output"), now["both"])
     open_ks = (open_copies(layout)[0] - layout.standard_size).numpy()
-    over_time = np.array(evenly_spread(open_ks.tolist(), MOST_ROWS_OVER_TIME), dtype=np.int64)
-    start, last = dict[Side, TokenRows](), dict[Side, TokenRows]()
-    for step, folder in [(0, initial), *model_folders(record, notes)]:
-        try:
-            now = token_tables(folder, layout.rows)
-        except UserError as error:
-            notes.append(f"{folder.relative_to(record.folder)} was left out: {error}.")
-            if folder == initial:
-                return [], {}
-            continue
-        if not start:
-            start = {**now, **dict.fromkeys(("input", "output"), now["both"])} if "both" in now else now
-        elif "both" in now and "both" not in start:  # merging may leave one table of two
-            now = {"input": now["both"], "output": now["both"]}
-        for side, table in now.items():
-            distance, _ = row_drift(table, start[side], layout, over_time)
-            if (known := distance[np.isfinite(distance)]).size:
-                points.append(DriftPoint(step, side, known.size, *np.quantile(known, (0.05, 0.5, 0.95)).tolist()))
-        last = now if folder != initial else {}
-    if not last:
-        notes.append("The run has no trained model yet: the drift of the copies is unknown.")
-    end = {side: np.full((2, layout.size), np.nan) for side in last}
-    for side, table in last.items():
-        end[side][:, open_ks] = row_drift(table, start[side], layout, open_ks)
-    if broken := max((int((~np.isfinite(each[0, open_ks])).sum()) for each in end.values()), default=0):
+    drift = {side: np.full((2, layout.size), np.nan) for side in now}
+    for side, table in now.items():
+        drift[side][:, open_ks] = row_drift(table, start[side], layout, open_ks)
+    if broken := max(int((~np.isfinite(each[0, open_ks])).sum()) for each in drift.values()):
         notes.append(f"The rows of {pluralize(broken, 'copy', 'copies')} are zero or not finite at the end: left out.")
-    return points, end
+    return drift
 
 
 def row_drift(now: TokenRows, start: TokenRows, layout: VocabLayout, ks: np.ndarray) -> np.ndarray:
@@ -200,36 +172,6 @@ def row_drift(now: TokenRows, start: TokenRows, layout: VocabLayout, ks: np.ndar
         distances = [0.5 * (copy - other).square_().sum(dim=1) for other in others]
         found[:, first : first + len(block)] = torch.stack(distances).numpy()
     return found
-
-
-def model_folders(record: RunRecord, notes: list[str]) -> list[tuple[int, Path]]:
-    """Step of the run and folder of at most `MOST_CHECKPOINTS` checkpoints, the final model the last one."""
-    found = list[tuple[int, Path]]()
-    for path in (*record.folder.glob("checkpoint-*"), *record.folder.glob("stages/*/checkpoint-*")):
-        if (match := _CHECKPOINT.fullmatch(str(path.relative_to(record.folder)))) is None:
-            continue
-        before = _steps_before(record, match["stage"])
-        if before is None:
-            notes.append(f"No logged step says where stage {match['stage']} begins: its checkpoints were left out.")
-        else:
-            found.append((before + int(match["step"]), path))
-    found.sort()
-    final = next((path for name in (FINAL_MODEL, FINAL_ADAPTER) if (path := record.folder / name).is_dir()), None)
-    if final is not None:
-        logged = [row["step"] for row in record.rows[-1:]]
-        steps = (record.summary or {}).get("steps", max([0, *logged, *(step for step, _ in found)]))
-        found = [each for each in found if each[0] < steps] + [(int(steps), final)]
-    if len(found) > MOST_CHECKPOINTS:
-        notes.append(f"Of {len(found)} checkpoints {MOST_CHECKPOINTS} were read, evenly spread.")
-    return evenly_spread(found, MOST_CHECKPOINTS)
-
-
-def _steps_before(record: RunRecord, stage: str | None) -> int | None:
-    """The steps before a stage, by any row of it; 0 outside of stages, None without a row."""
-    if stage is None:
-        return 0
-    rows = (row for row in record.rows if row.get("stage") == stage and is_number(row.get("stage_step")))
-    return next((int(row["step"]) - int(row["stage_step"]) for row in rows), None)
 
 
 @dataclass(frozen=True)
@@ -315,36 +257,38 @@ def _side(name: str, place: int) -> Side:
     return "output" if name.split(".")[-place] in _HEADS else "input"
 
 
-def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
-    """Different copies by step, and their distance from their sources by checkpoint, as far as there is data."""
-    charts = []
-    if any(point.thinking for point in analysis.use):
-        title = "Different reasoning tokens"
-        line = Line("", [point.step for point in analysis.use], [point.distinct for point in analysis.use])
-        note = f"Of {analysis.layout.size:,}, sampled at each step."
-        charts.append(Chart(title, line_chart([line], y_label="different copies", title=title), note))
-    if analysis.drift:
-        title, lines = "Distance of copies from their sources", []
-        for side in dict.fromkeys(point.side for point in analysis.drift):
-            own = [(each.step, each.median, each.low, each.high) for each in analysis.drift if each.side == side]
-            lines.append(Line(_SIDES[side], *zip(*own, strict=True)))
-        note = "1 − cosine of the two rows; line: median, band: 5 to 95 % of the copies."
-        charts.append(Chart(title, line_chart(lines, y_label="1 − cosine", title=title), note))
-    return charts
+def use_chart(analysis: VocabularyAnalysis) -> Chart | None:
+    """Different copies by step; None where nothing was sampled while thinking."""
+    if not any(point.thinking for point in analysis.use):
+        return None
+    title = "Different reasoning tokens"
+    line = Line("", [point.step for point in analysis.use], [point.distinct for point in analysis.use])
+    note = f"Of {analysis.layout.size:,}, sampled at each step."
+    return Chart(title, line_chart([line], y_label="different copies", title=title), note)
+
+
+def drift_rows(analysis: VocabularyAnalysis) -> list[tuple[str, ...]]:
+    """Of each table: its name, and quantiles (5, 50, 95 %) of the distance of copies from their sources."""
+    rows = []
+    for side, (distance, _) in analysis.drift.items():
+        known = distance[np.isfinite(distance)]
+        if known.size:
+            rows.append((_SIDES[side], *(f"{value:.3g}" for value in np.quantile(known, (0.05, 0.5, 0.95)))))
+    return rows
 
 
 def copy_rows(analysis: VocabularyAnalysis) -> Iterator[list[Any]]:
     """A header, and a row for each copy that was sampled or is among those furthest from their sources."""
     layout, sampled = analysis.layout, analysis.sampled
-    moves = (f"{name}_{side}" for side in analysis.end for name in ("from_source", "from_start"))
+    moves = (f"{name}_{side}" for side in analysis.drift for name in ("from_source", "from_start"))
     yield ["id", "source_id", "copy", "text", "sampled", "source_sampled", *moves]
     listed = sampled[layout.standard_size :] > 0
-    for distance, _ in analysis.end.values():
+    for distance, _ in analysis.drift.values():
         furthest = np.argsort(-np.nan_to_num(distance), kind="stable")[:MOST_MOVED]
         listed[furthest[np.nan_to_num(distance[furthest]) > 0]] = True
     for k in np.flatnonzero(listed).tolist():
         token, source = layout.standard_size + k, layout.source_ids[k]
-        moved = [float(value) for columns in analysis.end.values() for value in columns[:, k]]
+        moved = [float(value) for columns in analysis.drift.values() for value in columns[:, k]]
         text, counts = token_text(analysis.tokenizer, source), (int(sampled[token]), int(sampled[source]))
         yield [token, source, layout.copy_indices[k], text, *counts, *moved]
 

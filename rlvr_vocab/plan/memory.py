@@ -11,7 +11,7 @@ from rlvr_vocab.plan.workload import Workload
 
 Parts = dict[str, float]
 # Phases, in the order of a run.
-LOADING, GENERATION, LOGPROBS, FORWARD, BACKWARD = "loading", "generation", "logprobs", "forward", "backward"
+GENERATION, LOGPROBS, FORWARD, BACKWARD = "generation", "logprobs", "forward", "backward"
 OPTIMIZER, SAVING, EVALUATION = "optimizer", "saving", "evaluation"
 
 
@@ -49,7 +49,7 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, Parts]:
     """Bytes at the peak of each phase of a run, after its first optimisation step, by part."""
     standing = _standing(work, device)
     gradients = work.trained_weights * work.trained_bytes / work.shards
-    logits, stock = _head_blocks(work, device), {"stock tables": _stock_tables(work)}
+    logits = _head_blocks(work, device)
     sampling = {} if work.vllm_share is not None else _sampling(work, work.drawn)
     forward = {
         "gradients": gradients if work.batches > 1 else 0.0,
@@ -58,7 +58,6 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, Parts]:
         "logits": logits,
     }
     phases = {
-        LOADING: {**stock, "optimizer": 0.0, "buckets": 0.0},
         GENERATION: {**sampling, "vllm": _engine(work, device)},
         LOGPROBS: {"activations": _one_layer(work, work.at_once * work.tokens), "logits": logits},
         FORWARD: forward,
@@ -70,7 +69,7 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, Parts]:
     if logs_kl and work.lora is None and work.sharding == "none":
         phases[LOGPROBS]["reference"] = _reference(work)
     if work.grpo["save_strategy"] != "no":
-        phases[SAVING] = stock
+        phases[SAVING] = {"stock tables": _stock_tables(work)}
     if work.held_out:
         # Held-out problems are answered by Transformers; before the first step there is no optimizer state.
         before = {"optimizer": 0.0} if work.grpo["eval_strategy"] == "no" else {}

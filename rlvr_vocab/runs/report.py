@@ -44,7 +44,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     """
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
-    vocabulary, recorded = analyse_vocabulary(record), read_recorded(folder, resolve=True)
+    vocabulary, recorded = analyse_vocabulary(folder), read_recorded(folder, resolve=True)
     report = RunReport(
         record=record,
         held_out=held_out_of(record),

@@ -4,7 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, token_tables, write_vocabulary
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, drift_rows, token_tables, write_vocabulary
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -36,12 +35,6 @@ class WrittenRun:
     layout = VocabLayout(STANDARD, tuple(range(STANDARD)), opened, closed, (), (opened, closed, eos))
 
     folder: Path
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    summary: dict[str, Any] | None = None
-
-    @property
-    def record(self) -> RunRecord:
-        return RunRecord(self.folder, None, tuple(self.rows), (), self.summary)  # the facts are not looked at
 
     def model(self, name: str, tables: Mapping[str, torch.Tensor], files: int = 1) -> Path:
         """A model folder with these tensors, in one file or in one each."""
@@ -77,7 +70,7 @@ class WrittenRun:
 
     def written(self) -> list[dict[str, str]]:
         """The rows of the CSV."""
-        write_vocabulary(analyse_vocabulary(self.record))
+        write_vocabulary(analyse_vocabulary(self.folder))
         with (self.folder / "vocabulary.csv").open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
@@ -99,7 +92,7 @@ def run(tmp_path: Path) -> WrittenRun:
 
 def moved_by(analysis, side="both"):
     """1 - cosine at the end, of the copies that may be sampled: from the source, and from the start."""
-    return analysis.end[side][:, :5]
+    return analysis.drift[side][:, :5]
 
 
 def test_tokens_sampled_while_thinking_are_counted(run):
@@ -112,7 +105,7 @@ def test_tokens_sampled_while_thinking_are_counted(run):
         [copied, run.closed],
     ]
     run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e], [run.e, run.opened]])
-    analysis = analyse_vocabulary(run.record)
+    analysis = analyse_vocabulary(run.folder)
     # The closing tags are chosen while thinking, the opening ones are not.
     assert analysis.use == [(1, 9, 4, 2)]
     assert analysis.sampled[[run.a, run.b, run.closed, copied, copy(run.b)]].tolist() == [1, 1, 3, 3, 1]
@@ -127,7 +120,7 @@ def test_a_damaged_step_is_named_and_the_rest_counted(run):
         run.completions(step, [[run.opened, copy(run.a)]])
     whole = run.completions(2, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
-    analysis = analyse_vocabulary(run.record)
+    analysis = analyse_vocabulary(run.folder)
     assert [point.step for point in analysis.use] == [1, 3]
     [note] = analysis.notes
     assert "step_00002.parquet" in note
@@ -156,12 +149,12 @@ def moved(run):
 def test_angles_are_those_that_the_rows_were_turned_by(run, moved):
     start, end = moved
     run.models(start, end)
-    analysis = analyse_vocabulary(run.record)
+    analysis = analyse_vocabulary(run.folder)
     small = 1 - math.cos(1e-3)
     from_source, from_start = moved_by(analysis)
     assert from_start == pytest.approx([0.5, 0, small, 0, 0], abs=1e-9)
     assert from_source == pytest.approx([0.5, 0, small, 1, 0], abs=1e-6)
-    assert np.isnan(analysis.end["both"][:, 5:]).all()  # copies of control ids cannot be sampled
+    assert np.isnan(analysis.drift["both"][:, 5:]).all()  # copies of control ids cannot be sampled
     listed = {int(row["source_id"]): float(row["from_source_both"]) for row in run.written()}
     assert listed == pytest.approx({0: 0.5, 1: 0, 2: small, 3: 1}, abs=1e-6)
 
@@ -172,7 +165,7 @@ def test_turns_far_below_the_rounding_of_a_cosine_are_measured(run):
     end = start.clone()
     end[copy(0), 1] = 1e-6  # a turn by a millionth: the cosine is 1 - 5e-13
     run.models(start, end)
-    assert moved_by(analyse_vocabulary(run.record))[1, 0] == pytest.approx(5e-13, rel=1e-3)
+    assert moved_by(analyse_vocabulary(run.folder))[1, 0] == pytest.approx(5e-13, rel=1e-3)
 
 
 def test_an_untied_model_has_a_drift_on_both_sides_whatever_its_files_and_types(run, moved):
@@ -182,8 +175,8 @@ def test_an_untied_model_has_a_drift_on_both_sides_whatever_its_files_and_types(
     turned_head = head.clone()
     turned_head[copy(4)] = turned(head[4], math.pi / 2)
     run.model("final_model", {EMBEDDING: end.bfloat16(), HEAD: turned_head.half()}, files=4)
-    analysis = analyse_vocabulary(run.record)
-    assert list(analysis.end) == ["input", "output"]
+    analysis = analyse_vocabulary(run.folder)
+    assert list(analysis.drift) == ["input", "output"]
     assert moved_by(analysis, "input")[1, [0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
     assert moved_by(analysis, "output")[1, [0, 4]] == pytest.approx([0, 1], abs=2e-2)
 
@@ -194,41 +187,23 @@ def test_rows_of_zeros_or_nan_are_named_and_spoil_no_quantile(run, moved, value)
     end = end.clone()
     end[copy(4)] = value
     run.models(start, end)
-    analysis = analyse_vocabulary(run.record)
+    analysis = analyse_vocabulary(run.folder)
     assert np.isnan(moved_by(analysis)[0]).tolist() == [False] * 4 + [True]
-    assert analysis.drift[-1].copies == 4 and np.isfinite(analysis.drift[-1].high)
+    assert drift_rows(analysis) == [("embedding and head", "7.5e-08", "0.25", "0.925")]  # of 0, 5e-7, 0.5 and 1
     assert any("1 copy are zero or not finite" in note for note in analysis.notes)
 
 
 def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
     start, end = moved
     base = run.model("initial_model", {EMBEDDING: start})
-    for name, rows in (("checkpoint-1", start), ("checkpoint-2", end)):
-        adapter = run.folder / name
-        adapter.mkdir()
-        config = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
-        (adapter / "adapter_config.json").write_text(json.dumps(config))
-        trained = {"base_model.model.model.embed_tokens.lora_rows": rows[STANDARD:].contiguous()}
-        save_file(trained, adapter / "adapter_model.safetensors")
-    analysis = analyse_vocabulary(run.record)
+    adapter = run.folder / "final_adapter"
+    adapter.mkdir()
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    trained = {"base_model.model.model.embed_tokens.lora_rows": end[STANDARD:].contiguous()}
+    save_file(trained, adapter / "adapter_model.safetensors")
+    analysis = analyse_vocabulary(run.folder)
     assert moved_by(analysis)[0] == pytest.approx([0.5, 0, 5e-7, 0, 0], abs=1e-9)  # the base's own rows are frozen
-    assert [point.high > 0.1 for point in analysis.drift] == [False, False, True]
-
-
-def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
-    start, end = moved
-    run.rows = [
-        {"step": 2, "stage": "first", "stage_step": 2, "loss": 0.0},
-        {"step": 5, "stage": "second", "stage_step": 1, "loss": 0.0},
-    ]
-    run.model("initial_model", {EMBEDDING: start})
-    for place in ("1_first/checkpoint-2", "1_first/checkpoint-4", "2_second/checkpoint-3", "3_third/checkpoint-1"):
-        run.model(f"stages/{place}", {EMBEDDING: end})
-    run.model("final_model", {EMBEDDING: end})
-    run.summary = {"steps": 9}
-    analysis = analyse_vocabulary(run.record)
-    assert [point.step for point in analysis.drift] == [0, 2, 4, 7, 9]
-    assert any("stage third" in note for note in analysis.notes)
 
 
 @pytest.mark.parametrize(

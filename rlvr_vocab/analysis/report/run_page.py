@@ -41,8 +41,9 @@ from rlvr_vocab.analysis.vocabulary import (
     VOCABULARY,
     VocabularyAnalysis,
     copy_rows,
+    drift_rows,
     evenly_spread,
-    vocabulary_charts,
+    use_chart,
 )
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -125,13 +126,6 @@ def _outcome(report: RunReport) -> Iterator[Markup]:
         ]
         columns = ("task", "difficulty", "problems", "before", "after", "change", "95 % interval")
         yield table(columns, by_kind, range(2, 7))
-    graded = [each for each in (record.summary or {}).get("forecast", ()) if each["measured"]]
-    if graded:
-        figures = [(each["name"], each["forecast"], each["measured"]) for each in graded]
-        rows = [(name, f"{one:.3g}", f"{other:.3g}", f"{one / other:.2f}") for name, one, other in figures]
-        note = "Memory in GiB at the peak of each phase, and seconds of a step by data sheets, not by this machine."
-        forecast = table(("", "forecast", "measured", "ratio"), rows, range(1, 4))
-        yield folded("Forecast and outcome", paragraph(note, "note") + forecast)
 
 
 def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
@@ -348,7 +342,11 @@ def _vocabulary(report: RunReport) -> Iterator[Markup]:
         return
     for note in report.vocabulary.notes:
         yield paragraph(note, "note")
-    yield chart_grid(vocabulary_charts(report.vocabulary))
+    if (chart := use_chart(report.vocabulary)) is not None:
+        yield chart_grid([chart])
+    if drift := drift_rows(report.vocabulary):
+        yield paragraph("Distance of copies from their sources (1 − cosine of the two rows) in the final model:")
+        yield table(("table", "5 %", "median", "95 %"), drift, range(1, 4))
     header, *rows = copy_rows(report.vocabulary)
     sampled = sorted((row for row in rows if row[_SAMPLED]), key=lambda row: -row[_SAMPLED])[:_MOST_USED]
     if sampled:
