@@ -241,6 +241,7 @@ class StagedRun:
         resume = self._stages[0].settings.resume
         if len(self.records) == len(self._stages):
             self._load_last_stage(resume)
+            resume = "auto"
         while len(self.records) < len(self._stages):
             stage = self._stages[len(self.records)]
             checkpoint = checkpoint_to_resume(stage.folder, resume, self._console)
@@ -270,10 +271,11 @@ class StagedRun:
             self.trainer = self._make_trainer(stage)
             self.trainer.checkpoints.load_weights(checkpoint)
             return
-        self.records.pop()
         if PartialState().is_main_process:
+            _set_later_aside(Path(resume).expanduser(), stage.folder, self._console)
             (stage.folder / STAGE_RECORD).unlink()
         PartialState().wait_for_everyone()
+        self.records.pop()
 
     def summary(self) -> dict[str, Any]:
         """The figures of the training in `summary.json`."""

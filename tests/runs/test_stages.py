@@ -132,3 +132,14 @@ def test_a_resumed_run_goes_on_in_the_same_run_of_wandb(tmp_path: Path, monkeypa
     start_wandb(settings)
     assert [keys["id"] for keys in given] == [None, "abc"] and given[0]["resume"] == "allow"
     assert given[0]["config"]["exp_name"] == settings.exp_name
+
+
+def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages: list[Stage]) -> None:
+    for stage in stages:
+        end(stage)
+    (stages[0].folder / "checkpoint-4").mkdir()
+    nothing: Any = SimpleNamespace(problems=None)
+    staged = StagedRun(run_of(stages), stages, nothing, nothing)
+    with pytest.raises(UserError, match=r"has its checkpoints in .*2_answers"):
+        staged._load_last_stage(str(stages[0].folder / "checkpoint-4"))
+    assert (stages[1].folder / "stage.json").is_file()
