@@ -94,10 +94,6 @@ def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
     return next((problem for problem in problems if problem is not None), None)
 
 
-def is_complete(folder: Path) -> bool:
-    return problem_with(folder) is None
-
-
 def run_entries(run: Path) -> Entries:
     """The manifest of a finished run; empty for a run without one, or with a damaged one."""
     try:

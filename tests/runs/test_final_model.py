@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.record.manifest import problem_with
 from rlvr_vocab.record.results import ACCURACY
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.final_model import save_final_model
@@ -71,9 +71,9 @@ def test_a_model_that_has_been_evaluated_is_not_thrown_away(
     trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
     save(trainer, run_folder)
     (run_folder / "final_model" / "README.md").write_text("edited")
-    assert is_complete(run_folder / "final_model")
+    assert not problem_with(run_folder / "final_model")
     (run_folder / "final_model" / "config.json").write_text("{}")
-    assert not is_complete(run_folder / "final_model")
+    assert problem_with(run_folder / "final_model")
     assert (run_folder / "earlier-final_model" / results).is_file()
 
 

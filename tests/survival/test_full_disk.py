@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.record.manifest import problem_with
 from rlvr_vocab.training.checkpoints import steps_in
 
 OUT_OF_ROOM = 74
@@ -49,7 +49,7 @@ def test_a_disk_too_small_for_the_next_checkpoint_ends_the_run_and_more_room_let
     assert forks.run(folder, words) == OUT_OF_ROOM
     last = forks.said(folder).splitlines()[-1]
     assert "has no room for checkpoint-3" in last and "checkpoint-2 is intact" in last
-    assert sorted(steps_in(folder)) == [1, 2] and all(map(is_complete, steps_in(folder).values()))
+    assert sorted(steps_in(folder)) == [1, 2] and not any(map(problem_with, steps_in(folder).values()))
     assert not (folder / ".saving").exists()
     small_disk(room_of(whole, 12))
     assert forks.run(folder, words) == 0
@@ -72,7 +72,7 @@ def test_a_disk_that_fills_up_while_a_file_is_written(file, forks, undisturbed, 
     assert forks.run(folder, fill={"at": at, "file": str(filler), "leave": leave}) == OUT_OF_ROOM
     last = forks.said(folder).splitlines()[-1]
     assert "has no room for checkpoint-3" in last and "checkpoint-2 is intact" in last
-    assert sorted(steps_in(folder)) == [1, 2] and all(map(is_complete, steps_in(folder).values()))
+    assert sorted(steps_in(folder)) == [1, 2] and not any(map(problem_with, steps_in(folder).values()))
     filler.unlink()
     assert forks.run(folder) == 0
     assert outcome_of(folder) == outcome_of(undisturbed())

@@ -6,7 +6,7 @@ import signal
 import pytest
 from safetensors.torch import load_file
 
-from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.record.manifest import problem_with
 from rlvr_vocab.training.checkpoints import steps_in
 
 # One save in the middle of the run, with the deletion of an old checkpoint after it; and what lies around it.
@@ -38,7 +38,7 @@ def number_of(point, events):
 
 def require_the_same_end(forks, folder, expected, outcome_of, *words):
     """Every checkpoint that is there is whole, and the next start ends as the undisturbed run did."""
-    assert all(is_complete(checkpoint) for checkpoint in steps_in(folder).values())
+    assert all(problem_with(checkpoint) is None for checkpoint in steps_in(folder).values())
     assert forks.run(folder, *words) == 0, forks.said(folder)
     assert outcome_of(folder) == expected
     left = [path.name for path in folder.iterdir() if path.name.startswith(".") or "broken" in path.name]

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
-from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.record.manifest import problem_with
 from rlvr_vocab.training import checkpoints
 from rlvr_vocab.training.checkpoints import clear_leftovers, is_full, save_whole, steps_in
 from rlvr_vocab.training.resume import require_rollout_state
@@ -47,7 +47,7 @@ def test_old_ones_are_deleted_after_the_new_one_counts_and_the_best_stays(tmp_pa
     for step in (1, 2, 3, 4):
         assert save_whole(tmp_path, step, write, publishes=True, keep=2, best=1) is None
     assert there == [[], [1], [1, 2], [1, 2, 3]]  # it has its name only when it is whole
-    assert all(map(is_complete, steps_in(tmp_path).values()))
+    assert not any(map(problem_with, steps_in(tmp_path).values()))
     assert sorted(steps_in(tmp_path)) == [1, 3, 4]
 
 
