@@ -111,14 +111,9 @@ def require_room(
 ) -> None:
     """UserError where a prompt and its completion could exceed the context of a model with that config."""
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if context is not None and prompts:
-        require_room_in(context, chat_ids(tokenizer, prompts), prompts, settings)
-
-
-def require_room_in(
-    context: int, ids: Sequence[Sequence[int]], prompts: Sequence[Messages], settings: SamplingSettings
-) -> None:
-    """UserError where the ids of the longest prompt and its completion could exceed `context` tokens."""
+    if context is None or not prompts:
+        return
+    ids = chat_ids(tokenizer, prompts)
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
     length, limit = len(ids[longest]), f"{settings.limit_key}={settings.max_new_tokens}"
     if length + settings.max_new_tokens > context:
