@@ -56,7 +56,7 @@ def _error_line(error: ValidationError, value: Any, kind: Any, prefix: str) -> s
     expected = " or ".join(dict.fromkeys(messages))
     near = did_you_mean(given, re.findall(r"'([^']*)'", expected)) if isinstance(given, str) else ""
     python_none = "; YAML's None is null" if given == "None" else ""
-    return f"{key}={visible_text(as_typed(given), '⏎'):.80}: {expected}{near}{python_none}"
+    return f"{key}={visible_text(as_typed(given), '⏎'):.200}: {expected}{near}{python_none}"
 
 
 def _locate(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]:

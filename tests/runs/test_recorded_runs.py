@@ -118,7 +118,6 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
         ("model: {name: m}\ndataset: {name: d}\ntraining: {}\nsed: 3", ["config=some.yaml"], "seed?"),
         ("", ["config=out/rum/config.yaml"], "out/run/config.yaml?"),
         ("", ["config=out/run", "experiment=quickstart"], "experiment"),
-        ("", ["config=out/run", "--config-name", "config"], "--config-name"),
     ],
 )
 def test_a_file_that_is_no_recorded_run_is_refused(text: str, words: list[str], part: str) -> None:
