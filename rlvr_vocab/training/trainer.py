@@ -19,15 +19,7 @@ from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoints import checkpoint_for_all
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
-from rlvr_vocab.training.metrics.batch import (
-    REFERENCE,
-    REFERENCE_COPIES,
-    BatchMetrics,
-    ReferenceKL,
-    SamplingGap,
-    TextKL,
-    require_scores,
-)
+from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, TextKL, require_scores
 from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
@@ -194,8 +186,7 @@ class RegionGRPOTrainer(TRLSeams):
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch = generate_and_score(inputs)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
-        if self.policy.layout.size and REFERENCE in batch:
-            batch[REFERENCE_COPIES] = self.copy_logps[batch[REFERENCE]]
+        self._text_kl.keep_reference(batch)
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
@@ -252,7 +243,7 @@ class RegionGRPOTrainer(TRLSeams):
         )
         if self._loss_inputs is None:
             self.copy_logps[logps] = copy_logps
-        elif REFERENCE_COPIES in self._loss_inputs:
+        else:
             self._text_kl.set_reference(self._loss_inputs, logps, copy_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()

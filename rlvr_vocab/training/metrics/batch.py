@@ -310,7 +310,7 @@ def gap_sums(sampled_BC: torch.Tensor, scored_BC: torch.Tensor, mask_BC: torch.T
     return torch.stack([distances[counted].sum(), counted.sum().double()])
 
 
-REFERENCE, REFERENCE_COPIES = "ref_per_token_logps", "ref_copy_logps"
+_REFERENCE, _REFERENCE_COPIES = "ref_per_token_logps", "ref_copy_logps"
 
 
 def k3(log_ratio: torch.Tensor) -> torch.Tensor:
@@ -331,16 +331,23 @@ class TextKL:
         self._trainer, self._over = trainer, over
         self._sums: torch.Tensor | None = None
 
+    def keep_reference(self, batch: dict[str, Any]) -> None:
+        """Add the reference's log p(id | text) to a batch that has its log-probabilities."""
+        if _REFERENCE in batch and self._trainer.policy.layout.size:
+            batch[_REFERENCE_COPIES] = self._trainer.copy_logps[batch[_REFERENCE]]
+
     def set_reference(self, inputs: dict[str, Any], logps: torch.Tensor, copy_logps: torch.Tensor) -> None:
-        """Change the reference of the loss's inputs, from the log-probabilities of its forward pass."""
-        of_ids, mask = inputs[REFERENCE], inputs["completion_mask"] * inputs.get("tool_mask", 1)
-        of_texts = of_ids - inputs[REFERENCE_COPIES] + copy_logps
+        """Change the reference of the loss's inputs, where they have one, by the loss's own forward pass."""
+        if _REFERENCE_COPIES not in inputs:
+            return
+        of_ids, mask = inputs[_REFERENCE], inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        of_texts = of_ids - inputs[_REFERENCE_COPIES] + copy_logps
         with torch.no_grad():
             weight = self._importance(inputs, logps, mask)
             kls = (weight * k3(each - logps) for each in (of_texts, of_ids))
             self._sums = torch.stack([*((kl * mask).sum() for kl in kls), mask.sum().float()])
         if self._over == "text":
-            inputs[REFERENCE] = of_texts
+            inputs[_REFERENCE] = of_texts
 
     def _importance(self, inputs: dict[str, Any], logps: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | float:
         """TRL's weight of each token's KL."""
