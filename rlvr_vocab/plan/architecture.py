@@ -159,24 +159,16 @@ def architecture_of(name: str) -> Architecture:
     Raises:
         UserError: none of these; nothing is fetched.
     """
-    folder = folder_at_hand(name)
-    if folder is not None:
-        return read_architecture(read_json(folder / CONFIG), f"model.name={name}: its {CONFIG}")
+    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    cached = (hub / f"models--{name.replace('/', '--')}" / "snapshots").glob(f"*/{CONFIG}")
+    own = Path(name).expanduser() / CONFIG
+    file = own if own.is_file() else max(cached, key=lambda each: each.stat().st_mtime, default=None)
+    if file is not None:
+        return read_architecture(read_json(file), f"model.name={name}: its {CONFIG}")
     if name in SHIPPED:
         return read_architecture(SHIPPED[name], name)
     raise UserError(
         f"model.name={name}: its shape is not at hand, and a plan fetches nothing: give a folder with its {CONFIG}, "
         f"or one of {', '.join(SHIPPED)}"
     )
-
-
-def folder_at_hand(name: str) -> Path | None:
-    """Where this machine has a model's configuration: a folder, or the newest snapshot in the hub's cache."""
-    folder = Path(name).expanduser()
-    if (folder / CONFIG).is_file():
-        return folder
-    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    found = (hub / f"models--{name.replace('/', '--')}" / "snapshots").glob(f"*/{CONFIG}")
-    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
-    return None if newest is None else newest.parent
