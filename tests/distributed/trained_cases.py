@@ -155,6 +155,7 @@ def train(case: dict[str, Any]) -> None:
     trainer.train(resume_from_checkpoint=case.get("resume"))
     stop_signals.reason = None
     seen["class"] = type(trainer.model_wrapped).__name__
+    seen["backend"] = torch.distributed.get_backend() if torch.distributed.is_initialized() else None
     gathered = gathered_weights(trainer)
     trainer.save_model(str(out / "model"))
     if trainer.accelerator.is_main_process:
