@@ -143,9 +143,9 @@ def words_of(text: str) -> tuple[str, ...]:
     What has a meaning in mathematics stays: signs, primes, factorials, braces around more than one thing, decimals.
 
     Example:
-        >>> words_of(r"12. Find $\dfrac{1,000}{x'}$.")
+        >>> words_of(r"12. Find $\dfrac{1000}{x'}$.")
         ('find', '\\frac', '1000', '{', 'x', "'", '}')
-        >>> words_of("find \\(\\frac{1000}{x'}\\)") == words_of(r"Problem 3: Find $\dfrac{1,000}{x'}$.")
+        >>> words_of("find \\(\\frac{1000}{x'}\\)") == words_of(r"Problem 3: Find $\dfrac{1000}{x'}$.")
         True
     """
     plain = LIST_MARK.sub("", " ".join(without_layout(plain_text_of(text)).split()))
