@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -33,7 +34,7 @@ from rlvr_vocab.errors import (
 from rlvr_vocab.rewards.reward import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
-from rlvr_vocab.terminal import quiet_imports, write_on_unread
+from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
 from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     2: bad input; 74: disk or memory full; 75: a run that stopped and can be resumed; 130: Ctrl-C; 141: nobody reads
     the output any more, of a command that makes nothing else.
     """
+    open_closed_streams()
     write_on_unread("stderr")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding of a log file has no bytes for.
@@ -89,6 +91,11 @@ def run_and_report(argv: list[str]) -> int:
         # What is still buffered is written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print_error("error:", f"{error.strerror}: {error.filename}")
+        return BAD_INPUT
 
 
 def print_error(kind: str, error: BaseException | str) -> None:

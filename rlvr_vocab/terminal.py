@@ -42,6 +42,15 @@ class _OutputWithoutEnd(io.FileIO):
             return super().write(data)
 
 
+def open_closed_streams() -> None:
+    """Send output to /dev/null, and to no other file, where the process began with a closed stream (`>&-`)."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            for each in (name, f"__{name}__"):
+                setattr(sys, each, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
+
+
 def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
     """Let a command go on where nobody reads a stream of it any more; a stream that a test put there stays."""
     own = getattr(sys, f"__{name}__")

@@ -215,6 +215,13 @@ def test_a_command_that_makes_files_goes_on_where_nobody_reads_its_output(tmp_pa
     assert (tmp_path / "made").read_text() == "made"
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_output_to_a_closed_stream_goes_nowhere_and_in_no_other_file(closed: str, tmp_path: Path) -> None:
+    words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", WRITES_ON, str(tmp_path / "made")]
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert (tmp_path / "made").read_text() == "made"
+
+
 LARGE = "1" + "0" * 400
 
 
@@ -229,11 +236,14 @@ LARGE = "1" + "0" * 400
         ("seed=-1", "seed=-1: should be greater than or equal to 0"),
         (f"seed={LARGE * 12}", "cannot read a word"),  # more digits than Python reads
         ("model.generation_kwargs=5", "model.generation_kwargs"),
+        (f"output_dir={LARGE}", "File name too long"),
         ("training.num_generations=17 training.per_device_train_batch_size=99999999999999", "does not divide the 3999"),
     ],
     ids=lambda text: text[:40],
 )  # fmt: skip
-def test_a_number_that_is_too_large_is_one_line(word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_or_a_name_that_is_too_large_is_one_line(
+    word: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["train", "model=tiny", "dataset=arithmetic", "logging=disabled", *word.split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and said in error and error.count("\n") == 1
