@@ -219,6 +219,8 @@ def _config(transformers: ModuleType, name: str, rows: int, tokenizer: Any) -> A
             return transformers.GPT2Config(**gpt2, **tied, bos_token_id=tokenizer.eos_token_id)
         case "gpt2_untied":
             return transformers.GPT2Config(**gpt2, **untied, bos_token_id=tokenizer.eos_token_id)
+        case "olmo2":  # norms after attention and MLP
+            return transformers.Olmo2Config(**BODY, **ends, **untied, bos_token_id=None)
         case "phi":  # a head with a bias
             return transformers.PhiConfig(**{**BODY, "num_key_value_heads": 2}, **ends, **untied, bos_token_id=None)
     raise ValueError(name)

@@ -17,6 +17,7 @@ CASES = (
     *(("qwen3", None, "thrice", "expand"), ("gemma3", None, "thrice", "replace"), ("phi", None, "holes", "replace")),
     *(("qwen3", 4, "thrice", "expand"), ("gemma3", 4, "holes", "replace"), ("phi", 4, "thrice", "expand")),
     *(("qwen2", 4, "holes", "replace"), ("gpt2_untied", 0, "holes", "expand"), ("llama", 0, "thrice", "replace")),
+    *(("olmo2", None, "holes", "expand"), ("olmo2", 4, "thrice", "replace")),
 )
 TEMPERATURES = (0.6, 1.0, 1.5)
 TOLERANCE = 5e-5

@@ -9,7 +9,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 
-SHAPES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+SHAPES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "olmo2", "phi")
 
 
 def load(folder, temperature=1.0):
