@@ -53,13 +53,14 @@ class RegionGRPOTrainer(TRLSeams):
         policy: the region policy that samples and scores; vLLM reads its own from the same folder.
         sampler: generates, and records the log-probability of each sampled token.
         sampled_entropies: of the newest tokens, over texts and over copies of the text; None with a vLLM server.
-        copy_logps: log p(id | text) of a scored batch, by its log-probabilities of ids.
+        copy_logps: maps a tensor of id log-probabilities that `score` returned to log p(id | text) of the same tokens.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
     """
 
+    # (B, R) rewards of all processes: of the batch, and of all completions drawn for it.
     _rewards_BR: torch.Tensor
-    _sampled_BR: torch.Tensor
+    _drawn_rewards_BR: torch.Tensor
 
     def __init__(
         self,
@@ -177,14 +178,14 @@ class RegionGRPOTrainer(TRLSeams):
         self._clock.enter("time/optimizer" if self.accelerator.sync_gradients else "time/other")
         return loss
 
-    def rollout(
-        self, inputs: list[dict[str, Any]], generate_and_score: Callable[..., dict[str, Any]]
+    def generate_and_score(
+        self, inputs: list[dict[str, Any]], trl_generate_and_score: Callable[..., dict[str, Any]]
     ) -> dict[str, Any]:
         """Completions of a batch of problems with rewards and advantages, as the loss takes them; logs the batch."""
         if self.model.training and self.dynamic_sampling is not None:
             self._chosen = self.dynamic_sampling.fill(len(inputs))
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
-        batch = generate_and_score(inputs)
+        batch = trl_generate_and_score(inputs)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
         self._text_kl.keep_reference(batch)
         if self.model.training:
@@ -254,22 +255,22 @@ class RegionGRPOTrainer(TRLSeams):
     def calculate_rewards(self, calculate: Callable[[], torch.Tensor]) -> torch.Tensor:
         """`(B, R)` rewards of the completions of all processes by each function, NaN for none."""
         if self._chosen is not None:
-            self._rewards_BR, self._sampled_BR = self._chosen.rewards_BR, self._chosen.sampled_BR
+            self._rewards_BR, self._drawn_rewards_BR = self._chosen.rewards_BR, self._chosen.sampled_BR
             self.extra_logs.update(self._chosen.extra)
         else:
             with self._clock.phase("time/rewards"):
-                self._rewards_BR = self._sampled_BR = calculate()
+                self._rewards_BR = self._drawn_rewards_BR = calculate()
             if self.model.training and self.dynamic_sampling is not None:
                 return self._rewards_BR  # of a round, which may be small
         step = self.stage_context.run_step(self.state.global_step)
-        require_scores(self._sampled_BR, self.reward_func_names, step, self.extra_logs)
+        require_scores(self._drawn_rewards_BR, self.reward_func_names, step, self.extra_logs)
         return self._rewards_BR
 
     def _adapt_weights(self) -> None:
         """Log the weights that this batch was scored with, and move them by its rewards."""
         for name, weight in self.adaptive_weights.items():
             self.train_metrics[f"rewards/{name}/weight"].append(weight.value)
-            rewards = self._sampled_BR[:, self.reward_func_names.index(name)].tolist()
+            rewards = self._drawn_rewards_BR[:, self.reward_func_names.index(name)].tolist()
             weight.observe([None if math.isnan(reward) else reward for reward in rewards])
         self.apply_adaptive_weights()
 

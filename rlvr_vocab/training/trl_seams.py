@@ -105,7 +105,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """`GRPOTrainer._generate_and_score_completions`: no public function changes the problems of a batch."""
-        return self.rollout(inputs, super()._generate_and_score_completions)
+        return self.generate_and_score(inputs, super()._generate_and_score_completions)
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any

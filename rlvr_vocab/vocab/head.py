@@ -84,15 +84,17 @@ def attach_region_head(
 
 
 def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
-    """A model family's steps from the head's product to logits, by the names that configurations use for them."""
+    """The steps of a model family from the head's product to logits, by the names in its configuration."""
     text = config.get_text_config()
+    caps = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+    softcap = next((getattr(text, name) for name in caps if hasattr(text, name)), None)
     names = ("logit_scale", "output_multiplier", "lm_head_multiplier")
     scales = [scale for scale in (getattr(text, name, None) for name in names) if scale is not None]
     divisor = getattr(text, "logits_scaling", None)
     if not scales and divisor is not None:
         # HyperCLOVA X multiplies by what Granite and MiniCPM3 divide by.
         scales = [divisor if text.model_type == "hyperclovax" else 1 / divisor]
-    return HeadSettings(temperature, getattr(text, "final_logit_softcapping", None), scales[0] if scales else 1.0)
+    return HeadSettings(temperature, softcap, scales[0] if scales else 1.0)
 
 
 def _score(

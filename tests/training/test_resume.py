@@ -147,13 +147,13 @@ def test_problems_go_on_in_the_order_of_the_epoch_that_a_resume_is_in(made, tmp_
 
     def problems_of(checkpoint=None):
         trainer, seen = made(max_steps=6, per_device_train_batch_size=16), []
-        generate = trainer.rollout
+        generate = trainer.generate_and_score
 
-        def rollout(inputs, *more):
+        def generate_and_score(inputs, *more):
             seen.append([row["solution"] for row in inputs])
             return generate(inputs, *more)
 
-        trainer.rollout = rollout
+        trainer.generate_and_score = generate_and_score
         trainer.train(resume_from_checkpoint=checkpoint)
         return seen
 

@@ -81,6 +81,8 @@ def test_a_batch_with_nothing_to_score_still_has_a_backward(expand_shape):
     ("model_type", "fields", "expected"),
     [
         ("gemma2", {"final_logit_softcapping": 30.0}, (30.0, 1.0)),
+        ("recurrent_gemma", {"logits_soft_cap": 20.0}, (20.0, 1.0)),
+        ("xlstm", {"output_logit_soft_cap": 15.0}, (15.0, 1.0)),
         ("cohere", {"logit_scale": 0.0625}, (None, 0.0625)),
         ("granite", {"logits_scaling": 8.0}, (None, 0.125)),
         ("falcon_h1", {"lm_head_multiplier": 0.5}, (None, 0.5)),

@@ -319,10 +319,10 @@ def k3(log_ratio: torch.Tensor) -> torch.Tensor:
 
 
 class TextKL:
-    """Has `beta` act on the KL over texts, unless it is to act on that over ids, and logs both.
+    """Makes `beta` act on the KL over texts, or with `over="ids"` on that over ids, and logs both.
 
-    TRL's KL of a token is a function of log p_ref(id) - log p(id), and log p(id) = log p(text) + log p(id | text). With
-    the policy's log p(id | text), gradient included, in place of the reference's, the difference is that of the texts.
+    TRL's KL of a token is a function of log p_ref(id) - log p(id), and log p(id) = log p(text) + log p(id | text). The
+    reference's log p(id | text) is replaced by the policy's, not detached; it cancels, which leaves the KL over texts.
     """
 
     def __init__(self, trainer: Any, over: KLOver) -> None:
