@@ -94,28 +94,36 @@ class WorkerPool:
         Raises:
             RuntimeError: the processes cannot be started.
         """
+        stopped = threading.Event()
         with self._lock, ThreadPoolExecutor(self._size) as threads:
             for worker in [worker for worker in self._idle if worker.process.poll() is not None]:  # somebody killed it
                 worker.end()
                 self._idle.remove(worker)
             try:
-                futures = [threads.submit(self._outcome, item, deadline) for item in items]
+                futures = [threads.submit(self._outcome, item, deadline, stopped) for item in items]
                 for count, future in enumerate(as_completed(futures), 1):
                     future.result()
                     if on_progress:
                         on_progress(count, len(items))
             except BaseException:  # an interruption too: no worker goes on with an item that nobody waits for
+                stopped.set()
                 threads.shutdown(wait=False, cancel_futures=True)
                 for worker in list(self._busy):
                     worker.process.kill()
                 raise
             return [future.result() for future in futures]
 
-    def _outcome(self, item: Any, deadline: float) -> Outcome:
+    def _outcome(self, item: Any, deadline: float, stopped: threading.Event) -> Outcome:
         try:
             worker = self._idle.pop()
         except IndexError:
             worker = _Worker(self._task, self._preload)
+        outcome = self._ask(worker, item, deadline)
+        if worker.is_blameless and not stopped.is_set():  # its item gets a second worker, which is fresh
+            outcome = self._ask(_Worker(self._task, self._preload), item, deadline)
+        return outcome
+
+    def _ask(self, worker: _Worker, item: Any, deadline: float) -> Outcome:
         self._busy.add(worker)
         try:
             return worker.ask(item, deadline)
@@ -130,10 +138,10 @@ class _WorkerFailure(Exception):
 
 
 class _Worker:
-    """A worker process."""
+    """A worker process. `is_blameless`: it ended, and perhaps by no fault of its last item."""
 
     def __init__(self, task: str, preload: str) -> None:
-        self._task, self._is_ready, self._num_asked = task, False, 0
+        self._task, self._is_ready, self._num_asked, self.is_blameless = task, False, 0, False
         self.connection, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
@@ -197,6 +205,8 @@ class _Worker:
             self.process.wait(GRACE)
         self.process.kill()
         code = self.process.wait()
+        # Earlier items may have filled the memory; a person or a full machine may kill any worker.
+        self.is_blameless = self._is_ready and (self._num_asked > 1 if code == OUT_OF_MEMORY else code == -signal.SIGKILL)
         if code == OUT_OF_MEMORY:
             return "too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory"
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

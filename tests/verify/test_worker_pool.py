@@ -86,6 +86,12 @@ def test_an_item_that_ends_its_worker_fails_alone(make_pool: MakePool, item: Any
     assert (before.value, after.value) == (1, 2)
 
 
+def test_an_item_is_tried_again_where_its_worker_ended_by_no_fault_of_it(make_pool: MakePool, tmp_path: Path) -> None:
+    pool = make_pool(workers=1)
+    assert values(pool, *[["keep", 300]] * 4) == [300, 600, 300, 600]  # of 900 MB, interpreter included
+    assert values(pool, ["die_once", str(tmp_path / "died")]) == ["alive"]
+
+
 @pytest.mark.parametrize(
     ("item", "detail"),
     [
