@@ -76,7 +76,7 @@ def write_exit_code(code: int) -> None:
 
 
 # A launcher ends the other processes as soon as one has ended, and looks a few times a second.
-_SECONDS = 5.0
+_SECONDS = 20.0
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 
 

@@ -139,7 +139,8 @@ class Reward:
         given = _for_one_call(columns, ended)
 
         def call() -> list[Score]:
-            return [score_of(value) for value in values_of(self._call(given), len(columns["completions"]))]
+            values = values_of(self._call(given), len(columns["completions"]), deadline)
+            return [score_of(value) for value in values]
 
         try:
             return call() if self._thread is None else self._thread.call(call, deadline)
@@ -176,14 +177,15 @@ def _for_one_call(columns: dict[str, Any], ended: threading.Event) -> dict[str, 
     return given
 
 
-def values_of(result: Any, rows: int) -> list[Any]:
-    """A function's result, awaited where it is asynchronous, as a list with a value per row.
+def values_of(result: Any, rows: int, deadline: Deadline) -> list[Any]:
+    """A function's result, awaited until the deadline where it is asynchronous, as a list with a value per row.
 
     Raises:
         NoScores: it is no sequence, array or tensor of one dimension with so many values.
+        TimedOut: it was cancelled at the deadline.
     """
     if inspect.isawaitable(result):
-        result = run_coroutine(_awaited(result))
+        result = run_coroutine(_awaited(result, deadline))
     if getattr(result, "ndim", None) == 1 and hasattr(result, "tolist"):
         result = result.tolist()
     if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
@@ -257,6 +259,9 @@ class Deadline:
         """Seconds, not below 0; None for no deadline."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
+    def missed(self) -> TimedOut:
+        return TimedOut(f"had not returned by its deadline of {self.seconds:g} seconds")
+
 
 class DeadlineThread:
     """One daemon thread for all calls of a function; a call that is late is abandoned.
@@ -303,7 +308,7 @@ class DeadlineThread:
             self._thread.start()
         self._calls.put(run)
         if wait([outcome], left).not_done:
-            raise TimedOut(f"had not returned by its deadline of {deadline.seconds:g} seconds")
+            raise deadline.missed()
         return outcome.result()
 
 
@@ -313,8 +318,14 @@ def _run_calls(calls: SimpleQueue[Callable[[], None] | None]) -> None:
         del call  # with its result, while waiting for the next
 
 
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable
+async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
+    try:
+        async with asyncio.timeout(deadline.left()) as limit:
+            return await awaitable
+    except TimeoutError:
+        if limit.expired():
+            raise deadline.missed() from None
+        raise  # its own
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:

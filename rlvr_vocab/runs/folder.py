@@ -186,10 +186,11 @@ def start_run_folder(settings: RunSettings) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove an earlier run; killed in the middle, it is an unfinished run, whose config.yaml goes last."""
+    """Remove an earlier run, checkpoints before what they rest on; killed in the middle, it is an unfinished one."""
     first = [path for path in (folder / SUMMARY, folder / MANIFEST) if path.exists()]
     others = [path for path in folder.iterdir() if path not in first and not NOT_OF_A_RUN.fullmatch(path.name)]
-    for path in [*first, *sorted(others, key=lambda path: path.name == CONFIG)]:
+    others.sort(key=lambda path: (path.name == CONFIG, not path.name.startswith(("checkpoint-", "stages"))))
+    for path in [*first, *others]:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 

@@ -122,6 +122,12 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """`GRPOTrainer._save_checkpoint`: the callback `on_save` comes after it, when a kill has left half a folder."""
         self.checkpoints.save(partial(super()._save_checkpoint, model, trial))
+        whole = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+        if self.args.push_to_hub and whole.is_dir():  # it is not, after a save for which the disk had no room
+            super()._push_from_checkpoint(str(whole))
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """`Trainer._push_from_checkpoint`: called while the folder is incomplete; `_save_checkpoint` does it after."""
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """`Trainer._save`: `save_model` does not let a caller change the gathered weights."""

@@ -206,7 +206,9 @@ class _Worker:
         self.process.kill()
         code = self.process.wait()
         # Earlier items may have filled the memory; a person or a full machine may kill any worker.
-        self.is_blameless = self._is_ready and (self._num_asked > 1 if code == OUT_OF_MEMORY else code == -signal.SIGKILL)
+        self.is_blameless = self._is_ready and (
+            self._num_asked > 1 if code == OUT_OF_MEMORY else code == -signal.SIGKILL
+        )
         if code == OUT_OF_MEMORY:
             return "too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory"
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

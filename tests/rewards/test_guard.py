@@ -340,6 +340,28 @@ def test_a_call_that_was_given_up_logs_nothing_into_later_batches(slow):
     assert [values for column, values in logged if column == "verdict"] == [["a"]]
 
 
+def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_for_the_next_batch():
+    ended = []
+
+    async def judge(completions):
+        try:
+            await asyncio.sleep(10 * LONG_ENOUGH if "b" in completions else 0)
+        finally:
+            ended.append(list(completions))
+        return [1.0] * len(completions)
+
+    function = Reward(judge, "mine", deadline=0.2)
+    assert function(completions=["b"]) == [None]
+    assert called_again(function, ["a"]) == [1.0]
+    assert ended == [["b"], ["a"]]
+
+    async def impatient(completions):
+        raise TimeoutError("the service took too long")
+
+    [score] = Reward(impatient, "mine", deadline=LONG_ENOUGH).explain(completions=["a"])
+    assert score.reason.startswith("raised TimeoutError: the service") and not score.timed_out
+
+
 def test_a_thread_ends_with_the_last_reference_to_it():
     thread = DeadlineThread("short-lived")
     assert thread.call(lambda: True, Deadline(LONG_ENOUGH)) is True

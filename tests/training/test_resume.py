@@ -4,13 +4,14 @@ import errno
 import logging
 import shutil
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
@@ -180,3 +181,13 @@ def test_failures_and_unlogged_figures_are_taken_up_where_they_were(made, tmp_pa
     resumed.add_callback(Begun())
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert resumed.checkpoints.seconds_before > 0
+
+
+def test_the_hub_gets_whole_checkpoints(made, tmp_path, monkeypatch):
+    trainer, pushed = made(max_steps=1), []
+    trainer.args.push_to_hub = True
+    monkeypatch.setattr(
+        Trainer, "_push_from_checkpoint", lambda self, folder: pushed.append((folder, problem_with(Path(folder))))
+    )
+    trainer.train()
+    assert pushed == [(str(tmp_path / "checkpoint-1"), None)]

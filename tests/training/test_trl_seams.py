@@ -26,6 +26,7 @@ SOURCES = {
     "_get_per_token_logps_and_entropies": "ea73c3909275",
     "_get_train_sampler": "36497afb4d31",
     "_save_checkpoint": "ec91bde12364",
+    "_push_from_checkpoint": "2523da925347",
     "_save": "b136889e8792",
     "_load_from_checkpoint": "a2804e8d93a2",
     "_load_best_model": "0e183d55a9db",
