@@ -48,7 +48,7 @@ class TrainedRows(nn.Module, BaseTunerLayer):
 
     Attributes:
         base_layer: the frozen layer; its table keeps the initial rows.
-        sparse: give the rows of an embedding a sparse gradient, where another dense one is to come.
+        sparse: give the rows of an embedding a sparse gradient, where a dense one is added later.
     """
 
     base_layer: Any
@@ -69,16 +69,16 @@ class TrainedRows(nn.Module, BaseTunerLayer):
 
     @property
     def parameter(self) -> nn.Parameter:
-        """`(rows - first, H)` float32, in force or not."""
+        """`(rows - first, H)` float32, active or not."""
         return self._tied_to[0].parameter if self._tied_to else self.lora_rows[ADAPTER]
 
     @property
     def rows(self) -> nn.Parameter | None:
-        """The parameter where it is in force; None where it is switched off, or merged into the table."""
+        """The parameter while it is active; None while it is switched off, or merged into the table."""
         return None if self.disable_adapters or self.merged else self.parameter
 
     def head_weights(self) -> HeadWeights:
-        """The output embedding as `region_logprobs` takes it; `first` is that of all tokens or of the copies."""
+        """The output embedding as `region_logprobs` takes it; `first` is 0 or the first copy."""
         weight, bias, rows = self.base_layer.weight, self.base_layer.bias, self.rows
         return HeadWeights(rows, bias) if rows is not None and self.first == 0 else HeadWeights(weight, bias, rows)
 
@@ -120,7 +120,7 @@ class TrainedRows(nn.Module, BaseTunerLayer):
 
 
 def first_trained_row(train_rows: str, layout: VocabLayout) -> int | None:
-    """The first of the rows that train under `reasoning`, `all` or `none`; None where no row does."""
+    """The first row that trains with `train_rows` = `reasoning`, `all` or `none`; None where none does."""
     if train_rows == "none" or (train_rows == "reasoning" and not layout.size):
         return None
     return 0 if train_rows == "all" else layout.standard_size
@@ -140,7 +140,7 @@ def add_trained_rows(model: PeftModel, first: int) -> None:
 
 
 class TrainedRowDelta(nn.Module, BaseTunerLayer):
-    """Takes the place of a `RowDelta`: the trained one while the adapter is on, the frozen one otherwise.
+    """Replaces a `RowDelta`: computes the trained delta while the adapter is on, the frozen one otherwise.
 
     Attributes:
         base_layer: the delta before training.
@@ -184,10 +184,10 @@ def train_differences(copied: CopiedRows) -> None:
 
 
 def load_model(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> PreTrainedModel | PeftModel:
-    """The model of a folder, ready to sample; an adapter lies unmerged on its base.
+    """Load the model of a folder, ready to sample; an adapter stays unmerged on its base.
 
     Args:
-        base: the model under an adapter, where it is not at its recorded place.
+        base: the base model of an adapter, where it is not at its recorded path.
         model_kwargs: passed on to `from_pretrained`; the dtype is the folder's own by default.
 
     Raises:
@@ -205,7 +205,7 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
 
 
 def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
-    """An adapter folder on its base, with the rows that trained beside it; UserError where it is broken, or not fit."""
+    """Load an adapter folder and its trained rows onto their base; UserError if it is broken or does not fit."""
     config = open_adapter(folder)
     config.base_model_name_or_path = model.name_or_path  # its place now; PEFT warns of another one
     weights = Path(folder, ADAPTER_WEIGHTS)

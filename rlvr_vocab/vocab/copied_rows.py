@@ -1,8 +1,8 @@
-"""The rows of reasoning tokens while a model trains: each its source's plus a delta of low rank; of rank 0, none.
+"""The rows of reasoning tokens in training: each is its source's row plus a low-rank delta (no delta with rank 0).
 
-A folder holds stock tables, one row for each id. `attach_low_rank_rows` cuts the copies' rows off a model that was read
-from it; embedding and head then make them of their sources' rows, which learn from the copies too, and of deltas,
-which are parameters with a file of their own beside the tables. Saving puts both together again.
+A folder holds stock tables with one row per id. `attach_low_rank_rows` removes the copies' rows from the loaded model.
+Embedding and head then compute them from the sources' rows, so that gradients of copies reach the sources too, and from
+the deltas. Deltas are parameters with their own file beside the tables. Saving adds both together again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.head_logits import HeadWeights, whole_in_zero3
 from rlvr_vocab.vocab.layout import VocabLayout
 
-# In a folder of its own: some tools read every *.safetensors beside a config.json as the model's.
+# In a separate folder: some tools read every *.safetensors beside a config.json as weights of the model.
 DIFFERENCES = Path("reasoning_rows", "differences.safetensors")
 _TABLES = ("input", "output")
-# Copies whose rows are made at once where a whole table is written: 64 MiB of them at a hidden size of 1024.
+# Copies whose rows are computed at once when a whole table is written: 64 MiB at a hidden size of 1024.
 ROWS_AT_ONCE = 2**14
 # Shapes: K copies, H hidden size, r rank, V standard tokens.
 
 
 class RowDelta(nn.Module):
-    """The difference of copies' rows from their sources', in one table: `B · A`; of rank 0, nothing.
+    """The difference of copies' rows from their sources' rows in one table: `B · A`; nothing with rank 0.
 
     Attributes:
         A: `(r, H)`, None for rank 0.
@@ -47,7 +47,7 @@ class RowDelta(nn.Module):
 
     @property
     def in_force(self) -> RowDelta:
-        """This delta; an adapter puts a layer in its place that has another one in force while it is on."""
+        """The active delta: this one. An adapter replaces it by a layer whose active delta is its own."""
         return self
 
     @classmethod
@@ -56,7 +56,7 @@ class RowDelta(nn.Module):
     ) -> RowDelta:
         """A delta of zero, or of noise with a standard deviation for each copy.
 
-        The entries of `A` are such that a step of `B` moves a row about as far as one of its own would.
+        The entries of `A` are scaled so that an optimizer step of `B` moves a row about as far as a step of a full row.
         """
         copies, hidden = shape_KH
         A = torch.randn(rank, hidden, generator=generator) / math.sqrt(rank)
@@ -73,10 +73,10 @@ class RowDelta(nn.Module):
 
 
 class CopiedRows:
-    """A model whose tables have the standard rows alone, and deltas for the copies.
+    """A model whose tables hold only the standard rows, with deltas for the copies.
 
-    Its embedding has a submodule `difference`, and so has a head with a table of its own, and a parameter
-    `difference_bias` where it has a bias.
+    The embedding has a submodule `difference`. An untied head has one too, and a head with a bias has a parameter
+    `difference_bias`.
     """
 
     def __init__(self, model: Any, layout: VocabLayout, folder: str | Path) -> None:
@@ -156,7 +156,7 @@ class CopiedRows:
 
     def _logits(self, own_forward: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
         logits = own_forward(hidden)
-        # The sum is one of float32, as in scoring: in 16 bits a small delta would be rounded away.
+        # Summed in float32, as in scoring: in 16 bits a small delta would be rounded away.
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_copies = logits if self.layout.copies_each_token_once else logits[..., self._sources_on(logits.device)]
         delta, bias = self._output_delta, self._delta_bias
@@ -173,7 +173,7 @@ class CopiedRows:
         return self.sources
 
     def stock_parameters(self, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-        """Parameters under the names of a stock model, whole ones given one by one, with whole tables among them."""
+        """Unsharded parameters, one at a time, under the names of a stock model and with whole tables."""
         names = self._names()
         tables = {f"{names[module]}.weight": module for _, module in self.own_tables()}
         for name, tensor in named:
@@ -191,7 +191,7 @@ class CopiedRows:
         return {module: name for name, module in self.model.named_modules() if module in (self.embedding, self.head)}
 
     def _names_on_disk(self) -> dict[str, str]:
-        """Of the deltas in a folder, by their names in a state dict of the model."""
+        """The name of each delta on disk, by its name in the model's state dict."""
         names = self._names()
         found = {
             f"{names[module]}.difference.{part}": f"{table}.{part}"
@@ -202,7 +202,7 @@ class CopiedRows:
 
     @contextmanager
     def reading(self, folder: str | Path) -> Iterator[None]:
-        """Inside the block the model takes state dicts of a stock folder, and the deltas that lie beside it."""
+        """Inside the block the model loads state dicts of a stock folder, and the deltas beside it."""
         stored, modules, standard = self._read(folder), self._names().values(), self.layout.standard_size
 
         def cut(module: nn.Module, state: dict[str, torch.Tensor], *_: Any) -> None:
@@ -227,7 +227,7 @@ class CopiedRows:
         state_dict: Mapping[str, torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Save a stock model with whole tables, as its configuration says, and deltas and layout beside it."""
+        """Save a stock model with whole tables, as configured, with deltas and layout beside it."""
         stock, names = dict(self.model.state_dict() if state_dict is None else state_dict), self._names()
         on_disk = self._names_on_disk().items()
         stored = {stored_name: stock.pop(name) for name, stored_name in on_disk if name in stock}
@@ -249,7 +249,7 @@ class CopiedRows:
 def whole_table(
     standard: torch.Tensor, sources: torch.Tensor, A: torch.Tensor | None = None, B: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """A table, or a bias, with a row for each copy behind the standard ones; nothing of its size is made beside it.
+    """A table, or a bias, with a row per copy after the standard rows; no second tensor of that size is allocated.
 
     Args:
         standard: `(V, …)`.
@@ -269,7 +269,7 @@ def whole_table(
 
 
 def attach_low_rank_rows(model: Any, folder: str | Path) -> None:
-    """Hold the copies of a model that was read from a folder as its layout says; UserError without its deltas."""
+    """Replace the copies' rows of a loaded model by deltas, as the folder's layout says; UserError without deltas."""
     layout = VocabLayout.load(folder)
     if layout.holds_deltas:
         model.copied_rows = CopiedRows(model, layout, folder)
@@ -310,6 +310,6 @@ def _gathered(parameter: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def _typed(tensor: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """On the table's device, in float32, or, where the table trains in a smaller type, in that: FSDP2 wants one."""
+    """On the table's device, in float32 or the smaller dtype in which the table trains: FSDP2 requires one dtype."""
     dtype = table.dtype if table.requires_grad else torch.promote_types(table.dtype, torch.float32)
     return tensor.to(table.device, dtype)

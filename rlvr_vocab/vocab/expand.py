@@ -52,9 +52,9 @@ class Expansion:
     Attributes:
         size: number of reasoning tokens; None copies every standard token `multiplicity` times.
         multiplicity: the number of copies of the whole vocabulary that `size` may reach.
-        source_ids: of the reasoning tokens, instead of `k mod V`; decides the size.
+        source_ids: the source of each reasoning token, instead of `k mod V`; sets the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
-        reasoning_rank: rank of the copied rows' deltas in training, 0 for none; None: rows of their own.
+        reasoning_rank: rank of the copies' deltas in training, 0 for none; None gives each copy its own row.
         open_thinking: who opens the think tag, see `rlvr_vocab.vocab.tokenizer`.
         chat_template: text of a template for a base model without one.
     """
@@ -75,7 +75,7 @@ class Expansion:
         if self.size is not None and self.size < 0:
             raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
         if self.init_noise and self.reasoning_rank == 0:
-            raise UserError(f"init_noise={self.init_noise}: copies of reasoning_rank=0 are what their sources are")
+            raise UserError(f"init_noise={self.init_noise}: reasoning_rank=0 keeps copies equal to their sources")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ExpansionPlan:
     Attributes:
         tokenizer: the base's, with think tags and a template that opens the thinking where needed.
         tag_pieces: for each think tag that the base lacked, the ids whose mean row it starts as.
-        context_length: of the model, where its configuration has one.
+        context_length: the model's, if its configuration has one.
     """
 
     base: str
@@ -154,11 +154,11 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
 
 
 def write_expansion(plan: ExpansionPlan, out: Path) -> None:
-    """Read the base's weights, expand them, and write the folder `out`, which appears whole or not at all.
+    """Read the base's weights, expand them, and write the folder `out` atomically.
 
     Raises:
-        UserError: the folder is not empty or cannot be made, the weights cannot be read, or the model has other tensors
-            with a row per token.
+        UserError: the folder is not empty or cannot be created, the weights cannot be read, or the model has other
+            tensors with a row per token.
     """
     with atomic_dir(out) as folder:
         model = _read_weights(plan.base, plan.source_kwargs, dtype="auto")
@@ -174,7 +174,7 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
 
 
 def require_same_expansion(plan: ExpansionPlan, folder: Path) -> None:
-    """Refuse an expanded folder that `write_expansion` would now write otherwise.
+    """Refuse an expanded folder whose content differs from what `write_expansion` would now write.
 
     Raises:
         UserError: naming what differs, such as the weights of the base.
@@ -215,7 +215,7 @@ def read_with_think_tags(
     chat_template: str | None = None,
     source_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A base model in float32, to be trained before it is expanded, and its tokenizer; each tag is one token, as then.
+    """A base model in float32, for training before expansion, and its tokenizer; each think tag is already one token.
 
     Raises:
         UserError: as `plan_expansion` and `write_expansion` do.
@@ -276,7 +276,7 @@ def _control_ids(
 
 
 def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
-    """Refuse per-layer embeddings (Gemma-3n) and the like: their rows would be missing for every reasoning token."""
+    """Refuse per-layer embeddings (Gemma-3n) and similar tables: they would lack rows for the reasoning tokens."""
     text = model.config.get_text_config()
     embedding = model.get_input_embeddings()
     rows = embedding.weight.size(0)
@@ -297,7 +297,7 @@ def _vocabulary_tensors(model: PreTrainedModel) -> list[torch.Tensor]:
 
 @torch.no_grad()
 def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, torch.Tensor]:
-    """Give the tables rows for the copies; returns their deltas, as `save_differences` takes them."""
+    """Add rows for the copies to the tables; returns their deltas in the format of `save_differences`."""
     layout, expansion = plan.layout, plan.expansion
     if expansion.init_noise:
         model.float()  # bf16 would round small noise away
@@ -337,7 +337,7 @@ def _start_as_mean_of_pieces(tensor: torch.Tensor, tag_pieces: Mapping[int, list
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     for name in NEUTRAL.keys() & vars(model.generation_config).keys() - {"do_sample"}:
         setattr(model.generation_config, name, None)
-    if not model.generation_config.do_sample:  # beside which Transformers refuses to save a temperature
+    if not model.generation_config.do_sample:  # with which Transformers refuses to save a temperature
         model.generation_config.temperature = None
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id

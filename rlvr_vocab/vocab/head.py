@@ -50,11 +50,11 @@ def attach_region_head(
 ) -> None:
     """`model(input_ids=…, labels=…, fused_lm_head=True)` then returns `RegionScores`.
 
-    It takes the place of `trl.trainer.utils.add_fused_lm_head`, and its signature. Without `fused_lm_head=True` the
-    forward is the model's own.
+    It replaces `trl.trainer.utils.add_fused_lm_head` and has its signature. Without `fused_lm_head=True` the model's
+    own forward runs.
 
     Args:
-        temperature: the divisor of the logits, fixed from here on.
+        temperature: the divisor of the logits, the same in every call.
         cast_lm_head_to_fp32: run the head in float32, outside autocast.
         outputs: ignored; log-probabilities and entropy come from the same pass.
     """
@@ -84,7 +84,7 @@ def attach_region_head(
 
 
 def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
-    """The steps of a model family from the head's product to logits, by the names in its configuration."""
+    """A model family's steps from the head's product to logits, read from the fields of its configuration."""
     text = config.get_text_config()
     caps = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
     softcap = next((getattr(text, name) for name in caps if hasattr(text, name)), None)
@@ -92,7 +92,7 @@ def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
     scales = [scale for scale in (getattr(text, name, None) for name in names) if scale is not None]
     divisor = getattr(text, "logits_scaling", None)
     if not scales and divisor is not None:
-        # HyperCLOVA X multiplies by what Granite and MiniCPM3 divide by.
+        # HyperCLOVA X multiplies by this field; Granite and MiniCPM3 divide by it.
         scales = [divisor if text.model_type == "hyperclovax" else 1 / divisor]
     return HeadSettings(temperature, softcap, scales[0] if scales else 1.0)
 
@@ -107,7 +107,7 @@ def _score(
     cast_lm_head_to_fp32: bool,
 ) -> RegionScores:
     backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
-    # Looked up at each call: FSDP and PEFT replace the head after it was attached.
+    # Looked up at each call: FSDP and PEFT replace the head after this function is attached.
     head = model.get_output_embeddings()
     device = head.weight.device
     labels = labels[:, 1:].to(device)
@@ -135,8 +135,8 @@ def _score(
 def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], Any], inputs: torch.Tensor) -> Any:
     """Call a module with another forward, within the hooks of FSDP2 and ZeRO-3.
 
-    They gather a module's parameters around its forward, and sum their gradients over all processes in the backward
-    pass. A sharded weight that is read outside keeps the gradient of its own process alone.
+    The hooks gather a module's parameters around its forward, and sum their gradients over all processes in the
+    backward pass. A sharded weight that is read outside of them gets only the gradient of its own process.
     """
     own = module.__dict__.get("forward")  # set where a hook has replaced the method of the class
     module.forward = function
@@ -150,10 +150,10 @@ def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], A
 
 
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Positions counted from the first id that is not padding, as `generate` counts them.
+    """Position ids counted from the first id that is not padding, as in `generate`.
 
-    Without them a model with absolute positions (GPT-2) samples a left-padded prompt at one place and scores it at
-    another.
+    Without them a model with absolute positions (GPT-2) would use other positions for a left-padded prompt in scoring
+    than in sampling.
     """
     mask = kwargs.get("attention_mask")
     if mask is None or "position_ids" not in inspect.signature(model.base_model.forward).parameters:

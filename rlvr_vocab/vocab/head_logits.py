@@ -1,7 +1,7 @@
-"""Logits of blocks of texts, and the gradients of what they are made of.
+"""Logits of blocks of texts, and the gradients of hidden states and weights.
 
-A block is multiplied group by group: standard rows, then copies. A copy's product is one with a row of its own, or its
-source's plus the product of its low-rank delta.
+The head's product is computed group by group: standard rows, then copies. The product of a copy is that of its own
+row, or its source's product plus that of its low-rank delta.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rlvr_vocab.vocab.policy import IdGroup, RegionPolicy, TextBlock
 
 # Shapes: N scored positions, n positions of one block, H hidden size, R rows of the table, c ids of one group of a
 # block, K copies, r rank of the deltas.
-# Ids of a block. On a CPU logits stay near its caches (a fifth faster than 64 MiB, measured); an accelerator would
-# rather have fewer, larger kernels.
+# Ids of a block. On a CPU small blocks stay near the caches (a fifth faster than 64 MiB, measured); an accelerator is
+# faster with fewer, larger kernels.
 _ROWS_PER_BLOCK = 4096
 _ROWS_PER_BLOCK_ON_ACCELERATOR = 16384
 
@@ -33,15 +33,15 @@ class HeadSettings:
 
 
 class HeadWeights(NamedTuple):
-    """The weights of the output embedding: of all ids, or of the standard tokens and what their copies add.
+    """The weights of the output embedding: of all ids, or of the standard tokens and the deltas of their copies.
 
     Attributes:
         weight: `(R, H)`, a whole parameter, not a slice of one.
         bias: `(R,)`.
-        own_rows: `(K, H)` that stand for the copies' rows of the weight.
-        projected: `(N, r)`, hidden states times `A` of a `RowDelta`: without rows of its own, a copy's product is its
-            source's plus `projected · factor[k]` plus `factor_bias[k]`.
-        factor: `(K, r)`, its `B`.
+        own_rows: `(K, H)` that replace the copies' rows of the weight.
+        projected: `(N, r)`, hidden states times `A` of a `RowDelta`. The product of a copy without a row of its own is
+            its source's plus `projected · factor[k]` plus `factor_bias[k]`.
+        factor: `(K, r)`, `B` of that `RowDelta`.
         factor_bias: `(K,)`.
     """
 
@@ -61,7 +61,7 @@ Ids = slice | torch.Tensor
 
 
 class Operand(NamedTuple):
-    """The fields of `HeadWeights` that are multiplied and added for some ids, and the places of the ids there."""
+    """The fields of `HeadWeights` that are multiplied and added for some ids, and the indices of the ids in them."""
 
     table: Literal["weight", "own_rows", "factor"]
     rows: Ids
@@ -70,7 +70,7 @@ class Operand(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Hidden states of one block of positions, and their projections, in the type that the head computes in."""
+    """Hidden states of one block of positions, and their projections, in the dtype of the head's computation."""
 
     positions: torch.Tensor
     hidden_nH: torch.Tensor
@@ -88,7 +88,7 @@ class HeadLogits:
         self, weights: HeadWeights, policy: RegionPolicy, settings: HeadSettings, compute_dtype: torch.dtype
     ) -> None:
         self.policy, self.settings, self.compute_dtype = policy, settings, compute_dtype
-        # An accelerator casts the tables once; a CPU has them cast block by block, and needs no room for a whole copy.
+        # An accelerator casts the tables once; a CPU casts them block by block, without memory for a whole copy.
         self.weights = weights if weights.weight.device.type == "cpu" else weights.with_tables_in(compute_dtype)
         self.sum_dtype = torch.promote_types(compute_dtype, torch.float32)
         self.policy_bias = policy.bias_on(weights.weight.device, finite=True)
@@ -100,7 +100,7 @@ class HeadLogits:
             )
 
     def suits_kernels(self, block: TextBlock) -> bool:
-        """Whether the kernels take the block: no copies are looked up, and sums are float32."""
+        """Whether the kernels support the block: no copies are looked up, and sums are float32."""
         return block.slices is not None and self.sum_dtype == torch.float32
 
     def blocks(self, region: int) -> list[TextBlock]:
@@ -119,7 +119,7 @@ class HeadLogits:
     def logits(
         self, inputs: Inputs, region: int, block: TextBlock
     ) -> tuple[list[torch.Tensor], list[torch.Tensor | float]]:
-        """Logits of each group, in the summing type, and their derivative by the head's product."""
+        """Logits of each group, in the dtype of the sums, and their derivative by the head's product."""
         products = [self._product(inputs, group.ids) for group in block.groups]
         if self.from_source:
             for index, group in enumerate(block.groups[1:], start=1):
@@ -134,7 +134,7 @@ class HeadLogits:
         return [z for z, _ in finished], [slope for _, slope in finished]
 
     def products(self, inputs: Inputs, block: TextBlock) -> torch.Tensor:
-        """The head's products with a block, one group after another in one memory, which `split` divides."""
+        """The head's products with a block, one group after another in one buffer; `split` divides it."""
         n = len(inputs.positions)
         size = n * sum(self._widths(block))
         memory = torch.empty(size, device=inputs.hidden_nH.device, dtype=self.sum_dtype)
@@ -144,7 +144,7 @@ class HeadLogits:
         return memory
 
     def split(self, memory: torch.Tensor, n: int, block: TextBlock) -> list[torch.Tensor | None]:
-        """The matrix of each group; None for copies that are what their sources are."""
+        """The matrix of each group; None for copies that equal their sources."""
         widths = self._widths(block)
         matrices = memory.split([n * width for width in widths])
         return [part.view(n, width) if width else None for part, width in zip(matrices, widths, strict=True)]
@@ -179,7 +179,7 @@ class HeadLogits:
         return inputs.projected_nr
 
     def _finish(self, product: torch.Tensor, region: int, ids: Ids) -> tuple[torch.Tensor, torch.Tensor | float]:
-        """The logits of products, which are overwritten, and their derivative by them."""
+        """The logits of products, and their derivative by these; the products are overwritten."""
         settings, bias = self.settings, self.policy_bias[region, ids]
         scale = settings.scale / settings.temperature
         if settings.softcap is None:
@@ -191,7 +191,7 @@ class HeadLogits:
     def gradients_of_products(
         self, of_z: list[torch.Tensor], slopes: list[torch.Tensor | float], groups: Sequence[IdGroup]
     ) -> list[torch.Tensor]:
-        """Gradients of the products of each group; those of the logits are overwritten."""
+        """Gradients of the products of each group; the gradients of the logits are overwritten."""
         of_products = [grad.mul_(slope) for grad, slope in zip(of_z, slopes, strict=True)]
         if self.from_source:
             for grad, group in zip(of_products[:0:-1], groups[:0:-1], strict=True):
@@ -206,7 +206,7 @@ class HeadLogits:
         of_hidden: torch.Tensor | None,
         of_weights: HeadWeights,
     ) -> None:
-        """Add the gradients of hidden states and weights, given those of a block's products, where they are wanted."""
+        """Add the requested gradients of hidden states and weights, given the gradients of a block's products."""
         for grad_nc, group in zip(reversed(of_products), reversed(groups), strict=True):
             operand = self._operand(group.ids)
             table = getattr(self.weights, operand.table)
@@ -226,7 +226,7 @@ class HeadLogits:
 
 
 def whole_in_zero3(*parameters: torch.Tensor | None) -> AbstractContextManager[None]:
-    """Inside the block parameters that DeepSpeed's ZeRO-3 has sharded are whole; nothing happens without it."""
+    """Inside the block, parameters sharded by DeepSpeed's ZeRO-3 are gathered; without ZeRO-3 it does nothing."""
     from trl.trainer.utils import maybe_gather_lm_head_ctx
 
     return maybe_gather_lm_head_ctx(*parameters)
@@ -235,7 +235,7 @@ def whole_in_zero3(*parameters: torch.Tensor | None) -> AbstractContextManager[N
 def _product(
     a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """`a @ b.T` in `dtype`, rounded to nothing less on the way where the device can."""
+    """`a @ b.T` in `dtype`, without rounding to a smaller dtype on the way where the device supports it."""
     if a_nk.is_cuda and a_nk.dtype in (torch.float16, torch.bfloat16):
         return torch.mm(a_nk, b_vk.t(), out_dtype=dtype, out=out)
     if a_nk.dtype == dtype:

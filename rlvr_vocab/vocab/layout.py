@@ -26,7 +26,7 @@ class VocabLayout:
     copies standard token `source_ids[k]`. A baseline has no source ids.
 
     Attributes:
-        reasoning_rank: rank of the copied rows' deltas in training, 0 for none; None: rows of their own.
+        reasoning_rank: rank of the copies' deltas in training, 0 for none; None gives each copy its own row.
     """
 
     standard_size: int
@@ -110,7 +110,7 @@ class VocabLayout:
 
 
 def refuse_expanded(base: str) -> None:
-    """Raises UserError for a folder with reasoning tokens, which would become standard ones, open everywhere."""
+    """Raises UserError for a folder with reasoning tokens: they would become standard tokens, open in both regions."""
     folder = Path(base)
     size = VocabLayout.load(folder).size if (folder / LAYOUT_FILE).is_file() else 0
     if size:
@@ -122,6 +122,6 @@ def refuse_expanded(base: str) -> None:
 
 
 def refuse_quantized(base: str, quantization: Any) -> None:
-    """Raises UserError for a base with a `quantization_config`: rows are copied, adapters merged, in its own type."""
+    """Raises UserError for a base with a `quantization_config`: copies and merged adapters need its own dtype."""
     if quantization is not None:
         raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")

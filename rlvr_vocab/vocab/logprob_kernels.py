@@ -1,8 +1,8 @@
-"""Triton kernels for the blocks of `logprobs`: what follows the head's product, in one pass over it instead of a dozen.
+"""Triton kernels for the blocks of `logprobs`: all steps after the head's product in one pass instead of a dozen.
 
-The plain form in `logprobs` says what is computed. A block is read once: forward through scale, softcap, temperature
-and the policy's bias into the running sums; backward from the products to their gradients, where those of copies are
-added to their sources'. The products stay with cuBLAS, as in TRL's `ChunkedLogProbFunction`.
+`logprobs` has the same computation in plain torch. Each kernel reads a block once. Forward: scale, softcap, temperature
+and the policy's bias, added to the running sums. Backward: from the products to their gradients; those of copies are
+added to their sources'. cuBLAS computes the products, as in TRL's `ChunkedLogProbFunction`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, Inputs
 from rlvr_vocab.vocab.policy import FORBIDDEN, TextBlock
 
 # Shapes: n positions and v texts of a block, of which a program has R and B at a time.
-# One position, and eight texts for each of 128 threads: enough loads under way, by arithmetic; not measured.
+# One position, and eight texts for each of 128 threads: enough loads in flight by estimate; not measured.
 _ROWS = 1
 _TEXTS = 1024
 _FORBIDDEN = tl.constexpr(FORBIDDEN)
-_LOWEST = tl.constexpr(2 * FORBIDDEN)  # of what is no id at all: e^(z - z') of it is 0 beside a forbidden one, too
+_LOWEST = tl.constexpr(2 * FORBIDDEN)  # logit where there is no id: e^(z - z') is 0 even beside a forbidden id
 _TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 _COLUMNS = tl.constexpr(4)  # columns of `TextBlock.slices`
 
@@ -67,11 +67,11 @@ def gradients_of_products(
     upstream: Sequence[torch.Tensor | None],
     dtype: torch.dtype,
 ) -> list[torch.Tensor | None]:
-    """Gradients of the products of each group of a block; where `dtype` is theirs, in their place.
+    """Gradients of the products of each group of a block; in place if they have dtype `dtype`.
 
     Args:
         figures_6n: of the forward pass.
-        upstream: incoming gradients of log-probs, of those given the text, of the entropy over texts.
+        upstream: incoming gradients of log-probs, of log-probs given the text, of the entropy over texts.
     """
     products = head.products(inputs, block)
     gradients = products if dtype == products.dtype else torch.empty_like(products, dtype=dtype)
@@ -100,7 +100,7 @@ def gradients_of_products(
 
 
 def _scales(settings: HeadSettings) -> tuple[float, float]:
-    """What stands before the softcap and after it; without one, the second is 1."""
+    """The scales before and after the softcap; without a softcap the second is 1."""
     if settings.softcap is None:
         return settings.scale / settings.temperature, 1.0
     return settings.scale / settings.softcap, settings.softcap / settings.temperature
@@ -130,10 +130,10 @@ def _logits(
     COPIES: tl.constexpr,
     CAPPED: tl.constexpr,
 ) -> tl.tensor:
-    """For each text its id in a group, where that one's product is, whether there is one, its logit (`_LOWEST` where
-    there is none), and what the softcap made of the product.
+    """For each text: its id in a group, the place of the product, whether the group has the text, the logit (`_LOWEST`
+    if not), and the product after the softcap.
 
-    Texts are `(1, B)`, or `(R, 1)` where each position has one of its own.
+    Texts are `(1, B)`, or `(R, 1)` with one text per position.
     """
     slices += (1 + group) * _COLUMNS  # the first row is that of the block
     begin = tl.load(slices)
@@ -177,7 +177,7 @@ def _add_to_sums(
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
 ) -> None:
-    """A program adds all texts of the block for its positions; each lane has sums of its own up to the end."""
+    """A program adds all texts of the block for its positions; each lane keeps separate sums until the end."""
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
     v, block_start = tl.load(slices + 2), tl.load(slices + 3)  # the row of the block
@@ -214,7 +214,7 @@ def _add_to_sums(
         total = total * rescale + of_text
         highest = new_highest
 
-    # The lanes together, and with the blocks before.
+    # Combine the lanes with one another, and with the blocks before.
     own = sums + row_R
     is_row = row_R < n
     old_highest = tl.load(own, mask=is_row, other=_FORBIDDEN)
@@ -269,7 +269,7 @@ def _gradients_of_products(
     ROWS: tl.constexpr,
     TEXTS: tl.constexpr,
 ) -> None:
-    """A program has some texts for its positions; the formulas are those of `logprobs._gradients_of_logits`."""
+    """A program computes some texts for its positions, with the formulas of `logprobs._gradients_of_logits`."""
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
     text = tl.program_id(1) * TEXTS + tl.arange(0, TEXTS)[None, :]

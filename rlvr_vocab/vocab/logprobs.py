@@ -1,9 +1,9 @@
 """Log-probabilities and entropies of ids and of texts under the region policy, without `(tokens, rows)` logits.
 
-The model for this function is `trl.kernels.ChunkedLogProbFunction`. What differs: each position is scored against
-the rows that its region allows and no others; the policy's bias is added in float32 after softcap and temperature;
-and a block holds standard rows with their copies, so that one pass gives the distribution over ids as that over
-texts and, for each text, that over its copies.
+The function follows `trl.kernels.ChunkedLogProbFunction`, with three differences. Each position is scored only against
+the rows that its region allows. The policy's bias is added in float32 after softcap and temperature. A block holds
+standard rows with their copies, so that one pass gives the distribution over texts and, for each text, the
+distribution over its copies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _form: BlockForm | None = None
 
 @contextmanager
 def block_form(form: BlockForm) -> Iterator[None]:
-    """Inside, scores that are made, and their gradients, take this form; elsewhere "triton" where it compiles."""
+    """Scores computed inside the block, and their gradients, use this form; elsewhere "triton" where it compiles."""
     global _form
     before, _form = _form, form
     try:
@@ -45,11 +45,11 @@ class Scores(NamedTuple):
     """In nats, `(N,)` each, float32 (float64 for float64 inputs).
 
     Attributes:
-        log_probs: of the targets; one that its region forbids has about `FORBIDDEN`.
+        log_probs: of the targets; about `FORBIDDEN` for a target that its region forbids.
         copy_log_probs: the same given the target's text; the difference is the text's log-probability.
         text_entropy: of the distribution over texts.
         copy_entropy: entropy over ids minus that over texts, H(copy | text). Has no gradient.
-        copy_capacity: the most that H(copy | text) can be: with equally likely open ids. Has no gradient.
+        copy_capacity: the maximum of H(copy | text), reached with equally likely open ids. Has no gradient.
     """
 
     log_probs: torch.Tensor
@@ -113,13 +113,13 @@ class _RegionLogProbs(torch.autograd.Function):
         weights = HeadWeights(*saved)
         with whole_in_zero3(weights.weight, weights.bias, weights.own_rows, weights.factor, weights.factor_bias):
             head = HeadLogits(weights, ctx.policy, ctx.settings, ctx.compute_dtype)
-            # Summed in float32 (or float64) whatever the type of the products.
+            # Summed in float32 (or float64) for products of any dtype.
             sums = [
                 each.new_zeros(each.shape, dtype=head.sum_dtype) if needed and each is not None else None
                 for each, needed in zip((hidden, *weights), ctx.needs_input_grad[:7], strict=True)
             ]
             of_hidden, of_weights = sums[0], HeadWeights(*sums[1:])  # type: ignore[arg-type]
-            # Biases sum the gradients of products as they are, all else multiplies them.
+            # Gradients of biases are sums of the products' gradients; all others are multiplied.
             has_bias = of_weights.bias is not None or of_weights.factor_bias is not None
             dtype = head.sum_dtype if has_bias else head.compute_dtype
             for region, positions in _token_blocks(regions):
@@ -157,7 +157,7 @@ def _form_for(device: torch.device) -> BlockForm:
     try:
         triton.runtime.driver.active.get_current_target()
     except (AssertionError, OSError, RuntimeError, SubprocessError) as error:
-        warnings.warn(f"Triton compiles nothing here ({error}): log-probs are computed by torch, slower", stacklevel=2)
+        warnings.warn(f"Triton cannot compile here ({error}): torch computes log-probs, more slowly", stacklevel=2)
         return "plain"
     return "triton"
 
@@ -238,9 +238,9 @@ def _gradients_of_logits(
     figures_6n: torch.Tensor,
     upstream: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
-    """Gradients of the logits of each group, which are overwritten, from those of three figures.
+    """Gradients of the logits of each group from the gradients of three scores; the logits are overwritten.
 
-    With z the logits, p of ids and q of texts (a text is i and the others of its kind):
+    z are logits, p probabilities of ids, q of texts (the text of i is i with its source and other copies):
     d log p(t) / dz_i = 1[i = t] - p_i; d log p(t | text) / dz_i = 1[i = t] - 1[i of the text] · p_i / q;
     d H(text) / dz_i = -p_i (log q + H(text)).
     """
@@ -278,7 +278,7 @@ def _token_blocks(regions_N: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]
 
 
 def finite_log(weights: torch.Tensor) -> torch.Tensor:
-    """The logarithm, finite for 0: `torch.special.entr` would do, and takes five times as long."""
+    """The logarithm, finite for 0; `torch.special.entr` would work too, but takes five times as long."""
     return weights.clamp(min=torch.finfo(weights.dtype).tiny).log_()
 
 

@@ -34,7 +34,7 @@ def read_tokenizer(file: Path) -> Tokenizer:
     """The tokenizer in a `tokenizer.json`, without Transformers, which takes seconds to import."""
     try:
         return Tokenizer.from_file(str(file))
-    except Exception as error:  # the library has no class of its own for it
+    except Exception as error:  # the library raises a plain Exception
         raise UserError(f"{file} is not a tokenizer: {error}") from error
 
 
@@ -67,13 +67,13 @@ class Marker:
         return [TextSpan("".join(each.text for each in run), index) for index, run in alike]
 
     def _texts(self, runs: Sequence[Sequence[int]]) -> list[str]:
-        """The surface text of runs of ids that follow one another, cut between them."""
+        """The surface text of each of several consecutive runs of ids."""
         text, shown, found = self._text([token for run in runs for token in run]), 0, list[str]()
         before, run_ids, start = list[int](), list[int](), 0
         for run in runs:
             run_ids += run
             written = self._text_after(before, run_ids)
-            # An unfinished character stands as � at the end of `written`; in the whole text it is what it becomes.
+            # An unfinished character is � at the end of `written`, and the finished character in the whole text.
             end = start + shared_prefix_length(written, text[start : start + len(written)])
             found.append(text[shown : max(shown, end)])
             shown = max(shown, end)
@@ -82,7 +82,7 @@ class Marker:
         return [*found[:-1], found[-1] + text[shown:]] if found else []
 
     def _text_after(self, before: list[int], ids: list[int]) -> str:
-        """The text of ids that follow others: some decoders strip the space in front of a text's first word."""
+        """The text of ids after others: some decoders strip the space before the first word of a text."""
         both, known = self._text([*before, *ids]), self._text(before)
         return both[len(known) :] if both.startswith(known) else self._text(ids)
 
@@ -91,7 +91,7 @@ class Marker:
 
 
 def colour_number(copy_index: int) -> int:
-    """Which of the colours, from 1, shows an m-th copy; copies past the last colour take the first one again."""
+    """The number, from 1, of the colour of an m-th copy; after the last colour they start again at the first."""
     return (copy_index - 1) % NUMBER_OF_COLOURS + 1
 
 
@@ -129,7 +129,7 @@ def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]
 
 
 def shared_prefix_length(one: str, other: str) -> int:
-    """How many characters two texts have in common at their start."""
+    """The length of the common prefix of two texts, in characters."""
     different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(different, min(len(one), len(other)))
 

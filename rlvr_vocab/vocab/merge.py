@@ -1,4 +1,4 @@
-"""Folds an adapter, and the rows that trained beside it, into a model folder that stock tools load."""
+"""Merges an adapter, and the rows trained with it, into a model folder that stock tools load."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from rlvr_vocab.vocab.weights import NO_CODE, find_base, stored_dtype
 
 logger = logging.getLogger(__name__)
 
-# Copied from the base as they are: a tokenizer that is loaded and saved again may lose its decoder.
+# Copied from the base unchanged: loading and saving a tokenizer may drop its decoder.
 _TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
     *("merges.txt", "vocab.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"),
 )
-# Rounding blurs a model that it moves by this share of what training did.
+# Rounding blurs a model if it moves the logits by this share of the shift from training.
 _BLURRED_SHARE = 0.1
-# The error of float32 arithmetic itself: on SmolLM2, whose largest logit is 40, merged and unmerged logits lie
-# 9e-5 to 1.8e-4 apart in it, which is 2e-6 to 5e-6 of that, and 3e-5 in float64.
+# The error of float32 arithmetic: on SmolLM2, whose largest logit is 40, merged and unmerged logits differ by 9e-5 to
+# 1.8e-4 in float32, which is 2e-6 to 5e-6 of that logit, and by 3e-5 in float64.
 _TOLERANCE, _TOLERATED_SHARE = 1e-4, 2e-5
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far one model is from another on the chat: largest difference of logits, mean KL in nats a token."""
+    """The distance of two models on the probe chat: largest difference of logits, mean KL in nats per token."""
 
     largest: float
     mean_kl: float
@@ -49,7 +49,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What merging, training and rounding change in the logits of one chat.
+    """The effect of merging, training and rounding on the logits of one chat.
 
     Attributes:
         base: the folder under the adapter.
@@ -69,7 +69,7 @@ class MergeReport:
 
     @property
     def blurs(self) -> bool:
-        """Whether rounding takes back a noticeable part of the training."""
+        """Whether rounding undoes a noticeable part of the training."""
         return self.rounding is not None and self.rounding.mean_kl > _BLURRED_SHARE * self.training.mean_kl
 
 
@@ -80,10 +80,10 @@ def merge_adapter(
     dtype: torch.dtype | str = torch.float32,
     finish: Callable[[Path, MergeReport], None] = lambda folder, report: None,
 ) -> MergeReport:
-    """Write the merged model to `out`, which appears whole once it has been compared, or not at all.
+    """Write the merged model to `out` atomically, after comparing its logits with the adapter's.
 
     Args:
-        base: the model under the adapter, where it is not at its recorded place.
+        base: the base model of the adapter, where it is not at its recorded path.
         dtype: of the written weights, or its name; "auto" for that of the base. Logs a warning where it blurs.
         finish: adds further files to the folder before it appears.
 
@@ -102,8 +102,8 @@ def merge_adapter(
     if report.blurs and report.rounding is not None:
         moved, rounded = report.training.largest, report.rounding.largest
         logger.warning(
-            f"{report.dtype} rounds away part of the training, which moved a logit by at most {moved:.2g}, where "
-            f"rounding moves one by {rounded:.2g}: merge with float32 to keep it"
+            f"{report.dtype} rounds away part of the training: training moved a logit by at most {moved:.2g}, "
+            f"rounding moves one by {rounded:.2g}; merge with float32 to keep it"
         )
     return report
 
@@ -112,7 +112,7 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -
     config = open_adapter(adapter)
     if config.is_prompt_learning:
         kind = PeftType(config.peft_type).value
-        raise UserError(f"{adapter} is an adapter of the kind {kind}, which no weights can hold")
+        raise UserError(f"{adapter} is an adapter of the kind {kind}, which cannot be merged into weights")
     with warnings.catch_warnings():  # `require_same` refuses an adapter that moves one side of a tied table alone
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
         model: Any = load_model(adapter, source, dtype=torch.float32)
@@ -133,7 +133,7 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -
         rounding = _shift(merged, _logits(model, ids))
         if not math.isfinite(rounding.largest):
             raise UserError(f"dtype={dtype} cannot hold the merged weights: take float32 or bfloat16")
-    # A training that starts from the folder holds its copied rows as the base does, unless they trained whole.
+    # A run that starts from the folder parametrises its copies as the base does, unless whole rows were trained.
     if own_rows and (source / LAYOUT_FILE).is_file():
         replace(VocabLayout.load(source), reasoning_rank=None).save(folder)
     elif (source / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
@@ -144,7 +144,7 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -
 
 
 def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None:
-    """Weights, configuration and generation configuration of the model; tokenizer and layout as the base has them."""
+    """Write the model's weights, configuration and generation configuration, with the base's tokenizer and layout."""
     model.save_pretrained(folder)
     for name in (*_TOKENIZER_FILES, LAYOUT_FILE):
         if (base / name).is_file():
@@ -159,7 +159,7 @@ def _logits(model: Any, ids: list[int]) -> torch.Tensor:
 
 
 def require_same(expected: torch.Tensor, merged: torch.Tensor) -> float:
-    """The largest difference between logits; UserError where it is larger than arithmetic explains."""
+    """The largest difference between logits; UserError where it exceeds the rounding error."""
     largest = (expected - merged).abs().max().item()
     allowed = max(_TOLERANCE, _TOLERATED_SHARE * expected.abs().max().item())
     if not largest <= allowed:
@@ -184,7 +184,7 @@ _SPREAD = 16
 
 
 def probe_ids(folder: Path) -> list[int]:
-    """Ids of a chat with a thinking block, its second half in reasoning tokens where there are any.
+    """Ids of a chat with a thinking block, whose second half uses reasoning tokens where there are any.
 
     Without a `reasoning_vocab.json` the chat has no thinking.
     """

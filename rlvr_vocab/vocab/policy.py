@@ -1,9 +1,9 @@
-"""The region policy: the one table by which a model with a reasoning vocabulary is sampled, scored and served.
+"""The region policy: one bias table with which a model with a reasoning vocabulary is sampled, scored and served.
 
 log p(next | context) = log_softmax(logits / temperature + bias[region(context)])
 
-For scoring, the ids that a region allows lie in blocks of texts. A text is what an id reads as: a standard token
-together with its copies. With all ids of a text in one block, one pass gives the probability of each id and each text.
+For scoring, the ids that a region allows are grouped in blocks of texts. A text is a standard token together with its
+copies. All ids of a text are in one block, so one pass gives the probability of each id and each text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING
 
-# Forbids inside sums: -inf would turn entropy's 0·log 0 into NaN, and its gradient with it. exp() of it is 0.
+# The bias of forbidden ids in sums; its exp() is 0. With -inf, 0·log 0 in the entropy and its gradient would be NaN.
 FORBIDDEN = -1e30
-# Shorter runs of copies, whose sources follow one another, are looked up one by one.
+# Shorter runs of copies with consecutive sources are looked up one by one.
 _SHORTEST_RUN = 64
 
 
@@ -36,7 +36,7 @@ class RegionPolicy:
     def __init__(self, layout: VocabLayout, rows: int | None = None) -> None:
         """
         Args:
-            rows: rows of the model's output embedding, where a loader padded it; the padding is forbidden.
+            rows: rows of the model's output embedding, if a loader padded it; the padding is forbidden.
         """
         self.layout = layout
         self.bias = _bias_table(layout, max(rows or 0, layout.rows))
@@ -48,7 +48,7 @@ class RegionPolicy:
         self.text_blocks = lru_cache(maxsize=32)(self._text_blocks)
 
     def bias_on(self, device: torch.device, *, finite: bool = False) -> torch.Tensor:
-        """The table on a device; `finite` has `FORBIDDEN` in place of `-inf`."""
+        """The table on a device; with `finite`, `FORBIDDEN` replaces `-inf`."""
         return self._on_device(str(device), finite)
 
     def surface_ids(self, ids: torch.Tensor) -> torch.Tensor:
@@ -146,7 +146,7 @@ class IdGroup:
 
     Attributes:
         ids: a slice where they follow one another.
-        texts: the place of each one's text in the block, or in the vocabulary; a slice with `ids`, else rising.
+        texts: the index of each id's text in the block, or in the vocabulary; a slice if `ids` is one, else ascending.
     """
 
     ids: slice | torch.Tensor
@@ -172,7 +172,7 @@ class IdGroup:
         """Look up texts of given ids.
 
         Args:
-            texts_n: places of texts in the block, outside of it too.
+            texts_n: indices of texts relative to the block; they may lie outside of it.
 
         Returns:
             The column of each text, whether the group has that text, and whether it has it under that id.
@@ -201,15 +201,15 @@ class IdGroup:
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Texts that follow one another, and the ids of them that a region opens.
+    """Consecutive texts, and those of their ids that a region allows.
 
     Attributes:
         texts: their standard tokens.
-        groups: the standard tokens first, where they belong to it, then open copies; in a run of copies that is held
-            as a slice some may be closed.
+        groups: the standard tokens first, if the block has them, then open copies; a run of copies stored as a slice
+            may include forbidden ones.
         log_open: for each text the log of its number of open ids; None where no text has two.
-        slices: `(1 + groups, 4)` int32 for the kernels, of the block and of each group: first column where the logits
-            of all groups lie beside one another, first text, end of the texts, first id. None with a lookup.
+        slices: `(1 + groups, 4)` int32 for the kernels, one row for the block and one per group: first column in the
+            concatenated logits of all groups, first text, end of the texts, first id. None with a lookup.
     """
 
     texts: slice
@@ -234,7 +234,7 @@ def _slices(texts: slice, groups: list[IdGroup], device: torch.device) -> torch.
 
 
 def _groups_of_copies(layout: VocabLayout, is_open_K: torch.Tensor) -> list[IdGroup]:
-    """Runs of open copies whose sources follow one another, and the other open copies in groups of different texts."""
+    """Runs of open copies with consecutive sources, and the other open copies in groups of different texts."""
     standard, groups = layout.standard_size, list[IdGroup]()
     sources, left = torch.tensor(layout.source_ids, dtype=torch.long), is_open_K.clone()
     breaks = (sources[1:] != sources[:-1] + 1).nonzero().squeeze(1) + 1

@@ -1,4 +1,4 @@
-"""Options under which a sampler draws from another distribution than the one that training scores; needs no torch."""
+"""Refuses options that would make the sampler draw from another distribution than training scores; needs no torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
         (None, 0, False),
     ),
 }
-# Arguments of TRL's trainer, and a field of its configuration, by which a turn is more than one completion.
+# Arguments of TRL's trainer, and a field of its configuration, with which a turn is more than one completion.
 _TOOLS = ("tools", "environment_factory", "rollout_func", "max_tool_calling_iterations")
 # The options that `generation_kwargs` may hold.
 _SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
@@ -46,7 +46,7 @@ OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "freq
 
 
 def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") -> None:
-    """Refuse a sampler that would draw from another distribution than the one that is scored.
+    """Refuse a sampler that would draw from another distribution than training scores.
 
     Args:
         grpo: fields of `GRPOConfig`, and arguments of the trainer; one that is missing has TRL's default.
@@ -64,7 +64,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     refuse_off_policy_options(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
     if reasoning and grpo.get("use_transformers_continuous_batching"):
         raise UserError(
-            f"{key}use_transformers_continuous_batching=true: it samples past the region policy; set it to false, or "
+            f"{key}use_transformers_continuous_batching=true: it bypasses the region policy; set it to false, or "
             "train without reasoning tokens"
         )
 
@@ -72,7 +72,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
 def refuse_off_policy_options(
     options: Mapping[str, Any], grpo: Mapping[str, Any], known: Sequence[str], where: str, key: str = ""
 ) -> None:
-    """Refuse options that change the distribution, and those that no sampler of training reads.
+    """Refuse options that change the distribution, and options that training's sampler does not read.
 
     Args:
         known: options that are read.
@@ -81,7 +81,7 @@ def refuse_off_policy_options(
     refuse_altered(options, where)
     for name, value in options.items():
         if name not in known:
-            raise UserError(f"{where}{name}={value}: nothing reads it here; leave it out{did_you_mean(name, known)}")
+            raise UserError(f"{where}{name}={value}: not used here; leave it out{did_you_mean(name, known)}")
         field = _SAME_THING.get(name)
         if field is not None and value != grpo[field]:
             raise UserError(
@@ -90,7 +90,7 @@ def refuse_off_policy_options(
 
 
 def refuse_altered_config(generation_config: Any, folder: object) -> None:
-    """The same for a model's own generation configuration."""
+    """Refuse a model's generation configuration that changes the distribution."""
     given = {name: value for name, value in vars(generation_config).items() if value is not None}
     refuse_altered(given | {"do_sample": True}, f"{folder}/generation_config.json: ")
 

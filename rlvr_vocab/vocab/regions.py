@@ -1,8 +1,8 @@
-"""Which positions of a sequence are thinking and which are answering, as a pure function of its ids.
+"""The region (thinking or answering) of each position of a sequence, as a pure function of its ids.
 
 The last event before a token decides: an opening tag begins thinking; a closing tag, or the end of the ids that open
-an assistant's turn, begins answering. Before any event a sequence is answering. `regions_after` reads whole tensors;
-`after_last_ids` and `RegionTracker` follow sequences that grow.
+an assistant turn, begins answering. Before any event the region is answering. `regions_after` reads whole tensors;
+`after_last_ids` and `RegionTracker` follow growing sequences.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RegionTracker:
     """Follows one sequence token by token.
 
     Attributes:
-        region: of the token after all those that were added, `THINKING` or `ANSWERING`.
+        region: of the next token, `THINKING` or `ANSWERING`.
     """
 
     def __init__(self, layout: VocabLayout, ids: Iterable[int] = ()) -> None:
@@ -49,7 +49,7 @@ def regions_after(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     """Region in which the token *after* each position is chosen.
 
     Args:
-        ids_BT: token ids, `(B, T)`, any integer type; padding may stand anywhere.
+        ids_BT: token ids, `(B, T)`, any integer type; padding may be anywhere.
         layout: names the tags and the ids that open a turn.
 
     Returns:
@@ -81,7 +81,7 @@ def after_last_ids(
 
     Args:
         thinking_B: the result of this function before the last id.
-        ids_BT: the ids of each sequence, then anything.
+        ids_BT: the ids of each sequence; values past its length are ignored.
         lengths_B: how many ids each sequence has, at least 0.
     """
     last_B1 = (lengths_B.long() - 1).clamp(min=0).unsqueeze(1)

@@ -21,7 +21,7 @@ from rlvr_vocab.vocab.regions import region_of_next
 class RegionLogitsProcessor(LogitsProcessor):
     """Adds `temperature × bias` to the logits, which Transformers divides by the temperature afterwards.
 
-    A greedy search (`temperature` None) takes the argmax under the forbids alone: odds between copies are for sampling.
+    Greedy decoding (`temperature` None) only forbids ids; it ignores the finite biases, which are for sampling.
     """
 
     def __init__(self, policy: RegionPolicy, temperature: float | None) -> None:
@@ -34,8 +34,8 @@ class RegionLogitsProcessor(LogitsProcessor):
         """The policy of a model folder, for stock generation: `generate(…, logits_processor=[processor])`.
 
         Args:
-            folder: where `reasoning_vocab.json` lies.
-            temperature: the one that `generate` is given; None or 0 for a greedy search.
+            folder: contains `reasoning_vocab.json`.
+            temperature: the temperature passed to `generate`; None or 0 for greedy decoding.
         """
         return cls(RegionPolicy(VocabLayout.load(folder)), temperature or None)
 
@@ -54,15 +54,15 @@ class RegionLogitsProcessor(LogitsProcessor):
 
 
 def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
-    """`p_BN.multinomial(1)` from the same random numbers, without its checks, each of which waits for the device."""
+    """`p_BN.multinomial(1)` with the same random numbers, without its checks, which synchronise with the device."""
     noise_BN = torch.empty_like(p_BN).exponential_()
     return torch.div(p_BN, noise_BN, out=noise_BN).argmax(dim=1, keepdim=True)
 
 
 class SamplingRecorder:
-    """Draws each token of a baseline as stock `generate` would, and leaves that id as the only one with a finite score.
+    """Draws each token of a baseline as stock `generate` would, and sets all other scores to -inf.
 
-    It records the token's log-probability and the entropies of the distribution that it was drawn from.
+    It records the token's log-probability and the entropies of the sampled distribution.
 
     Args:
         temperature: divides the scores.
@@ -93,8 +93,8 @@ class TwoStageSampler(SamplingRecorder):
     """Draws each token's text first, and then one of the text's ids: the same distribution with fewer random numbers.
 
     Args:
-        uniforms_BT2: `(B, steps, 2)` numbers from 0 to 1 by which text and id are drawn, in place of torch's generator.
-        texts_BT: `(B, steps)` texts that are given instead of drawn; -1, and beyond its end, for those that are drawn.
+        uniforms_BT2: `(B, steps, 2)` uniform numbers from 0 to 1 for text and id, instead of torch's generator.
+        texts_BT: `(B, steps)` forced texts; where it is -1, and beyond its end, texts are drawn.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class TwoStageSampler(SamplingRecorder):
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
         ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
-        # All probabilities of an unlikely given text may be 0 in float32.
+        # In float32 all probabilities of an unlikely forced text may be 0.
         log_p_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN)
         nth_B1 = self._draw(log_p_BM.softmax(dim=1), 1)
         log_p_B = log_p_BM.gather(1, nth_B1).squeeze(1)
@@ -207,7 +207,7 @@ class RegionSampler:
 
     @contextmanager
     def drawing(self, draw: TwoStageSampler) -> Iterator[None]:
-        """Inside the block calls draw by that, at its temperature; their own sampling options are ignored."""
+        """Inside the block calls sample with `draw` at its temperature; their own sampling options are ignored."""
         self._draw = draw
         try:
             yield
@@ -217,10 +217,10 @@ class RegionSampler:
 
 @contextmanager
 def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator[None]:
-    """Inside the block the recorder follows every processor, temperature and truncations too.
+    """Inside the block the recorder runs after all processors, including temperature and truncations.
 
-    Processors that are handed to `generate` come before those. The public way to the whole list, `custom_generate`,
-    drops `synced_gpus`.
+    Processors passed to `generate` would run before those. The public API for the whole list, `custom_generate`, drops
+    `synced_gpus`.
     """
     prepare = model._get_logits_processor
 
@@ -235,7 +235,7 @@ def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator
 
 
 def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> RegionSampler:
-    """Make every later `model.generate` follow the policy; stock `generate` knows no regions."""
+    """Make every later `model.generate` follow the policy; stock `generate` does not."""
     sampler = RegionSampler(model, policy)
     model.generate = sampler
     model.get_output_embeddings().register_forward_pre_hook(_contiguous)
@@ -243,5 +243,5 @@ def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> Regio
 
 
 def _contiguous(_: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Copies hidden states that are views of longer ones: for each of those torch copies a frozen bfloat16 table."""
+    """Copies hidden states that are views of longer ones: for each view torch would copy a frozen bfloat16 table."""
     return tuple(each.contiguous() for each in inputs)

@@ -1,7 +1,7 @@
 """The tokenizer and its chat template.
 
-Reasoning tokens decode to surface text in any stock tool and are never encoded from text. The template makes texts of
-conversations; an assistant's turn starts where it says so, and it may open the thinking.
+Reasoning tokens decode to surface text in any stock tool and are never encoded from text. The template renders
+conversations to text, marks the start of an assistant turn, and may open the thinking.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
 
-# Private-use characters: no byte-level alphabet has them. Two that the vocabulary lacks mark copies and gaps.
+# Private-use characters: no byte-level alphabet has them. Two that are not in the vocabulary mark copies and gaps.
 _MARKERS = range(0xE000, 0xF8FF)
 
 OpenThinking = Literal["auto", "model", "prefill"]
 _QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
 _USER = [{"role": "user", "content": _QUESTION}]
-# Seconds for `_AT_ONCE` conversations, of which a thousand take one.
+# Seconds allowed for `_AT_ONCE` conversations; rendering a thousand takes about one.
 SECONDS = 30.0
 _AT_ONCE = 256
-_LONGEST = 10_000_000  # characters: a template may multiply texts, and no context holds so many
-# A template is a program: its refusals are TemplateErrors, the others are what an expression in it may raise.
+_LONGEST = 10_000_000  # characters: a template may multiply texts; no context is this long
+# A template is a program: it refuses with a TemplateError; the others are errors that its expressions may raise.
 _RAISED = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of an expanded folder.
 
-    Not `AutoTokenizer`: for some model types (qwen2) it picks a class that rebuilds the decoder and so shows the
-    markers of reasoning tokens, whatever the folder says. `TokenizersBackend` reads `tokenizer.json` as it is.
+    Not `AutoTokenizer`: for some model types (qwen2) it ignores the folder's class and picks one that rebuilds the
+    decoder, so that decoded text shows markers. `TokenizersBackend` reads `tokenizer.json` unchanged.
     """
     from transformers import TokenizersBackend
 
@@ -51,7 +51,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
 
 def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> dict[int, list[int]]:
-    """Make each tag one id that decoding keeps, and return the pieces of those that had no id of their own, by id.
+    """Make each tag one id that decoding keeps; returns, for each id that was added, the ids of the tag's pieces.
 
     Decoding during training drops special tokens, so a tag must not be one.
     """
@@ -98,12 +98,12 @@ def _add_reasoning_tokens(content: dict[str, Any], layout: VocabLayout) -> None:
             f"{' without a decoder' if decoder is None else ''}"
         )
     vocabulary: dict[str, int] = model["vocab"]
-    # Ids of added tokens are found again on loading only if the model's own vocabulary holds them.
+    # Loading keeps the ids of added tokens only if the model's own vocabulary has them.
     vocabulary.update({token["content"]: token["id"] for token in content["added_tokens"]})
     string_of, used = {token_id: string for string, token_id in vocabulary.items()}, set[str]().union(*vocabulary)
     copy_mark, gap_mark = islice((mark for mark in map(chr, _MARKERS) if mark not in used), 2)
     for token_id in range(layout.standard_size):
-        if token_id not in string_of:  # marks alone, distinct for each id: they decode to nothing, as the gap did
+        if token_id not in string_of:  # distinct for each id; markers alone decode to the empty string, as the gap did
             digits = f"{token_id:b}".replace("0", copy_mark).replace("1", gap_mark)
             string_of[token_id] = gap_mark + digits
             vocabulary[string_of[token_id]] = token_id
@@ -167,15 +167,15 @@ def chat_texts(
         row = "the prompt" if row_numbers is None else f"row {row_numbers[len(texts)]},"
         where = f"{row} {short_text(conversation[-1]['content'])!r}"
         if isinstance(error, TimedOut):
-            raise UserError(f"the chat template did not come to an end in {SECONDS:g} seconds for {where}") from error
-        hint = "; one that knows no system message needs dataset.system_prompt=null"
+            raise UserError(f"the chat template did not finish within {SECONDS:g} seconds for {where}") from error
+        hint = "; a template without system messages needs dataset.system_prompt=null"
         hint *= any(message["role"] == "system" for message in conversation)
         raise UserError(f"the chat template refuses {where}: {error}{hint}") from error
     return texts
 
 
 def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> str:
-    """The text that a chat template puts before an assistant's words, up to any think tag; empty without a template."""
+    """The text that a chat template puts before an assistant's text, up to any think tag; empty without a template."""
     if tokenizer.chat_template is None:
         return ""
     [without] = chat_texts(tokenizer, [_USER], add_generation_prompt=False)
@@ -190,7 +190,7 @@ def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -
 
 
 def begins_answer(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> bool:
-    """Whether a rendered prompt ends in the beginning of an assistant's turn."""
+    """Whether a rendered prompt ends with the start of an assistant turn."""
     start, [prompt] = turn_start_text(tokenizer, tags).strip(), chat_texts(tokenizer, [_USER])
     return start != "" and start in prompt.split(_QUESTION)[-1]
 
@@ -202,10 +202,10 @@ def find_turn_ids(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> 
 def open_thinking_in_template(
     tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, who: OpenThinking, *, base_knows_tag: bool
 ) -> None:
-    """Make the template open the thinking where nobody else will, so that training and serving prompt alike.
+    """Make the template open the thinking if neither template nor model does; training and serving then prompt alike.
 
-    `auto` leaves it to a template that opens the tag already, and to a base model that knows the tag. `prefill` adds
-    the tag unless it is open. Without a template there is nothing to do.
+    `auto` adds the tag unless the template opens it already or the base has it as one token. `prefill` adds the tag
+    unless it is open. Without a template nothing changes.
     """
     if tokenizer.chat_template is None:
         return
@@ -222,7 +222,7 @@ def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) 
 
 
 def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
-    """The ids at the end of a prompt that belong to the assistant's turn already; none where no turn is open."""
+    """The ids at the end of a prompt that already belong to the assistant turn; none where no turn is open."""
     start = last_turn_start(prompt_ids, layout)
     return prompt_ids[start:] if start else []
 

@@ -43,7 +43,7 @@ class RequestRegion:
         self._tracker, self._taken = RegionTracker(layout, prompt_ids), 0
 
     def region(self) -> int:
-        """Region of the next token; raises RuntimeError where a token that decides it is unknown."""
+        """Region of the next token; raises RuntimeError where it depends on an unknown token."""
         if len(self._output) < self._taken:  # vLLM takes tokens back after a failed load of the cache
             self._tracker, self._taken = RegionTracker(self._layout, self._prompt), 0
         for token in self._output[self._taken :]:
@@ -58,10 +58,10 @@ class RequestRegion:
 
 
 class SlotRegions:
-    """The requests of Model Runner V2 by their slot, followed on the device without asking the host.
+    """The requests of Model Runner V2 by slot, tracked on the device without synchronising with the host.
 
-    A slot's region is read from all of its ids when a request enters, and from the last of them at each later step.
-    Reading one last token twice changes nothing, so it does not matter which slots a step has scheduled.
+    A slot's region is computed from all of its ids when a request enters, and from the last ids at each later step.
+    Reading the same last token twice changes nothing, so slots that a step does not schedule need no special case.
 
     Attributes:
         thinking_S: whether the slot's next token is chosen while thinking; meaningless for a slot without a request.
@@ -99,17 +99,17 @@ class SlotRegions:
 class LogitsBias:
     """Adds `temperature × bias[region]` to `(B, V)` float32 logits in place; vLLM divides by the temperature after it.
 
-    Greedy rows (temperature 0) get the forbids alone: odds between copies are for sampling.
+    For greedy rows (temperature 0) it only forbids ids; the finite biases are for sampling.
     """
 
     def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
         forbids_2V = policy.bias.masked_fill(policy.bias.isfinite(), 0.0)
         none_1V = torch.zeros_like(policy.bias[:1])
-        # By greedy or not, then by region; the last of each three rows is of no region.
+        # Three rows for greedy and three for sampling, by region; the last of each three is for no region.
         self._tables_RV = torch.cat((forbids_2V, none_1V, policy.bias, none_1V)).to(device)
 
     def add(self, logits: torch.Tensor, regions_B: torch.Tensor, temperatures_B: torch.Tensor) -> None:
-        """Add the bias of each row's region; a row of region -1 stays."""
+        """Add the bias of each row's region; a row of region -1 is unchanged."""
         if logits.size(1) != self._tables_RV.size(1):
             raise ValueError(
                 f"the policy describes {self._tables_RV.size(1)} rows, vLLM's logits have {logits.size(1)}"

@@ -1,7 +1,7 @@
-"""The region policy in vLLM, found by vLLM itself through two entry points that installing makes.
+"""The region policy in vLLM, which finds it through two entry points of the installed package.
 
 `vllm.logits_processors`: vLLM loads `RegionLogitsProcessor` for every model. It does nothing for a model without
-reasoning tokens. vLLM refuses a class that lacks the interface of the runner in use, hence one class for both: called
+reasoning tokens. vLLM refuses a class without the interface of the runner in use, so one class implements both. Called
 with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
 
 `vllm.general_plugins`: vLLM calls `prepare_engines` in every process before it makes an engine's configuration. An
@@ -33,7 +33,7 @@ except ModuleNotFoundError:  # vLLM before Model Runner V2 took processors: with
     _INTERFACES = (LogitsProcessor,)
 
 
-class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants to see base classes by name
+class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs base classes by name
     """Adds `temperature × bias[region]` to each request's logits; see `rlvr_vocab.vocab.policy`."""
 
     is_named = False
@@ -58,7 +58,7 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants t
         self._slots = None if is_v1 else SlotRegions(layout, device_or_state)
 
     def is_argmax_invariant(self) -> bool:
-        """V1: False puts the processor before the temperature and before greedy rows are decided."""
+        """V1: False makes vLLM apply the processor before the temperature and before greedy sampling."""
         return self._bias is None
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
@@ -97,7 +97,7 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants t
 
 
 class NamedRegionLogitsProcessor(RegionLogitsProcessor):
-    """The same, as `prepare` names it to an engine; vLLM gives a named processor every token in time."""
+    """The same under the name that `prepare` configures; vLLM passes every token in time to a named processor."""
 
     is_named = True
 
@@ -107,7 +107,7 @@ NAME_OF_NAMED = f"{__name__}:{NamedRegionLogitsProcessor.__qualname__}"
 
 
 def prepare_engines() -> None:
-    """From now on `EngineArgs.create_engine_config` prepares the configurations it makes; safe to call again."""
+    """Make `EngineArgs.create_engine_config` call `prepare` on each configuration; safe to call again."""
     from vllm.engine.arg_utils import EngineArgs
 
     original = EngineArgs.create_engine_config
@@ -128,7 +128,7 @@ def prepare(vllm_config: Any) -> None:
     """Name the processor in the configuration of an engine that generates from a reasoning vocabulary.
 
     Raises:
-        UserError: the engine would sample past the region policy.
+        UserError: the engine would bypass the region policy.
     """
     model_config = vllm_config.model_config
     layout = reasoning_layout(model_config) if model_config.runner_type == "generate" else None
@@ -138,7 +138,7 @@ def prepare(vllm_config: Any) -> None:
     if vllm_config.speculative_config is not None:
         raise UserError(
             f"{model_config.model} has a reasoning vocabulary: vLLM applies no logits processor under speculative "
-            "decoding, so the region policy would not be in force; start vLLM without --speculative-config"
+            "decoding, so the region policy would have no effect; start vLLM without --speculative-config"
         )
     if model_config.enable_prompt_embeds:
         raise UserError(
@@ -151,7 +151,7 @@ def prepare(vllm_config: Any) -> None:
 
 
 def named_processors(vllm_config: Any) -> list[Any]:
-    """The processors that the engine's configuration names; UserError for the installed one, which would act twice."""
+    """The processors named in the engine's configuration; UserError for the installed one, which would run twice."""
     named = list(vllm_config.model_config.logits_processors or [])
     if RegionLogitsProcessor in named or NAME_OF_INSTALLED in named:
         raise UserError(

@@ -1,6 +1,6 @@
-"""Folders of models and adapters, read as data: safetensors alone, no code of theirs, the right base.
+"""Reads folders of models and adapters as data: safetensors only, no code from the folder, the right base.
 
-Nothing here imports torch or Transformers before it needs them: commands check folders before anything heavy loads.
+torch and Transformers are imported where they are used: commands check folders before anything heavy loads.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _GENERATION = {
     **dict.fromkeys(("bos_token_id", "pad_token_id", "max_new_tokens", "max_length"), int | None),
     **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), float | None),
 }
-# Bytes hashed at each end of a tensor. Training moves every number of a tensor, or whole rows at its end; hashing all
-# bytes of 15 GB takes half a minute at every checkpoint.
+# Bytes hashed at each end of a tensor. Training changes every number of a tensor, or whole rows at its end; hashing all
+# bytes of 15 GB would take half a minute at every checkpoint.
 _TENSOR_END = 4096
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -45,7 +45,7 @@ _FINGERPRINT = "fingerprint"
 
 
 def refuse_pickled(folder: str | Path, given: str) -> None:
-    """Raises UserError where a folder holds only pickled weights, which can run code when read.
+    """Raises UserError where a folder has only pickled weights, which can run code when they are loaded.
 
     Args:
         given: the folder as the user named it.
@@ -61,7 +61,7 @@ def why_not_read(name: str, error: Exception) -> UserError | None:
     """One line for Transformers' refusal of pickles or remote code; None for another error."""
     message = " ".join(str(error).split())
     if "custom code" in message:
-        return UserError(f"{name} brings Python code of its own, which is not run", about="base with code")
+        return UserError(f"{name} needs its own Python code, which is not run", about="base with code")
     if "cannot be loaded with `safetensors`" in message:
         return UserError(f"{name}: holds only pickled weights, which are not read: {_TO_CONVERT}", about="base")
     return None
@@ -69,7 +69,7 @@ def why_not_read(name: str, error: Exception) -> UserError | None:
 
 @contextmanager
 def reading_weights(name: str | Path) -> Iterator[None]:
-    """Inside the block, errors of reading a model's weights are one line."""
+    """Inside the block, an error of reading a model's weights becomes a UserError of one line."""
     from safetensors import SafetensorError
 
     try:
@@ -170,11 +170,11 @@ def record_base(folder: str | Path, base: Path) -> None:
 def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     """The folder of the model under an adapter.
 
-    It is the given one, else the recorded one, else `initial_model` of the run that the adapter lies in, which may
-    have been moved.
+    It is the given one, else the recorded one, else `initial_model` of the run that contains the adapter, in case the
+    run was moved.
 
     Raises:
-        UserError: there is no such folder, or it has another vocabulary, or other weights, than the adapter's.
+        UserError: there is no such folder, or its vocabulary or weights are not those of the adapter's base.
     """
     folder = Path(folder)
     recorded = read_adapter_config(folder).get("base_model_name_or_path")
@@ -191,19 +191,19 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
 
 
 def folder_with(name: str, folder: str | Path, base: str | Path | None = None) -> Path:
-    """The folder with a file of a checkpoint: its own, or, by `find_base`, that of an adapter that came without it."""
+    """The folder that has a file of a checkpoint: its own, or the base's (`find_base`) for an adapter without it."""
     return Path(folder) if Path(folder, name).is_file() or not is_adapter(folder) else find_base(folder, base)
 
 
 def _other_vocabulary(folder: Path, base: Path) -> str | None:
-    """Why a model is not the one under an adapter, by its layout; None where it may be."""
+    """Why a model is not the base of an adapter, by its layout; None where it may be."""
     if not (folder / LAYOUT_FILE).is_file() or VocabLayout.load(folder) == VocabLayout.load(base):
         return None  # without a layout, an adapter of another tool
     return f"{base} has another vocabulary than {folder} was trained with: it is not the base of this adapter"
 
 
 def other_weights(folder: Path, base: Path, as_key: str = "") -> str | None:
-    """Why a model is not the one under an adapter, by its weights; None where it may be."""
+    """Why a model is not the base of an adapter, by its weights; None where it may be."""
     record = folder / BASE_RECORD
     if not record.is_file() or read_json(record).get(_FINGERPRINT) == weights_fingerprint(base):
         return None  # without a record, an adapter of another tool

@@ -111,7 +111,7 @@ def test_a_template_that_fails_is_one_line_with_the_row_and_its_own_words(tokeni
 def test_a_template_without_an_end_is_given_up(tokenizer, monkeypatch):
     monkeypatch.setattr(chat, "SECONDS", 0.2)
     tokenizer.chat_template = "{% for i in range(6000) %}{% for j in range(6000) %}{% endfor %}{% endfor %}"
-    with pytest.raises(UserError, match=r"did not come to an end in 0\.2 seconds for the prompt '3 \+ 4\?'"):
+    with pytest.raises(UserError, match=r"did not finish within 0\.2 seconds for the prompt '3 \+ 4\?'"):
         chat_texts(tokenizer, [ASKED])
 
 

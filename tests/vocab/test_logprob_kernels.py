@@ -70,7 +70,7 @@ def test_without_a_device_that_triton_compiles_for_torch_does_it_all_and_a_gpu_i
     assert choose(torch.device("cuda")) == "plain"
     if DEVICE == "cpu":  # where Triton finds no driver, as it finds no compiler elsewhere
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-        with pytest.warns(UserWarning, match="Triton compiles nothing here"):
+        with pytest.warns(UserWarning, match="Triton cannot compile here"):
             assert choose(torch.device("cuda")) == "plain"
         missing = AssertionError("libcuda.so cannot found!")  # as Triton says it
         driver = Mock(active=Mock(get_current_target=Mock(side_effect=missing)))

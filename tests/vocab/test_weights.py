@@ -101,7 +101,7 @@ def test_code_of_a_model_is_refused_in_one_line_and_not_run(with_code: Path, tra
         lambda: read_with_think_tags(str(with_code), TAGS),
         lambda: load_model(with_code),
     ):
-        with pytest.raises(UserError, match="brings Python code of its own, which is not run") as caught:
+        with pytest.raises(UserError, match="needs its own Python code, which is not run") as caught:
             read()
         assert "\n" not in str(caught.value) and not trace.exists()
 
