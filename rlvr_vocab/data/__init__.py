@@ -1,1 +1,1 @@
-"""Problem sets: from files, the hub or a generator to {prompt, solution} rows. Needs no torch."""
+"""Problem sets: read from files, the hub or a generator into {prompt, solution} rows. Needs no torch."""

@@ -1,4 +1,4 @@
-"""From a cell of an answer column to the bare final answer, or the reason why there is none."""
+"""Extracts the bare final answer from a cell of an answer column, or the reason why there is none."""
 
 import json
 import math
@@ -16,7 +16,7 @@ BOX_OPENING = re.compile(r"\\boxed\s*\{")
 
 NEARLY_ALL = 0.9
 
-# Above this, floats skip integers and their digits would be invented.
+# Above this, floats skip integers, and their last digits mean nothing.
 LARGEST_EXACT_FLOAT = 2.0**53
 
 
@@ -30,7 +30,7 @@ class UnusableRow(ValueError):
 
 
 def cell_answer(value: object, answer_format: str, decimal: str = "point") -> Any:
-    r"""The bare final answer in one cell: text, or where `bare` finds a number, a boolean, a list or a dict, that.
+    r"""The bare final answer in one cell: text, or, with `bare`, also a number, a boolean, a list or a dict.
 
     Args:
         answer_format: `bare`, `hash` or `boxed`.
@@ -56,7 +56,7 @@ def cell_answer(value: object, answer_format: str, decimal: str = "point") -> An
 
 
 def gold_text(gold: object) -> str | None:
-    """A gold answer as rewards that compare text take it: "" for a missing one; None where it is no text."""
+    """A gold answer for rewards that compare text: "" for a missing one; None where it is not text."""
     return "" if gold is None or is_nan(gold) else plain_text(gold)
 
 
@@ -86,12 +86,12 @@ def plain_text(value: object) -> str | None:
 
 
 def is_nan(value: object) -> bool:
-    """Whether the value is a not-a-number, which is how tables write a missing one."""
+    """Whether the value is NaN, which tables use for a missing value."""
     return isinstance(value, float | Decimal) and value != value
 
 
 def hash_answer(text: str) -> str:
-    """What follows the last `####`, thousands separators of a plain number removed (GSM8K's `1,000`)."""
+    """The text after the last `####`, without the thousands separators of a plain number (GSM8K's `1,000`)."""
     _, marker, answer = text.rpartition("####")
     if not marker:
         raise UnusableRow('no "####" in the answer', text)
@@ -121,7 +121,7 @@ _SURELY_POINT = re.compile(r"[0-9,]*\.[0-9]+|[0-9]+(?:,[0-9]+){2,}")
 
 
 def with_decimal_points(text: str) -> str:
-    """A text with its numbers as English writes them, without marks between thousands.
+    """A text with its numbers in English notation, without thousands separators.
 
     >>> with_decimal_points("12,5 kg"), with_decimal_points("1.234,56"), with_decimal_points("9.000")
     ('12.5 kg', '1234.56', '9000')
@@ -132,9 +132,9 @@ def with_decimal_points(text: str) -> str:
 
 
 def decimal_comma(answers: Sequence[object]) -> str | None:
-    """An answer of a column whose numbers seem to have decimal commas or dots between thousands; None of any other.
+    """An example answer if a column's numbers seem to have decimal commas or dots between thousands, else None.
 
-    Numbers in the middle, like 12 and 1,234, say neither.
+    Numbers that fit both notations, like 12 and 1,234, are not evidence.
     """
     texts = [answer.replace("{,}", ",") for answer in answers if isinstance(answer, str)]
     numerals = {text: found[0] for text in texts if len(found := _NUMERAL.findall(text)) == 1}
@@ -144,9 +144,9 @@ def decimal_comma(answers: Sequence[object]) -> str | None:
 
 
 def unread_marker(answers: Sequence[object]) -> str | None:
-    """The format that answers, read otherwise, seem to have: `hash` or `boxed` where nearly all hold its marker.
+    """The format that answers seem to have but are not read by: `hash` or `boxed` if nearly all contain its marker.
 
-    An answer that is a box alone is no worked solution.
+    An answer that consists of a box alone is not a worked solution.
     """
     texts = [answer for answer in answers if isinstance(answer, str)]
     for answer_format, marker in (("hash", "####"), ("boxed", r"\boxed")):

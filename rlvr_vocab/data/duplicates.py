@@ -1,4 +1,4 @@
-"""Problems that stand in a set more than once, and problems of one set that occur in another."""
+"""Finds problems that occur more than once in a set, and problems of one set that occur in another."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rlvr_vocab.verify import verify
 
 @dataclass(frozen=True)
 class RepeatedProblem:
-    """One problem in several rows, in the order of the file; `answers` are the first rows of those that differ."""
+    """One problem in several rows, in file order; `answers` has the first row of each different answer."""
 
     rows: tuple[Problem, ...]
     answers: tuple[Problem, ...]
 
 
 def repeated_problems(problems: Sequence[Problem]) -> list[RepeatedProblem]:
-    """The problems that occur more than once, in any writing, in the order of the file.
+    """The problems that occur more than once, in any spelling, in file order.
 
-    By the verifier, an answer differs from the first one where neither counts as right for the other.
+    An answer differs from the first one if the verifier accepts neither as an answer to the other.
     """
     groups: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -45,7 +45,7 @@ def repeated_problems(problems: Sequence[Problem]) -> list[RepeatedProblem]:
 
 
 def shared_problems(trained: Sequence[Problem], measured: Sequence[Problem]) -> list[tuple[Problem, list[Problem]]]:
-    """The measured problems that are among the trained ones in any writing, each with the rows of training."""
+    """The measured problems that occur in training in any spelling, each with its training rows."""
     by_key: dict[str, list[Problem]] = {}
     for problem in trained:
         by_key.setdefault(problem.key, []).append(problem)

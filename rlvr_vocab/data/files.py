@@ -1,4 +1,4 @@
-"""The rows of a file, a folder or a hub name, with values as they were written."""
+"""Reads the rows of a file, a folder or a hub set, with their values unchanged."""
 
 import csv
 import io
@@ -13,10 +13,10 @@ from rlvr_vocab.text import nearest_word
 
 
 def local_file(name: str) -> Path | None:
-    """The file that a data set's name stands for, or None for a hub name or a folder, which `datasets` reads.
+    """The file named by a data set's name; None for a hub name or a folder, which `datasets` reads.
 
-    A name with a known extension or a start like `./` is a path even where nothing is there: a typo is not looked up
-    on the hub. Raises UserError for what `check_file` refuses.
+    A name with a known extension or a prefix like `./` is a path even if no such file exists: a typo is not looked up
+    on the hub. Raises UserError where `check_file` does.
     """
     path = Path(name).expanduser()
     if path.is_dir():
@@ -64,12 +64,12 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
 
 
 def read_rows(path: Path) -> list[Any]:
-    """The rows of a file: dicts, lines of a .txt file, and any other value that a JSON file holds in place of a row.
+    """The rows of a file: dicts, lines of a .txt file, or any other value in place of a row of a JSON file.
 
     Cells of .csv and .tsv files are text, never guessed into numbers.
 
     Raises:
-        UserError: the file cannot be read; the line says where it breaks.
+        UserError: the file cannot be read; the message names the place.
     """
     try:
         return READERS[path.suffix.lower()](path)
@@ -97,7 +97,7 @@ def _read_lines(path: Path) -> list[tuple[int, str]]:
 
 
 LARGEST_CELL = 2**31 - 1  # the csv module's own limit, 128 KiB, is shorter than a long worked solution
-LINES_OF_PROSE = 4  # so many lines of prose may have as many commas as the first line by chance
+LINES_OF_PROSE = 4  # by chance, up to this many lines of prose have as many commas as the first line
 DELIMITERS = ",;\t|"
 ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
 QUOTING_ADVICE = "put quotes around a cell that begins with one, and double those in it"
@@ -106,8 +106,8 @@ QUOTING_ADVICE = "put quotes around a cell that begins with one, and double thos
 def _read_csv(path: Path) -> list[dict[str, str | None]]:
     """Rows of a table, keyed by its first line; cells missing at a line's end are None.
 
-    The first line shows the delimiter where it is not that of the extension. Quotes are ordinary text where every line
-    has as many delimiters as the first and no quote is doubled; not in a file with commas, which prose contains too.
+    The delimiter is the extension's, or else detected from the first line. If every line has as many delimiters as the
+    first and no quote is doubled, quotes are ordinary text, except in a file with commas, as prose contains commas too.
     """
     where = str(path.absolute())
     lines = list(io.StringIO(_read_text(path), newline=""))
@@ -137,7 +137,7 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
     """The records of a table with the number of the line where each begins, blank ones left out.
 
     Raises:
-        UserError: a quote is misplaced or never closed, or a quote that is ordinary text swallows whole rows.
+        UserError: a quote is misplaced or never closed, or a quote meant as text encloses whole rows.
     """
     csv.field_size_limit(LARGEST_CELL)
     reader, records, begins = csv.reader(lines, delimiter=delimiter, strict=True), [], 1
@@ -161,7 +161,7 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
 
 
 def _read_json(path: Path) -> list[Any]:
-    """Rows of a list of objects, or of an object in which one key alone holds such a list."""
+    """Rows of a list of objects, or of an object in which exactly one key holds such a list."""
     content = _parse_json(_read_text(path), str(path.absolute()))
     if isinstance(content, list):
         return content

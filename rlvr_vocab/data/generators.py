@@ -1,4 +1,4 @@
-"""Generated problem sets: the embedded sums, and the task families of reasoning-gym with worked solutions of three."""
+"""Generated problem sets: embedded sums and the task families of reasoning-gym, with worked solutions for three."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rlvr_vocab.text import did_you_mean
 
 ARITHMETIC, REASONING_GYM = "arithmetic", "reasoning_gym"
 GYM_COLUMNS = ("problem", "answer", "reasoning", "task", "difficulty", "entry")
-SPLITS = ("train", "held_out", "test")  # from seeds that have none in common
-INSTALL = "pip install -e '.[gym]' (it builds a small extension, which wants a C compiler)"
-_MIXTURE = "composite"  # a family of families, which `tasks` is already
+SPLITS = ("train", "held_out", "test")  # from disjoint sets of seeds
+INSTALL = "pip install -e '.[gym]' (it builds a small extension, which needs a C compiler)"
+_MIXTURE = "composite"  # a family of families; `tasks` has the same purpose
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class ArithmeticTask:
     """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; or sums of many digits.
 
     Args:
-        modulus: Ask for the remainder of one number by this, in place of a sum.
-        terms: Ask for the sum of so many digits, in place of two numbers.
-        partial_sums: How the worked solution of such a sum writes each partial sum.
+        modulus: Ask for the remainder of one number modulo this, instead of a sum.
+        terms: Ask for the sum of this many digits, instead of two numbers.
+        partial_sums: Format of the partial sums in the worked solution of such a sum.
     """
 
     digits: Annotated[Whole, Ge(1), Le(9)] = 2
@@ -82,7 +82,7 @@ def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str,
 
 
 def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
-    """Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer."""
+    """At most one of a+b and b+a occurs: the mirror of a held-out sum would give away its answer."""
     generator = random.Random(seed)
     largest = 10**task.digits - 1
     pairs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -93,7 +93,7 @@ def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
 
 
 def worked_sum(a: int, b: int) -> str:
-    """The sum digit by digit from the right, a carry written as a last `+1`.
+    """The sum digit by digit from the right; a carry is a final `+1`.
 
     >>> worked_sum(47, 38)
     '7+8=15,4+3+1=8'
@@ -107,7 +107,7 @@ def worked_sum(a: int, b: int) -> str:
 
 
 def worked_difference(larger: int, smaller: int) -> str:
-    """The difference digit by digit from the right; where one is borrowed the next digit has a last `-1`.
+    """The difference digit by digit from the right; after a borrow the next digit has a final `-1`.
 
     >>> worked_difference(52, 34)
     '12-4=8,5-3-1=1'
@@ -123,7 +123,7 @@ def worked_difference(larger: int, smaller: int) -> str:
 
 @dataclass(frozen=True)
 class GymTask:
-    """A task family by its name, its share of the problems, and fields of its configuration (the difficulty)."""
+    """A task family: its name, its share of the problems, and fields of its configuration (the difficulty)."""
 
     name: str
     weight: Annotated[float, Gt(0)] = 1.0
@@ -144,7 +144,7 @@ class GymProblems:
     num_held_out: int
 
     def shares(self, split: str) -> list[int]:
-        """Problems of each task in a split, by the weights.
+        """Number of problems of each task in a split, by the weights.
 
         >>> GymProblems((GymTask("lcm", 2.0), GymTask("gcd")), num_problems=100, num_held_out=10).shares("train")
         [60, 30]
@@ -165,7 +165,7 @@ def require_reasoning_gym(who: str) -> None:
 
 
 def check_tasks(problems: GymProblems) -> None:
-    """Raises UserError for tasks that cannot be made: unknown names and refused parameters."""
+    """Raises UserError for tasks with unknown names or refused parameters."""
     require_reasoning_gym(f"dataset={REASONING_GYM}")
     if not problems.tasks:
         raise UserError("dataset.tasks is empty: name at least one, as in dataset.tasks=[chain_sum]")
@@ -210,7 +210,7 @@ def worked_chain(metadata: Mapping[str, Any]) -> str:
 
 
 def worked_spelling(metadata: Mapping[str, Any]) -> str:
-    """The letters of a word, and the same from the last to the first.
+    """The letters of a word, then the same letters in reverse order.
 
     >>> worked_spelling({"word": "sun"})
     's,u,n;n,u,s'
@@ -220,7 +220,7 @@ def worked_spelling(metadata: Mapping[str, Any]) -> str:
 
 
 def worked_bits(metadata: Mapping[str, Any]) -> str:
-    """A number halved until 1 is left, an odd one marked; the marks are the bits.
+    """A number halved until 1 is left, with odd numbers marked; the marks are the bits.
 
     >>> worked_bits({"number": 11})
     '11*,5*,2,1*:3'

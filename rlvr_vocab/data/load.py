@@ -1,4 +1,4 @@
-"""Loading a problem set: read, sort, hold out, lay out as rows for the trainer, and account for every row."""
+"""Loads a problem set: reads and sorts rows, holds out problems, lays out trainer rows, and accounts for every row."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ EXAMPLES_PER_REASON = 3
 
 @dataclass(frozen=True)
 class Partition:
-    """Indices into the problems, in order of use; those of a separate eval set count on after training.
+    """Indices into the problems, in order of use; those of a separate eval set follow the training problems.
 
-    `reserved` are never trained on, and `held_out`, the first of them, are measured on. `removed` counts problems
-    taken out of training because the same problem is reserved.
+    Training never uses `reserved` problems; measurements use `held_out`, the first of them. `removed` counts problems
+    removed from training because the same problem is reserved.
     """
 
     train: list[int]
@@ -54,13 +54,13 @@ class Partition:
 
 @dataclass(frozen=True)
 class DividedProblems:
-    """A problem set as it was read and divided.
+    """A problem set after reading and dividing.
 
     Attributes:
         problems: All usable problems: those of the training set, then those of a separate eval set.
         num_train_rows: Problems of the training set; `parts` indexes `problems`.
         dropped: The rows left out of both sets.
-        columns: Of the training set.
+        columns: Columns of the training set.
     """
 
     source: ProblemSource
@@ -104,15 +104,15 @@ class DividedProblems:
         lines += [f"{text}: {count:,}" for text, count in counts.items() if count]
         own_system = all((each.messages or [{}])[0].get("role") == "system" for each in self.problems)
         if style is not None and style.system_prompt and own_system:
-            lines.append("dataset.system_prompt reaches no prompt: every row has a system message of its own")
+            lines.append("dataset.system_prompt is not used: every row has its own system message")
         return lines
 
     def warnings(self) -> list[str]:
-        """Why problems may not reach the model as they are meant, a line each with the remedy."""
+        """Why problems may not reach the model as intended: one line per reason, with the remedy."""
         return list(problem_warnings(self.train_rows, self.source.columns))
 
     def require_problems(self) -> None:
-        """Raises UserError with nothing to train on, or without the held-out problems that were asked for."""
+        """Raises UserError if no problem is left to train on, or none of the requested held-out problems is usable."""
         wants_eval = self.source.eval_split is not None and self.split.max_eval_samples != 0
         if not self.parts.train or (wants_eval and not self.parts.held_out):
             missing = "held-out problem is usable" if self.parts.train else "problem is left to train on"
@@ -123,7 +123,7 @@ class DividedProblems:
 class ProblemSets:
     """Problems to train on, held-out problems to measure on (None for none), and the account of all rows.
 
-    `reserved_keys` are those of all held-out problems, with the ones beyond `max_eval_samples`.
+    `reserved_keys` are the keys of all held-out problems, including those beyond `max_eval_samples`.
     """
 
     train: Dataset
@@ -212,10 +212,10 @@ def _eval_source(source: ProblemSource) -> ProblemSource:
 
 
 def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split: Split) -> Partition:
-    """Shuffle, hold out, take what is held out away from training, and only then cut to `max_train_samples`.
+    """Shuffle, hold out problems, remove them from training, and only then cut to `max_train_samples`.
 
-    So a larger `max_train_samples` adds problems and changes neither the earlier ones nor the held-out ones. Of a
-    repeated problem that `eval_fraction` takes, one row is reserved and the others are removed.
+    So a larger `max_train_samples` adds problems and changes neither the earlier nor the held-out ones. If
+    `eval_fraction` holds out a repeated problem, one of its rows is reserved and the others are removed.
 
     Args:
         train_keys, eval_keys: Key of each problem of the training set, and of a separate eval set if there is one.
@@ -247,11 +247,11 @@ def _shuffled(count: int, seed: int) -> list[int]:
 
 
 def check_source(source: ProblemSource, style: PromptStyle) -> None:
-    """Find what is wrong with a source before anything heavy loads; a hub set or a folder is not looked up.
+    """Check a source before anything heavy loads; a hub set or a folder is not looked up.
 
     Raises:
         UserError: a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column, or solved turns
-            would stand before conversations.
+            would precede conversations.
     """
     if isinstance(source.generator, GymProblems):
         check_tasks(source.generator)

@@ -1,9 +1,8 @@
-r"""What makes two problems the same one, whatever their writing: this file alone decides it.
+r"""Decides, for the whole package, whether two texts are the same problem.
 
-Case, spacing, marks of punctuation, the layout of LaTeX, Unicode's other forms of a character and a number in front
-make no other problem. In doubt two problems are the same: `f(a, b)` is `f(ab)`, `ABC` is `abc`, and `91. Is it prime?`
-is `97. Is it prime?`. That costs a problem of training where all else is equal; the other error trains on one that is
-held out.
+Two problems are the same if they differ only in case, spacing, punctuation, LaTeX layout, Unicode form of a character
+or a leading number. Doubtful cases count as the same: `f(a, b)` is `f(ab)`, `ABC` is `abc`, and `91. Is it prime?` is
+`97. Is it prime?`. A wrong match costs a training problem; a missed match would train on a held-out problem.
 """
 
 import html
@@ -20,12 +19,12 @@ SAME_CHARACTERS = {
     "″": "''",
     "º": "°",
 }
-# Compatibility forms that mean something else than their plain character: x² is not x2, nor is 1½ 11/2.
+# Compatibility forms with another meaning than their plain character: x² is not x2, and 1½ is not 11/2.
 RAISED, LOWERED, OTHER_MEANING = "<super>", "<sub>", ("<fraction>", "<circle>")
 
 
 class PlainCharacters(dict[int, str]):
-    """For `str.translate`: the lower case of a character's plain form; nothing for one that does not show."""
+    """For `str.translate`: the lower case of a character's plain form; empty for an invisible character."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -46,7 +45,7 @@ PLAIN = PlainCharacters()
 HTML_ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]+\d*);", re.IGNORECASE)
 ONE_RAISED_NUMBER = re.compile(r"(?<=\^[-+\d])\^(?=\d)|(?<=_\d)_(?=\d)")
 
-# LaTeX, in lower case. What a reader does not hear is blank; what has several names gets one.
+# LaTeX, in lower case. Commands for layout become blank; commands with several names get one.
 THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!:; ])(?=\d{3}(?!\d))")
 # Words, with and without a backslash.
 FUNCTIONS = (
@@ -90,7 +89,7 @@ DETACHED_FACTORIAL = re.compile(r"(?<=[\d)\]}])\s+(?=!)")
 TWO_DIGITS = re.compile(r"\\(frac|binom)\s*(\d)\s*(\d)")
 ONE_IN_BRACES = re.compile(r"(?<!\\)\{\s*+([-+]?\s*+(?:\\?[^\W\d_]+|\d+(?:\.\d+)?))\s*+\}")
 
-# A number in front, and what may be told from it: `(3) + 4`, `12: 4 =`, `3.14` and `2. 5` are mathematics.
+# A leading number, as opposed to mathematics: `(3) + 4`, `12: 4 =`, `3.14` and `2. 5`.
 NUMBER = r"(?:\d{1,3}(?:\.\d{1,3})+|\d{1,6})[a-z]?"
 NUMBER_OR_LETTER = rf"(?:{NUMBER}|(?<![^\W\d_])(?:[a-z]|[ivxlc]{{2,6}}))"
 NAMED = (
@@ -115,12 +114,12 @@ ENUMERATOR = re.compile(
 
 LIST_MARK = re.compile(r"\A(?:[-*•·] +)+(?=[^\W\d_]{2})")
 
-CJK = "\u3040-\u30ff\u3400-\u9fff"  # written without spaces: each character is taken for a word
+CJK = "\u3040-\u30ff\u3400-\u9fff"  # written without spaces: each character counts as a word
 WORD = re.compile(
     rf"\\?[^\W\d_{CJK}]+|[{CJK}]"
     r"|\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?"
     r"|\d+(?:\.\d+)?|(?<![\w.])\.\d+"
-    # A factorial, or what stands before a word or a sign; any other exclamation mark is a mark.
+    # A factorial, or one before a word or a sign; any other exclamation mark is punctuation.
     r"|(?<=[\d)\]}|'!])!|(?<=(?<![^\W\d_])[^\W\d_])!|!(?![\s\"')\]!?.,;:]|$)"
     r"|[^\w\s!]|_+"
 )
@@ -128,19 +127,19 @@ BETWEEN_NUMBERS = re.compile(r" (?=\d)(?<=\d )")
 
 
 def problem_key(text: str) -> str:
-    """What two writings of one problem have in common, and two problems have not."""
+    """A key that is equal for two spellings of one problem, and else different."""
     return key_of(words_of(text))
 
 
 def key_of(words: tuple[str, ...]) -> str:
-    """The words without the spaces between them, but for those that keep two numbers apart: `A B C` is `ABC`."""
+    """The words without the spaces between them, except between two numbers: `A B C` is `ABC`."""
     return BETWEEN_NUMBERS.sub("\t", " ".join(words)).replace(" ", "")
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    r"""Words, numbers and symbols in lower case, without punctuation, a number in front and the typesetting of LaTeX.
+    r"""Words, numbers and symbols in lower case, without punctuation, a leading number and the typesetting of LaTeX.
 
-    What has a meaning in mathematics stays: signs, primes, factorials, braces around more than one thing, decimals.
+    Mathematical characters stay: signs, primes, factorials, braces around more than one symbol, decimals.
 
     Example:
         >>> words_of(r"12. Find $\dfrac{1000}{x'}$.")
@@ -164,7 +163,7 @@ def plain_text_of(text: str) -> str:
 
 
 def without_layout(plain: str) -> str:
-    """A text in lower case without the layout of LaTeX, and with one form for what it writes in several."""
+    """A text in lower case without LaTeX layout, and with one form for each symbol that has several."""
     if "\\" in plain or "$" in plain or "~" in plain or "{" in plain:
         plain = THOUSANDS.sub(",", plain).replace("{,}", ",")
         plain = DEGREES_OR_PRIME.sub(lambda mark: "°" if mark[1] == "circ" else "'", plain)
@@ -178,7 +177,7 @@ def without_layout(plain: str) -> str:
 
 
 def replaced_from_within(braces: re.Pattern[str], text: str) -> str:
-    """The text with what the pattern finds in braces in their place, as long as it finds any."""
+    """Replace braces by their contents, from the innermost outwards, until the pattern finds none."""
     while (found := braces.sub(r" \1 ", text)) != text:
         text = found
     return text

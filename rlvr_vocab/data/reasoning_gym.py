@@ -1,7 +1,7 @@
-"""Problems of reasoning-gym, each once, and scores of answers to them, by worker processes.
+"""Generates problems of reasoning-gym without repetition and scores answers to them, in worker processes.
 
-A generator's problems may depend on Python's hash seed, which the workers of a pool have in common, and some scorers
-evaluate an answer as Python.
+Workers are used because a generator's problems may depend on Python's hash seed, which all workers of a pool share, and
+because some scorers evaluate an answer as Python.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from rlvr_vocab.text import short_text
 from rlvr_vocab.verify.worker_pool import LONGEST_DETAIL, Outcome, WorkerPool
 
 _SEEDS_OF_A_SPLIT = 2**30
-_NARROW = 20  # values of a range that make kinds of problems
-# Problems of a task that are searched for the words of its question, and how many of them hold such a word.
+_NARROW = 20  # most values of a range whose values are shown one by one
+# Problems of a task that are searched for the words of its question, and how many of them must contain such a word.
 _ASKED, _OFTEN = 20, 4
-# Problems made at once, and the seconds that they may take.
+# Problems generated at once, and the seconds allowed for them.
 _TOGETHER, _SECONDS = 10, 120.0
 _SCORING_MEMORY = 2**30
-# What takes a text for Python; sympy reads formulas so.
+# Functions that evaluate text as Python; sympy's parser does too.
 _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 
 
@@ -47,7 +47,7 @@ _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
     """The problems of a split, task by task; repeated ones and failures of a generator are dropped.
 
-    A task may have no answer of its own and score others all the same: the solution of its problems is None.
+    Some tasks have a scorer but no answer of their own: the solution of their problems is None.
 
     Raises:
         UserError: a task takes too long, or too much memory.
@@ -62,7 +62,7 @@ def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
         for entry in entries:
             row_number += 1
             problem = Problem(entry.question, entry.answer, _row(task, entry), row_number)
-            reason, shown = "", entry.question.strip()[-40:]  # the end sets it apart from others of its task
+            reason, shown = "", entry.question.strip()[-40:]  # its end differs from other questions of the task
             if entry.failure:
                 reason, shown = "its generator failed", entry.failure
             elif entry.answer == "":
@@ -77,8 +77,8 @@ def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
 def first_seed(seed: int, task: str, split: str) -> int:
     """The seed of the first problem of a task in a split; that of the next problem is one more, and so on.
 
-    The splits have no seed in common. Neighbouring seeds of runs begin far from each other, or one run would have
-    nearly the problems of the other.
+    The splits have no seed in common. Consecutive run seeds start far apart; otherwise two runs would share nearly all
+    problems.
     """
     digest = hashlib.sha256(f"{seed} {task}".encode()).digest()
     return int.from_bytes(digest[:4]) % _SEEDS_OF_A_SPLIT + SPLITS.index(split) * _SEEDS_OF_A_SPLIT
@@ -97,7 +97,7 @@ def _row(task: GymTask, entry: Entry) -> dict[str, Any]:
 
 
 def difficulty_of(metadata: Mapping[str, Any]) -> str:
-    """The difficulty of a problem in short: its place in a narrow range of the task, else the range.
+    """A short difficulty label: the problem's own value if the task's range is narrow, else the range.
 
     >>> difficulty_of({"num_terms": 3, "difficulty": {"num_terms": (2, 6), "value": (1, 1000), "digits": (4, 4)}})
     'num_terms 3, value 1-1000, digits 4'
@@ -112,13 +112,13 @@ def difficulty_of(metadata: Mapping[str, Any]) -> str:
             case (low, high) if isinstance(setting, tuple):
                 narrow = isinstance(own, int) and low <= own <= high < low + _NARROW
                 shown.append(f"{name} {own if narrow else '-'.join(map(str, dict.fromkeys(setting)))}")
-            case bool() | int() | float() | str():  # not the weights of kinds of problems, which are no difficulty
+            case bool() | int() | float() | str():  # not the weights of problem kinds, which are not a difficulty
                 shown.append(f"{name} {setting}")
     return short_text(", ".join(shown), limit=80)
 
 
 def wording_of(tasks: Sequence[GymTask]) -> list[str]:
-    """The words of the tasks' questions, for a tokenizer: each of them stands in several problems of its task."""
+    """The words of the tasks' questions, for a tokenizer: words that occur in several problems of their task."""
     words: dict[str, None] = {}
     for task in tasks:
         entries = make_entries(task.name, task.params, 0, _ASKED)
@@ -131,7 +131,7 @@ def wording_of(tasks: Sequence[GymTask]) -> list[str]:
 class Entry:
     """A problem, or the exception of its generator as `failure`.
 
-    `encoded` is the whole problem with its task and parameters, as its scorer needs it: JSON text that keeps tuples.
+    `encoded` is the whole problem with its task and parameters, for its scorer: JSON text that preserves tuples.
     """
 
     encoded: str = ""
@@ -144,7 +144,7 @@ class Entry:
 def make_entries(
     task: str, params: dict[str, Any], seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
 ) -> list[Entry]:
-    """The first problems of a task family under a seed; raises UserError where they take too long or much memory."""
+    """The first problems of a task family for a seed; raises UserError if they take too long or too much memory."""
     starts = range(0, count, _TOGETHER)
     items = [["make", task, params, seed, count, start, min(start + _TOGETHER, count)] for start in starts]
     entries: list[Entry] = []
@@ -164,7 +164,7 @@ def score_answers(pairs: Sequence[tuple[str, str]], deadline: float, allow_unsaf
     """Scores of pairs of an encoded entry and an answer, each by the scorer of its own task within `deadline` seconds.
 
     Raises:
-        CannotConfine: the system cannot confine a scorer that evaluates answers, and not `allow_unsafe`.
+        CannotConfine: a scorer evaluates answers, the system cannot confine it, and `allow_unsafe` is false.
     """
     outcomes = _pool().run([["score", *pair, deadline, not allow_unsafe] for pair in pairs], deadline)
     for outcome in outcomes:
@@ -204,12 +204,12 @@ def _make(task: str, params: dict[str, Any], seed: int, count: int, start: int, 
     family = _family(task, json.dumps(params), seed, count)
     made = []
     for place in range(start, stop):
-        random.seed(seed + place)  # some draw from these and not from a generator of their own
+        random.seed(seed + place)  # some use the global generators instead of their own
         numpy.random.seed(seed + place)
         try:
             entry = {**family[place], "task": task, "params": params}
             made.append((json.dumps(encoded(entry)), ""))
-        except Exception as error:  # noqa: BLE001 - whatever a generator raises costs one problem
+        except Exception as error:  # noqa: BLE001 - any error of a generator costs one problem
             made.append(("", _described(error)))
     return made
 
@@ -225,12 +225,12 @@ def _score(entry: str, answer: str, deadline: float, confined: bool) -> float | 
 
 @cache
 def _evaluates(module: str) -> bool:
-    """Whether the module of a task family takes texts for Python; answers may be among them."""
+    """Whether the module of a task family evaluates text as Python; that text may be an answer."""
     return _EVALUATES.search(inspect.getsource(sys.modules[module])) is not None
 
 
 def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -> float | str:
-    """The score from a process for this answer alone: an answer that is evaluated changes nothing outside it."""
+    """The score from a separate process, so that an evaluated answer cannot affect anything else."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -241,7 +241,7 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
             result: list[Any] = [score(), ""]
         except CannotConfine as error:
             result = [str(error), ""]
-        except BaseException as error:  # noqa: BLE001 - whatever a scorer raises is its answer
+        except BaseException as error:  # noqa: BLE001 - any error of a scorer is returned
             result = [0.0, _described(error)]
         os.write(writing, json.dumps(result).encode("ascii"))
         os._exit(0)

@@ -1,4 +1,4 @@
-"""From the rows of a problem set to usable problems and their prompts, with a reason for every row left out."""
+"""Turns the rows of a problem set into usable problems and prompts, with a reason for every row left out."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from rlvr_vocab.text import nearest_word, short_text
 Messages = list[dict[str, str]]
 
 ROLES = ("system", "user", "assistant")
-# Python joins whole surrogate pairs on reading, so one that is left in a text is half of a pair.
+# Python joins surrogate pairs on reading, so a surrogate left in a text is half of a pair.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_CONVERSATIONS = 10  # for each text of the user's own; beyond that, system messages are part of the problem
+_CONVERSATIONS = 10  # per distinct user text; above this, system messages are part of the problem
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Problem:
     """One usable row.
 
     Args:
-        text: The problem, however it was given.
+        text: The text of the problem, also where it was given as messages.
         solution: Its bare final answer, mostly text; None in a set without answers.
-        row: As it was read.
-        row_number: From 1.
+        row: The row as it was read.
+        row_number: Counted from 1.
         messages: The conversation that asks the problem; None where it was given as text.
     """
 
@@ -42,7 +42,7 @@ class Problem:
 
     @cached_property
     def key(self) -> str:
-        """Equal for two writings of one problem."""
+        """Equal for two spellings of one problem."""
         return problem_key(self.text)
 
     @property
@@ -53,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class DroppedRow:
-    """A row left out: its number (from 1), why, and a short text that shows it."""
+    """A row left out: its number (from 1), the reason, and a short excerpt."""
 
     row_number: int
     reason: str
@@ -97,10 +97,10 @@ def _has_lone_surrogate(value: object) -> bool:
 
 
 def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
-    """The text of the problem in a cell, and the conversation that it stands in, if any.
+    """The text of the problem in a cell, and its conversation, if any.
 
     Raises:
-        UnusableRow: there is no problem.
+        UnusableRow: the cell has no problem.
     """
     messages = _read_conversation(value) if isinstance(value, list) else None
     text = plain_text(value) if messages is None else conversation_text(messages)
@@ -112,7 +112,7 @@ def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
 
 
 def _read_conversation(cell: Sequence[Any]) -> Messages:
-    """The messages in a cell, with role and content alone, contents of several parts joined."""
+    """The messages in a cell, with only role and content; contents of several parts are joined."""
     messages: Messages = []
     for message in cell:
         given = message if isinstance(message, dict) else {}
@@ -135,10 +135,10 @@ def conversation_text(messages: Sequence[Mapping[str, str]], roles: Sequence[str
 
 
 def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows]:
-    """The sets with the system messages in the texts of the problems, where the users' messages alone are too alike.
+    """Include system messages in the texts of the problems if too many problems share their users' messages.
 
-    A question that stands under several system messages is one problem, wherever it is held out; but where fewer than
-    one in `_CONVERSATIONS` conversations has a text of its own, the system messages hold the question.
+    A question under several system messages is normally one problem. But if fewer than one in `_CONVERSATIONS`
+    conversations has a text of its own, the system messages contain the question.
     """
     asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
     conversations = {(problem.text, conversation_text(problem.messages or (), ROLES)) for problem in asked}
@@ -164,7 +164,7 @@ def build_messages(problem: str, style: PromptStyle) -> Messages:
 
 
 def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
-    """The conversation that asks a problem; one that it came with only gets a missing system message."""
+    """The conversation that asks a problem; a conversation from the file gets only a missing system message."""
     if problem.messages is None:
         return build_messages(problem.text, style)
     refuse_examples(style)
@@ -174,16 +174,16 @@ def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
 
 
 def refuse_examples(style: PromptStyle) -> None:
-    """Raises UserError where solved turns would stand before problems that are conversations already."""
+    """Raises UserError where solved turns would precede problems that are already conversations."""
     if style.examples:
         raise UserError(
-            "dataset.examples: problems that are chat messages are taken as they stand: put solved turns into them, or "
+            "dataset.examples: problems that are chat messages are used unchanged: put solved turns into them, or "
             "set dataset.examples=null"
         )
 
 
 def require_columns(source: ProblemSource, found: Sequence[str]) -> None:
-    """Raises UserError where a mapped column is missing: the columns there are, a similar name, and the key."""
+    """Raises UserError where a mapped column is missing; names the existing columns, a similar one, and the key."""
     columns = source.columns
     for wanted, key in (
         (columns.problem, source.problem_key),
@@ -205,15 +205,15 @@ def column_names(rows: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
 
 
-# The column of the prompts in a file for `generate` is the first of these that it has.
+# In a file for `generate`, the first of these columns that exists holds the prompts.
 PROMPT_COLUMNS = ("prompt", "prompts", "messages", "problem", "question", "input", "query", "text")
 
 
 def read_prompts(path: Path) -> list[Messages]:
-    """The prompts of a file: a line each of a TXT file, else a row each, text or a list of messages.
+    """The prompts of a file: one per line of a TXT file, else one per row, as text or a list of messages.
 
     Raises:
-        UserError: the file cannot be read, has no prompts, or a row is none.
+        UserError: the file cannot be read, has no prompts, or a row is not a prompt.
     """
     rows = read_rows(path)
     names = column_names(rows)

@@ -1,4 +1,4 @@
-"""A problem set as a user names it: where it is, its columns, its division, and what surrounds each problem."""
+"""The settings of a problem set: its source, its columns, its division, and the prompt around each problem."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,7 +31,7 @@ class ProblemSource:
     Args:
         name: A hub name, a folder, a file, `arithmetic` or `reasoning_gym`.
         subset, split: Configuration and split of a hub set; a file has neither.
-        eval_split: Source of held-out problems: another split, or a second file where `name` is a file.
+        eval_split: Source of held-out problems: another split, or a second file if `name` is a file.
         answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`).
         decimal: Decimal mark of numbers in text; with `comma`, dots separate thousands.
         problem_key: Configuration key that names the column of problems; for error messages.
@@ -60,8 +60,8 @@ class Split:
 
     Args:
         eval_fraction: Share of the different problems to hold out; at least one problem when it is above 0.
-        max_train_samples: Most problems to train on; None for all.
-        max_eval_samples: Most held-out problems to measure on; None for all. The others are not trained on either.
+        max_train_samples: Maximum number of problems to train on; None for all.
+        max_eval_samples: Maximum number of held-out problems to measure on; None for all. Training uses none of them.
         seed: Seed of the shuffle, and of generated problems.
     """
 

@@ -1,4 +1,4 @@
-"""The columns that the trainer and the reward functions receive, as a `Dataset` that keeps values as they were read."""
+"""The columns for the trainer and the reward functions, as a `Dataset` that keeps values unchanged."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ TRL_NAMES = (
 
 @dataclass
 class JsonCell(datasets.Json):
-    """A value kept as JSON text and read by Python.
+    """A value stored as JSON text and decoded by Python.
 
     `datasets.Json` reads 0.3 as 0.30000000000000004 and refuses whole numbers above 64 bits.
     """
@@ -34,7 +34,7 @@ class JsonCell(datasets.Json):
 
 
 def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Columns) -> datasets.Dataset:
-    """One row per problem: `prompt`, `problem`, `solution` and `answer` (twice the same) if there are answers,
+    """One row per problem: `prompt`, `problem`, the gold answer as `solution` and `answer` if there are answers,
     `reasoning` if mapped, then the original columns.
     """
     columns: dict[str, list[Any]] = {
@@ -58,7 +58,7 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Colum
 
 
 def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
-    """The name under which each original column is handed on: its own, or `raw_<name>` where that is taken.
+    """The name under which each original column is passed on: its own, or `raw_<name>` if that is taken.
 
     >>> handed_on_names(["question", "answer"], Columns("question", "answer"))
     {'question': 'question', 'answer': 'raw_answer'}
@@ -81,8 +81,8 @@ def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
 def _array(values: list[Any]) -> pyarrow.Array:
     """An Arrow array of the values, or of their JSON texts where Arrow would change a value.
 
-    Arrow makes the 1 of [1, 2.5] a 1.0, gives every dict of a column the keys of all, and has no type for text beside
-    numbers.
+    Arrow turns the 1 of [1, 2.5] into 1.0, gives every dict of a column the keys of all, and has no type for a mix of
+    text and numbers.
     """
     try:
         array = pyarrow.array(values)

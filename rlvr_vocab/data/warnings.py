@@ -1,4 +1,4 @@
-"""Why usable problems may not reach the model as they are meant, a line each with the remedy."""
+"""Warnings that usable problems may not reach the model as intended: one line each, with the remedy."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from rlvr_vocab.data.rows import ROLES, Problem, column_names, conversation_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.text import pluralize, rows_in_words
 
-# Texts of problems that are no plain question.
+# Texts of problems that are not a plain question.
 TEXT_CHECKS = {
     "messages written as text": re.compile(
         r"""\A\s*(?:(?:array\(|\{\s*['"]\w+['"]\s*:)?\s*\[\s*\{\s*['"](?:role|content|from|value)|\{\s*['"]role)"""
@@ -24,7 +24,7 @@ TEXT_CHECKS = {
         re.IGNORECASE,
     ),
 }
-# Names of columns: all choices of a question, one choice each, and material that the question is about.
+# Names of columns: all choices of a question, one choice per column, and material that the question refers to.
 CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
 ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
 MATERIAL = re.compile(
@@ -55,7 +55,7 @@ def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[
 
 
 def missing_columns(problems: Sequence[Problem], columns: Columns) -> list[tuple[str, ...]]:
-    """Columns that most questions need and their prompts lack; those with one choice each together."""
+    """Columns that most questions need and their prompts lack; columns with one choice each are grouped."""
     needed = [*_choice_columns(problems, columns), *((name,) for name in _named(MATERIAL, problems, columns))]
     return [names for names in needed if 2 * sum(_lacks(problem, names) for problem in problems) > len(problems)]
 

@@ -1,1 +1,1 @@
-"""Runs programs that a model wrote in processes of their own, which the kernel confines."""
+"""Runs programs written by a model in separate processes that the kernel confines."""

@@ -1,9 +1,9 @@
-"""The confinement of a process before it runs an untrusted program, enforced by Linux.
+"""Confines a process before it runs an untrusted program; Linux enforces it.
 
-Landlock (https://docs.kernel.org/userspace-api/landlock.html) leaves it files to read below a few folders and none to
-write, seccomp (https://docs.kernel.org/userspace-api/seccomp_filter.html) the system calls that a computation needs:
-no process, no thread, no signal, no socket, no change to a file. Resource limits bound memory and time. None of it can
-be undone.
+Landlock (https://docs.kernel.org/userspace-api/landlock.html) allows reading files below a few folders and no writing.
+seccomp (https://docs.kernel.org/userspace-api/seccomp_filter.html) allows only the system calls of a computation: no
+process, thread, signal, socket or change to a file. Resource limits bound memory and time. The process cannot undo
+any of this.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import stat
 import struct
 import sys
 
-# It is imported twice for each program: dataclasses, pathlib and typing would take longer than all the rest.
+# Imported twice for each program: importing dataclasses, pathlib and typing would take longer than all the rest.
 
 
 class CannotConfine(Exception):
     """This system cannot confine a process; the text says what is missing."""
 
 
-# System calls of a computation that reads files and pipes: their numbers on x86_64 and, None where there is none of the
-# name, on aarch64.
+# System calls of a computation that reads files and pipes: their numbers on x86_64 and on aarch64 (None where the call
+# does not exist).
 _ALLOWED = {
     "read": (0, 63), "write": (1, 64), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
     "lstat": (6, None), "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226),
@@ -43,24 +43,24 @@ _ALLOWED = {
     "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
 }  # fmt: skip
 _EQUAL, _AT_LEAST, _HAS_BITS = 0x15, 0x35, 0x45  # conditional jumps of BPF
-# System calls that one of their arguments decides: numbers as above, the argument, a test, its values, and whether a
-# match allows the call (else it refuses it, and every other value is allowed).
+# System calls allowed by the value of one argument: numbers as above, the argument, a test, its values, and whether a
+# match allows the call (if false, a match refuses the call and every other value is allowed).
 _DECIDED_BY_ARGUMENT: tuple[tuple[tuple[int, int | None], int, int, tuple[int, ...], bool], ...] = (
-    # fcntl: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; by F_SETOWN and F_SETSIG a file could send signals.
+    # fcntl: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; with F_SETOWN and F_SETSIG a file could send signals.
     ((72, 25), 1, _EQUAL, (0, 1, 2, 3, 1030), True),
     # open, openat: Landlock before its version 3 (Linux 6.2) lets O_TRUNC empty a file that may only be read.
     ((2, None), 1, _HAS_BITS, (os.O_TRUNC,), False),
     ((257, 56), 2, _HAS_BITS, (os.O_TRUNC,), False),
-    # madvise: from MADV_HWPOISON and MADV_SOFT_OFFLINE on, which take pages away from the whole machine.
+    # madvise: MADV_HWPOISON, MADV_SOFT_OFFLINE and above, which remove pages from the whole machine.
     ((28, 233), 2, _AT_LEAST, (100,), False),
 )
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 4, 38, 22
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every architecture
 _READ_FILE, _READ_DIRECTORY = 1 << 2, 1 << 3
-# How many rights over files each version of Landlock knows, from the first on: what is handled, not given, is refused.
+# Number of file access rights in each version of Landlock, from the first on: a right handled but not given is refused.
 _FILE_RIGHTS = (13, 14, 15, 15, 16)
-# Devices that hold nothing of anybody's, and what the dynamic linker reads.
+# Devices without user data, and the files of the dynamic linker.
 _ALWAYS_READABLE = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -70,7 +70,7 @@ def require_confinement() -> None:
     """Raises CannotConfine where this system cannot confine a process."""
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in _AUDIT_ARCHITECTURE:
-        raise CannotConfine(f"{sys.platform} on {machine} has none of Linux's means on x86_64 and aarch64")
+        raise CannotConfine(f"{sys.platform} on {machine} cannot confine: that needs Linux on x86_64 or aarch64")
     if _landlock_version() < 1:
         raise CannotConfine(
             "the kernel has no Landlock (Linux 5.13 or later, with landlock among its security modules)"
@@ -78,7 +78,7 @@ def require_confinement() -> None:
 
 
 def readable_paths() -> list[str]:
-    """Where the interpreter, its packages and time zones lie."""
+    """The folders of the interpreter, its packages and time zones."""
     return [*_ALWAYS_READABLE, "/usr/share/zoneinfo", sys.base_prefix, sys.prefix, *sys.path]
 
 
@@ -86,7 +86,7 @@ def limit(seconds: float, memory: int, output: int) -> None:
     """Limit what this process may use, and end it with its parent where the system can (Linux).
 
     Args:
-        seconds: of processor time; time on the wall is the parent's to watch.
+        seconds: of processor time; the parent limits wall-clock time.
         memory: bytes of address space, the interpreter included.
         output: bytes of a file that it prints to.
     """
@@ -106,7 +106,7 @@ def confine(readable: list[str]) -> None:
     """Confine this process, for good.
 
     Args:
-        readable: files, and folders with all that is below them, that it may read, where they are there.
+        readable: files and folder trees that it may read; missing ones are skipped.
 
     Raises:
         CannotConfine: the system refuses.
@@ -140,7 +140,7 @@ def _allow_reading(paths: list[str]) -> None:
 
 
 def _allow_system_calls() -> None:
-    """Every system call but the allowed ones fails with EPERM, as does setting a limit."""
+    """Make every other system call fail with EPERM, as well as setting a limit."""
     program = _filter(os.uname().machine)
     instructions = ctypes.create_string_buffer(program, len(program))
 

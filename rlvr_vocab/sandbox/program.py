@@ -1,10 +1,10 @@
-"""The process of a program: it confines itself, runs the program, and answers calls to what that has defined.
+"""The process of a program: it confines itself, runs the program, and answers calls to the program's definitions.
 
     python -I -S -c '…; main()' JOB
 
 JOB is JSON: the file numbers of the program's text and of calls and answers (none for a script, which reads its
-standard input), its limits, and whether it is confined. A call is a line of JSON, as is its answer: nothing but plain
-values crosses from a program to its tests.
+standard input), its limits, and whether it is confined. A call and its answer are each a line of JSON, so that only
+plain values pass from a program to its tests.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from collections import Counter, OrderedDict, deque, namedtuple
 
 from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
 
-TYPE_CHECKING = False  # without an import: it would take longer than the rest
+TYPE_CHECKING = False  # without an import, which would take longer than the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any
 
 _MOST_PRINTED = 2**20
-# LeetCode has these imported, and the signatures that it gives use them.
+# LeetCode imports these, and its function signatures use them.
 _SOLUTION_IMPORTS = "import bisect, collections, functools, heapq, itertools, math\nfrom typing import *\n"
 
 _MAPPINGS: dict[str, type[Any]] = {"Counter": Counter, "OrderedDict": OrderedDict, "dict": dict}
 _SEQUENCES: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (list, tuple, set, frozenset, deque, bytes, bytearray)
 }
-# Values that are made again from a few plain ones.
+# Types that can be rebuilt from a few plain values.
 _MADE = {
     "builtins": ("complex", "range"),
     "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
@@ -45,11 +45,11 @@ _MADE = {
 
 
 class NotPlain(TypeError):
-    """A value is none of those that cross."""
+    """A value cannot be sent between the processes."""
 
 
 def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
-    """A value as JSON, a subclass as its plainest base; `of_object` encodes others, which else raise NotPlain."""
+    """A value as JSON, a subclass as its plainest base; `of_object` encodes other types, else they raise NotPlain."""
     if value is None or type(value) is bool:
         return value
     for plain in (int, float, str):
@@ -77,12 +77,12 @@ def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
     if arguments is not None:
         return {"made": [module, name, encoded(list(arguments), of_object)]}
     if of_object is None:
-        raise NotPlain(f"{type(value).__name__} is no plain value")
+        raise NotPlain(f"{type(value).__name__} is not a plain value")
     return {"object": of_object(value)}
 
 
 def decoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
-    """The inverse of `encoded`, which raises NotPlain for other JSON; `of_object` decodes objects."""
+    """The inverse of `encoded`; raises NotPlain for other JSON. `of_object` decodes objects."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -113,7 +113,7 @@ def main() -> None:
     limit(**job["limits"])
     if job["confined"]:
         confine([*readable_paths(), "/dev/stdin"])
-    # A module that can be found by its name: dataclasses, pickle and typing look there.
+    # The module must be in sys.modules: dataclasses, pickle and typing look it up by name.
     module = sys.modules["program" if calls else "__main__"] = type(sys)("program" if calls else "__main__")
     module.__file__ = "program.py"
     if calls and "class Solution" in source:
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def _emulate_contest_machine() -> None:
-    """`exit`, a deep stack that may be asked for, and threads that run where they are started: none can be created."""
+    """Provide `exit`, a deep stack, and threads that run inside `start`, as no thread can be created."""
     stack, get, change = resource.RLIMIT_STACK, resource.getrlimit, resource.setrlimit
     most = (get(stack)[1],) * 2
     change(stack, most)
@@ -139,7 +139,7 @@ def _emulate_contest_machine() -> None:
             thread.run()
         except SystemExit:
             pass
-        except BaseException:  # noqa: BLE001 - the error of a thread is printed, and ends no program
+        except BaseException:  # noqa: BLE001 - an error in a thread is printed and does not end the program
             sys.excepthook(*sys.exc_info())
 
     resource.getrlimit = lambda kind: most if kind == stack else get(kind)
@@ -151,7 +151,7 @@ def _emulate_contest_machine() -> None:
 
 
 def _answer_calls(load: Callable[[], None], namespace: dict[str, Any], calls: IO[bytes], answers: IO[bytes]) -> None:
-    """Load the program and answer calls to its definitions, and to the objects that it returned."""
+    """Load the program and answer calls to its definitions and to the objects that it returned."""
     objects: list[Any] = []
     numbers: dict[int, int] = {}
     printed = io.BytesIO()
@@ -185,7 +185,7 @@ def _answer_calls(load: Callable[[], None], namespace: dict[str, Any], calls: IO
             value = target(*arguments, **decoded(call["named"], named))
             # The caller sees changes in place.
             return {"value": encoded(value, number_of), "arguments": encoded(arguments, number_of)}
-        except BaseException as error:  # noqa: BLE001 - an exception of the program is its answer
+        except BaseException as error:  # noqa: BLE001 - an exception of the program is returned
             return {"raised": _described(error)}
 
     refused = None

@@ -1,4 +1,4 @@
-"""Run a program against its tests: start the processes, wait for them no longer than they may take, and count."""
+"""Runs a program against its tests: starts the processes, waits up to their time limit, and counts passed tests."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from typing import IO, Any
 from rlvr_vocab.sandbox.confinement import CannotConfine, require_confinement
 
 _PACKAGE = str(Path(__file__).parents[1])
-# The package's own `__init__` is passed over: it is for other things, and takes its time.
+# Skips the package's `__init__`, which is not needed here and takes long.
 _START = (
     "import sys; package = sys.modules['rlvr_vocab'] = type(sys)('rlvr_vocab'); package.__path__ = [{package!r}]; "
     "from rlvr_vocab.sandbox.{module} import main; sys.path.append({packages!r}); main()"
 )
-# Nothing of the caller's environment, which may hold keys.
+# Without the caller's environment, which may contain keys.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a program: seconds on the wall and of processor time, bytes of address space, bytes that it prints."""
+    """Limits of a program: seconds of wall-clock and of processor time, bytes of address space, bytes of output."""
 
     seconds: float = 10.0
     memory: int = 2**30
@@ -44,7 +44,7 @@ class ProgramTests:
     """The tests of a program: one of `code`, `cases` and `scripts`.
 
     Attributes:
-        code: Python with assertions; `setup` is Python that goes before each piece.
+        code: Python with assertions; `setup` is Python that runs before each piece.
         cases: `{"arguments": […], "expected": …}` for the function `entry_point`; a list `also` has more right values.
         scripts: `(standard input, expected standard output)` of the whole program.
     """
@@ -58,7 +58,7 @@ class ProgramTests:
 
 @dataclass(frozen=True)
 class Result:
-    """The tests that a program passed, of how many (0 where they can judge no program), and the first failure."""
+    """The number of tests passed, their total (0 where they cannot judge any program), and the first failure."""
 
     passed: int
     total: int
@@ -69,8 +69,8 @@ class Result:
 class TimeBudget:
     """The time of a batch of programs: it ends within `seconds * (1.5 + runs / cores / 10)`.
 
-    Each run has a tenth of `seconds` in any case, and all of them as long as there is time to spare: at first 1.5 times
-    `seconds` a core, and what other runs left of their time.
+    Each run gets at least a tenth of `seconds`, and up to all of `seconds` while the reserve lasts. The reserve starts
+    at 1.5 times `seconds` per core and receives the unused time of other runs.
     """
 
     def __init__(self, seconds: float, cores: float) -> None:
@@ -79,7 +79,7 @@ class TimeBudget:
 
     @contextmanager
     def allot(self) -> Iterator[float]:
-        """The seconds of one run, of which the unused ones are given back."""
+        """The seconds of one run; unused ones return to the reserve."""
         with self._lock:
             given = self._least + min(self._seconds - self._least, self._spare)
             self._spare -= given - self._least
@@ -94,10 +94,10 @@ class TimeBudget:
 def run_tests(
     source: str, tests: ProgramTests, limits: Limits, *, confined: bool = True, budget: TimeBudget | None = None
 ) -> Result:
-    """Run a program's tests, in processes of their own, until one of them is not done in time.
+    """Run a program's tests in separate processes until one of them exceeds its time.
 
-    `limits` hold for the program and for its tests: `seconds` for each script, or for all other tests together;
-    `budget`, of a batch, may shorten them. With `confined=False` the program may do all that its user may.
+    `limits` apply to the program and to its tests: `seconds` to each script, or to all other tests together. The
+    `budget` of a batch may shorten them. With `confined=False` the program has all rights of its user.
 
     Raises:
         CannotConfine: the system cannot confine it.
@@ -186,7 +186,7 @@ def _start(module: str, job: dict[str, Any], limits: Limits, confined: bool, **s
 
 
 def _ends(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a process ends by itself within so many seconds; it is killed with all that it started."""
+    """Whether a process ends by itself within `seconds`; afterwards it is killed with all processes that it started."""
     try:
         process.wait(seconds)
         return True
@@ -220,5 +220,5 @@ def _last_line(file: IO[bytes]) -> str:
 
 
 def _lines(output: str) -> list[str]:
-    """Lines as they are compared: without the blanks at their ends, and without empty ones at the end of all."""
+    """Lines for comparison: without trailing blanks and without trailing empty lines."""
     return [line.rstrip() for line in output.rstrip().splitlines()]

@@ -1,10 +1,10 @@
-"""The process of a program's tests: it runs them, and calls the program in the process of that.
+"""The process of a program's tests: it runs them and calls the program in the program's own process.
 
     python -I -S -c '…; main()' JOB < TESTS
 
-Expected values and verdicts stay out of the program's reach: it gets arguments and returns plain values. Verdicts go to
-a file of their own: `[test, passed, total, failure]` as a line of JSON for each test at first and at each change; or
-`[reason]`, why the tests cannot judge any program.
+The program cannot read expected values or write verdicts: it receives arguments and returns plain values. Verdicts go
+to a separate file, one line of JSON for each test at its start and at each change: `[test, passed, total, failure]`, or
+`[reason]` if the tests cannot judge any program.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from contextlib import contextmanager, suppress
 from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
 from rlvr_vocab.sandbox.program import decoded, encoded
 
-TYPE_CHECKING = False  # without an import: it would take longer than the rest
+TYPE_CHECKING = False  # without an import, which would take longer than the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import IO, Any, NoReturn
 
 LONGEST_ANSWER = 16 * 2**20
-# Modules that public tests use without an import: a program does not provide them.
+# Modules that public tests use without importing them, and that programs do not provide.
 _MODULES = {name: name for name in ("collections", "itertools", "math", "numpy", "re")} | {
     "np": "numpy",
     "pd": "pandas",
 }
-# These would end a `map` of the test's; what is only an Exception comes last.
+# Errors that would end a `map` in a test; plain Exception comes last.
 _NOT_RAISED = (StopIteration, StopAsyncIteration, Exception, BaseException)
 
 
 class ProgramEnded(BaseException):
-    """The process of the program has ended, or wrote what is no answer: no error that a test may expect."""
+    """The program's process has ended or sent an invalid answer; a test cannot expect this error."""
 
 
 class CannotAsk(BaseException):
-    """The test cannot be put to any program; the text says why."""
+    """The test cannot judge any program; the message gives the reason."""
 
 
 class Program:
-    """The program, as its tests see it.
+    """A proxy of the program for its tests.
 
     Attributes:
         num_asked: the number of calls so far.
-        ended: why it answers no more; empty as long as it does.
-        raises: classes for its exceptions, by name, beside Python's own.
+        ended: why the program no longer answers; empty while it does.
+        raises: classes for its exceptions, by name, in addition to Python's own.
     """
 
     def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
@@ -61,11 +61,11 @@ class Program:
         self.raises: dict[str, type[Exception]] = {}
 
     def remote(self, name: str | int) -> Remote:
-        """The object of a name or number in the program; the same one each time."""
+        """The proxy of an object in the program, by name or number; the same one each time."""
         return self._remotes.setdefault(name, Remote(self, name))
 
     def ask(self, **call: Any) -> tuple[Any, Any]:
-        """The value of a call and its arguments as they are now; raises what the program raised, or ProgramEnded."""
+        """The value of a call and its arguments after the call; raises the program's exception, or ProgramEnded."""
         self.num_asked += 1
         answer: Any = None
         with suppress(OSError, ValueError, RecursionError, MemoryError):
@@ -80,7 +80,7 @@ class Program:
             case {"raised": [[str() as kind, *kinds], str() as text]}:
                 raise self._exception([kind, *kinds], text)
             case {"value": value}:
-                with suppress(Exception):  # a program may write anything in the place of a value
+                with suppress(Exception):  # a program may write anything instead of a value
                     return decoded(value, self.remote), decoded(answer.get("arguments"), self.remote)
                 self.end("the program gave no value")
         self.end("the program has ended")
@@ -90,11 +90,11 @@ class Program:
         raise ProgramEnded(self.ended)
 
     def _exception(self, kinds: list[str], text: str) -> BaseException:
-        """The exception that the program raised, of all its classes that exist here."""
+        """The exception that the program raised, derived from all its classes that exist here."""
         own = [self.raises[kind] for kind in kinds if kind in self.raises]
         for base in [known for kind in kinds if isinstance(known := getattr(builtins, kind, None), type)]:
             if issubclass(base, BaseException) and base not in _NOT_RAISED:
-                with suppress(TypeError):  # a few are made of more than a text
+                with suppress(TypeError):  # a few need more arguments than a message
                     return type(kinds[0], (*own, base), {})(text)
         return type(kinds[0], (*own, Exception), {})(text)
 
@@ -133,7 +133,7 @@ class Remote:
 
 def _forwarded(function: str, *, among_objects: bool) -> Callable[..., Any]:
     def method(self: Remote, *others: Any) -> Any:
-        # A program does not decide how an object of its own compares with a value that its tests expect.
+        # The program must not decide how its own object compares with an expected value.
         if among_objects and not isinstance(others[0], Remote):
             return NotImplemented
         return self._program.remote(function)(self, *others)
@@ -156,11 +156,11 @@ def _name_of(value: Any) -> str | int:
     name = getattr(value, "__name__", "")
     if name and getattr(builtins, name, None) is value:
         return f"builtins.{name}"
-    raise CannotAsk(f"a test gives the program a value of {type(value).__name__}, which does not cross")
+    raise CannotAsk(f"a test gives the program a value of {type(value).__name__}, which cannot be sent to it")
 
 
 def _change(arguments: tuple[Any, ...], after: Any) -> None:
-    """Give the arguments the content that the program gave its copies of them."""
+    """Update the arguments in place to the content of the program's copies."""
     for ours, theirs in zip(arguments, after if isinstance(after, list) else (), strict=False):
         if type(ours) is type(theirs) and isinstance(ours, list | dict | set | deque):
             ours.clear()
@@ -170,10 +170,10 @@ def _change(arguments: tuple[Any, ...], after: Any) -> None:
 
 
 class Test:
-    """A test that is Python, and how it stands, which is reported whenever it changes.
+    """A test in Python, with its score so far, which is reported at each change.
 
-    An assertion of its text holds if it was reached and held each time. A test that ends by itself counts the ones it
-    reached. Until then all of them count, and as held only those that are not reached again.
+    An assertion passes if it was reached and held each time. For a test that ends normally the total is the number of
+    assertions reached. Until then the total is all of them, and an assertion that may be reached again is not passed.
     """
 
     def __init__(
@@ -184,20 +184,20 @@ class Test:
         can_hold = [node for node in asserted if not isinstance(node.test, ast.Constant) or node.test.value]
         repeating = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While) or _is_helper(node)]
         self._repeated = {_place(n) for around in repeating for n in ast.walk(around) if isinstance(n, ast.Assert)}
-        # `raise`, `assert False`, `pytest.raises`, `np.testing.assert_equal`: a right program raises nothing.
+        # `raise`, `assert False`, `pytest.raises`, `np.testing.assert_equal`: no error means that the program is right.
         self._only_raises = not can_hold and any(word in ast.unparse(tree) for word in ("raise", "assert", "fail"))
         self._count = len(can_hold) or int(self._only_raises)
         self._names, self._caught = _free_names(tree)
         self._code = compile(ast.fix_missing_locations(_Guarded().visit(tree)), "tests.py", "exec", dont_inherit=True)
         self._entry_point, self._program, self._report = entry_point, program, report
-        self._reached: dict[str, str] = {}  # assertions and their failures, empty where one held each time
+        self._reached: dict[str, str] = {}  # assertions and their failures; empty if the assertion held each time
         self._report_unfinished()
 
     def run(self, scope: dict[str, Any]) -> None:
-        """Run it in a scope that gets the names of the program.
+        """Run the test in a scope with the names of the program.
 
         Raises:
-            CannotAsk: it fails with any program.
+            CannotAsk: the test fails for every program.
         """
         program = self._program
         self._asked_before = program.num_asked
@@ -226,7 +226,7 @@ class Test:
             self._report(failures.count(""), len(failures), next(filter(None, failures), ""))
         elif self._only_raises:
             self._report(1, 1, "")
-        else:  # a program that gives an empty list to `for x in f(): assert …` would get no score
+        else:  # else a program that returns an empty list to `for x in f(): assert …` would get no score
             self._report_unfinished("no assertion was reached")
 
     def _report_unfinished(self, failure: str = "") -> None:
@@ -236,7 +236,7 @@ class Test:
 
     @contextmanager
     def _assertion(self, place: str, source: str) -> Iterator[None]:
-        """Around an assertion: an exception is its failure, and the next assertion has its turn."""
+        """Around an assertion: record an exception as its failure and go on to the next assertion."""
         failed = ""
         try:
             yield
@@ -245,14 +245,14 @@ class Test:
                 raise
             is_assertion = isinstance(error, AssertionError)
             failed = (str(error)[:200] or f"not so: {source}") if is_assertion else _described(error)
-        failed = failed or self._program.ended  # `except: assert True` would take that for an error of its
+        failed = failed or self._program.ended  # ProgramEnded also reaches `except: assert True`
         if place not in self._reached or (failed and not self._reached[place]):
             self._reached[place] = failed
             self._report_unfinished()
 
 
 class _Guarded(ast.NodeTransformer):
-    """Puts every assertion into a `with`."""
+    """Wraps every assertion in a `with`."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         place, source = ast.Constant(_place(node)), ast.Constant(ast.unparse(node.test)[:200])
@@ -265,7 +265,7 @@ def _place(node: ast.Assert) -> str:
 
 
 def _is_helper(node: ast.AST) -> bool:
-    """Whether it defines a function that is not HumanEval's `check(candidate)`."""
+    """Whether the node defines a function other than HumanEval's `check(candidate)`."""
     if not isinstance(node, ast.FunctionDef):
         return False
     return (node.name, [argument.arg for argument in node.args.args]) != ("check", ["candidate"])
@@ -276,7 +276,7 @@ def _described(error: BaseException) -> str:
 
 
 def _free_names(tree: ast.AST) -> tuple[set[str], set[str]]:
-    """Names that a test reads and neither binds nor has from Python, and all that it uses as classes of exceptions."""
+    """Names that a test reads without binding them (Python's own excluded), and names used as exception classes."""
     read, caught, bound = set[str](), set[str](), {*dir(builtins)}
     for node in ast.walk(tree):
         match node:
@@ -295,10 +295,10 @@ def _free_names(tree: ast.AST) -> tuple[set[str], set[str]]:
 
 
 def _check_case(case: dict[str, Any], function: Remote) -> bool:
-    """Whether a function gives the expected value. JSON makes texts of keys that are integers: both are tried."""
+    """Whether a function returns the expected value. JSON turns integer keys into strings: both are tried."""
     accepted = (case["expected"], *case.get("also", ()))
     if (arguments := _with_whole_keys(case["arguments"])) != case["arguments"]:
-        with suppress(Exception):  # the function may want the texts
+        with suppress(Exception):  # the function may need string keys
             if any(same(function(*arguments), expected) for expected in accepted):
                 return True
     given = function(*case["arguments"])
@@ -317,7 +317,7 @@ def _with_whole_keys(value: Any) -> Any:
 
 
 def same(given: Any, expected: Any) -> bool:
-    """Equal as JSON sees it: a tuple is a list, a key a text; a float may be off by its last digits."""
+    """Equality as in JSON: a tuple equals a list, keys are strings; the last digits of a float may differ."""
     if isinstance(given, list | tuple) and isinstance(expected, list | tuple):
         return len(given) == len(expected) and all(map(same, given, expected))
     if isinstance(given, dict) and isinstance(expected, dict):
@@ -359,4 +359,4 @@ def main() -> None:
     except CannotAsk as error:
         write(str(error))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        write(f"a test is no Python: {_described(error)}")
+        write(f"a test is not valid Python: {_described(error)}")

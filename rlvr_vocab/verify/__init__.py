@@ -1,4 +1,4 @@
-"""Tells right answers from wrong ones, without believing, hanging on or crashing from model output.
+"""Distinguishes right answers from wrong ones; no model output can make it hang, crash or run code.
 
 completion ──boxed_answer──▶ answer ──reader──────▶ a reading ─┐
 gold answer ──────────verifier.read_gold──────────▶ a reading ─┴─readings.same──▶ verdict

@@ -1,10 +1,9 @@
-r"""Whether two formulas are equal: by exact rational numbers where they suffice, else by hundreds of digits.
+r"""Decides whether two formulas are equal, with exact rational numbers if they suffice, else with hundreds of digits.
 
-Simplifying in order to prove equality can take for ever, and comparing few digits accepts what is merely close. So
-two formulas are equal here when their values agree: numbers once, formulas with variables at points chosen
-beforehand, which for rational functions is proof but for a vanishing chance (Schwartz, Zippel). A formula that cannot
-be evaluated is equal to nothing, but for two in a notation that only math-verify's parser reads: see `same_tree`.
-For worker processes only.
+Symbolic simplification may not terminate, and a comparison of few digits accepts values that are merely close. So two
+formulas are equal here if their values agree. Numbers are compared once, formulas with variables at fixed points; for
+rational functions this errs with negligible probability (Schwartz, Zippel). A formula that cannot be evaluated equals
+no other, except in a notation that only math-verify's parser reads (`same_tree`). For worker processes only.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ Point = Mapping[str, Fraction]
 
 _LARGEST_FACTORIAL, _LARGE_FACTORIAL = 1_000, "the factorial or a binomial coefficient of a large number"
 _LARGEST_DEGREE = 1_000
-# Beyond this, sine and cosine need the argument to more digits than are computed.
+# Beyond this, sine and cosine need more digits of the argument than are computed.
 _LARGEST_ARGUMENT = 10**30
-# The base of a logarithm that does not name it, e to some and 10 to others: what holds for this one holds for all.
+# The base of a logarithm written without one (e or 10 by convention): an identity for this base holds for every base.
 _SOME_BASE = 5.7193
 
 
@@ -41,11 +40,11 @@ _EXACT_OPERATIONS = frozenset(("+", "*", "neg", "inverse", "^", "abs", "floor", 
 
 
 def exact_value(formula: Formula, point: Point) -> Fraction | None:
-    """The value at a point, None where it takes more than rational arithmetic.
+    """The value at a point; None if rational arithmetic is not sufficient.
 
     Raises:
-        Undefined: it has none there.
-        TooLarge: a number on the way has more than `MAX_BITS` bits.
+        Undefined: the formula has no value there.
+        TooLarge: an intermediate number has more than `MAX_BITS` bits.
     """
     if isinstance(formula, Exact):
         return formula.value
@@ -103,19 +102,19 @@ def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
 
 
 def rounding(digits: int) -> mpmath.mpf:
-    """The error of a number of so many digits, relative to the largest number on the way to it."""
+    """The rounding error of a computation with this many digits, relative to its largest intermediate number."""
     return mpmath.mpf(10) ** -(digits * 9 // 10)
 
 
 class Evaluation:
-    """The `number` that a formula is at a point, with the largest and the smallest number on the way to it.
+    """The value `number` of a formula at a point, with the largest and the smallest intermediate number.
 
-    Sums count for the largest only: what is left of one may be nothing but rounding.
+    Sums count only for the largest number, because the result of a sum may be pure rounding error.
 
     Raises:
-        Undefined: it has no value there.
-        TooLarge: a number on the way has more than `MAX_BITS` bits.
-        Unreadable: it holds something that is not evaluated here.
+        Undefined: the formula has no value there.
+        TooLarge: an intermediate number has more than `MAX_BITS` bits.
+        Unreadable: the formula contains something that is not evaluated here.
     """
 
     def __init__(self, formula: Formula, point: Point, digits: int) -> None:
@@ -152,7 +151,7 @@ class Evaluation:
             case "+", _:
                 total = mpmath.fsum(arguments)
                 is_rounding = abs(total) <= self._rounding * max(map(abs, arguments))
-                return mpmath.mpc(0) if is_rounding else total  # or it would be divided by
+                return mpmath.mpc(0) if is_rounding else total  # otherwise it could become a divisor
             case "*", _:
                 return mpmath.fprod(arguments)
             case "neg", [number]:
@@ -180,7 +179,7 @@ class Evaluation:
                 return self._entire(getattr(mpmath, name.replace("arc", "a")), argument)
 
     def _factorial(self, number: mpmath.mpf, *below: mpmath.mpf) -> mpmath.mpf:
-        """Of a variable it is the gamma function, which obeys the same laws and has values between the integers."""
+        """For a variable, the gamma function: it obeys the same laws and has values between the integers."""
         if max(map(abs, (number, *below))) > _LARGEST_FACTORIAL:
             raise TooLarge(_LARGE_FACTORIAL)
         if below:
@@ -192,7 +191,7 @@ class Evaluation:
     def _entire(self, function: Callable[[Any], Any], argument: mpmath.mpc) -> Any:
         if abs(argument) > _LARGEST_ARGUMENT:
             raise TooLarge(f"{function.__name__} of a huge number")
-        # cos x differs from 1 by the square of a small x, and tanh x by so little of a large one.
+        # cos x is within about x² of 1 for a small x, and tanh x is as close to 1 for a large one.
         unseen = mpmath.exp(-2 * abs(mpmath.re(argument))) if function is mpmath.tanh else abs(argument) ** 2
         self.smallest = min(self.smallest, unseen or 1)
         return function(argument)
@@ -212,7 +211,7 @@ def _power(base: mpmath.mpc, exponent: mpmath.mpc, rational_exponent: Fraction |
 
 
 def _root(radicand: mpmath.mpc, degree: mpmath.mpf) -> mpmath.mpc:
-    r"""`\sqrt[n]{x}`, which for odd n and negative x is the real one."""
+    r"""`\sqrt[n]{x}`: the real root for odd n and negative x."""
     if not mpmath.isint(degree) or not 2 <= degree <= _LARGEST_DEGREE:
         raise Unreadable("a root whose degree is no number from 2 on")
     if int(degree) % 2 and mpmath.im(radicand) == 0 and mpmath.re(radicand) < 0:
@@ -298,7 +297,7 @@ def proportional(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _ratio(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
-    """How often the difference of the last two sides goes into that of the first two; 0 where one of them vanishes."""
+    """The difference of the first two sides divided by that of the last two; 0 if either difference is 0."""
     with mpmath.workdps(_DIGITS_OF_FORMULAS):
         values = [Evaluation(side, point, _DIGITS_OF_FORMULAS) for side in sides]
         above, below = values[0].number - values[1].number, values[2].number - values[3].number
@@ -338,9 +337,9 @@ def _equal_at(left: Formula, right: Formula, point: Point, digits: int) -> bool:
 
 
 def _agree(left: Formula, right: Formula, point: Point, digits: int) -> tuple[bool, int]:
-    """Whether two values differ by no more than rounding, and the digits between the largest and the smallest number.
+    """Whether two values differ by at most rounding, and the digits between the largest and the smallest number.
 
-    With fewer digits, the smallest could change unseen.
+    With fewer digits, a change of the smallest number would have no effect.
     """
     one, other = Evaluation(left, point, digits), Evaluation(right, point, digits)
     largest, smallest = max(one.largest, other.largest), min(one.smallest, other.smallest)
@@ -352,7 +351,7 @@ def _agree(left: Formula, right: Formula, point: Point, digits: int) -> tuple[bo
 def _with_real_roots(*sides: Sequence[Formula]) -> list[list[Formula]]:
     r"""The formulas with `x^{1/3}` as `\sqrt[3]{x}` where both sides have odd roots of variables.
 
-    Where one side alone has, such a power of a negative number has no value, as it may be the principal one.
+    If only one side has them, such a power of a negative number has no value, as it may be the principal root.
     """
     are_real = all(any(_is_odd_root(part) for formula in side for part in parts(formula)) for side in sides)
     return [[_real_roots(formula) if are_real else formula for formula in side] for side in sides]
@@ -377,7 +376,7 @@ def _real_roots(formula: Formula) -> Formula:
     return Call("^", (root, Exact(Fraction(exponent.numerator))))
 
 
-# Primes and indexes of numbers are dropped, numbers side by side added up, `1/2x` is decided, words become products.
+# The parser drops primes and indices of numbers, adds adjacent numbers, picks a reading of `1/2x`, multiplies letters.
 _GUESSED_AT = re.compile(
     r"'|[0-9)}]_|(?<![\\A-Za-z])[A-Za-z][0-9]|[0-9] [0-9]|/[0-9]+ ?[A-Za-z\\(]|[%:?~]"
     r"|\\(?:text|dots|pm|mp|equiv|not|to|circ|[bp]?mod)(?![A-Za-z])|\.[0-9]*\."
@@ -385,10 +384,10 @@ _GUESSED_AT = re.compile(
 
 
 def same_tree(one: str, other: str) -> bool:
-    """Whether two formulas in the spelling of `clean` are the same but for the order of terms and factors.
+    """Whether two formulas in the spelling of `clean` differ only in the order of terms and factors.
 
     Raises:
-        Unreadable: math-verify's parser does not read one of them either, or would have to guess.
+        Unreadable: math-verify's parser cannot read one of them either, or would guess.
     """
     return bool(_tree(one) == _tree(other))
 
@@ -425,26 +424,26 @@ _WITH_CORNERS = frozenset(
 
 
 def points_for(*formulas: Formula) -> list[Point]:
-    """Rational points, the same ones every time.
+    """Fixed rational points.
 
-    Between 1/2 and 2 at first, positive ones and then of all signs. |x - 9| and 9 - x agree on all of these: where a
-    formula has such corners, there are points of all signs beyond all of its numbers too.
+    The first lie between 1/2 and 2, with positive and then with all signs. |x - 9| and 9 - x agree on all of these, so
+    formulas with such corners also get points of all signs beyond all of their numbers.
 
     Raises:
-        TooLarge: its numbers are so large that there is no going beyond them.
-        Undefined, Unreadable: one of its numbers has no value.
+        TooLarge: a number is so large that no point can lie beyond it.
+        Undefined, Unreadable: a number has no value.
     """
     names = sorted(frozenset[str]().union(*(variables(formula) for formula in formulas)))
     source = random.Random(0)
 
     def point(scale: int, signs: int) -> Point:
-        """`signs` holds a bit for each of the first three variables, the others have any sign."""
+        """`signs` has one bit for each of the first three variables; the signs of the others are arbitrary."""
         sizes = [scale * Fraction(source.randint(500, 2_000), _DENOMINATOR) for _ in names]
         bits = [signs >> place & 1 if place < 3 else source.randint(0, 1) for place in range(len(names))]
         return {name: -size if bit else size for name, size, bit in zip(names, sizes, bits, strict=True)}
 
     positive = [{name: abs(value) for name, value in point(1, 0).items()} for _ in range(_NUM_POSITIVE)]
-    # The farthest corner: 0 where the formulas have none.
+    # The farthest corner; 0 if the formulas have none.
     reach = max((_distance(part) for formula in formulas for part in parts(formula) if _has_corner(part)), default=0)
     if reach > _FARTHEST:
         raise TooLarge("corners out of reach")
@@ -462,7 +461,7 @@ def _has_corner(formula: Formula) -> bool:
 
 
 def _distance(corner: Formula) -> int:
-    """How far off a corner may be: |ln x - 5| has its own at e^5."""
+    """A bound on the distance of a corner from 0: |ln x - 5| has one at e^5."""
     assert isinstance(corner, Call)
     arguments = corner.arguments[:1] if corner.name == "^" else corner.arguments
     size = math.prod(map(_size, arguments))

@@ -1,7 +1,7 @@
-r"""Extracts the final answer of a text: its last box, or where else the caller allows it.
+r"""Extracts the final answer of a text: its last box, or other places that the caller allows.
 
-Last boxes side by side, `\boxed{1}` and `\boxed{2}`, are one box with `1; 2`, where the words between them only join
-them. In doubt only the last box counts, as the others may hold intermediate results.
+Adjacent last boxes, `\boxed{1}` and `\boxed{2}`, count as one box with `1; 2` if the words between them only join them.
+In doubt only the last box counts, because the others may hold intermediate results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 from rlvr_vocab.verify.scanning import group_end
 
 _MOST_BOXES = 200
-# Without braces, `\boxed 5` boxes one token: a number, a macro, or a letter at an end. Before other words it is prose.
+# Without braces, `\boxed 5` boxes one token: a number, a macro, or a final letter. Before other words it is prose.
 _TOKEN = re.compile(r"-?[0-9]+(?:[.,/][0-9]+)*|\\[A-Za-z]+|[A-Za-z](?=\s*(?:[$.,;]|\\[)\]]|\Z))")
 _BOX = re.compile(rf"\\(?:boxed|fbox)(?![A-Za-z])\s{{0,9}}(?=\\?\{{|{_TOKEN.pattern})")
 _EMPTY = re.compile(r"(?:\s|\.|…|\\l?dots)*")
@@ -37,7 +37,7 @@ _IN_BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
 _SEVERAL = re.compile(r",(?![0-9]{3}(?![0-9]))|;|\\pm|\b(?:and|or)\b")
 _NAME = re.compile(r"(?<![\w)}\\+*/^-])([A-Za-z]|\\[a-z]+)(_\{?[0-9]\}?|[0-9])? *= *\Z")
 _NUMBERED = re.compile(r"\b(?:case|solution|root|value|number) *[0-9]\b")
-# The box behind it is a part of a point, a sum, a product or the like.
+# The box after it is part of a point, a sum, a product or the like.
 _PART_OF_MORE = re.compile(r"(?:(?<!\\)[(\[{+\-*/^|<>0-9]|\\[a-z]+) *\Z")
 _COUNTING = frozenset(
     ("and", "or", "also", "well", "other", "another", "first", "second", "third", "fourth", "last", "remaining", "case")
@@ -47,7 +47,7 @@ _JOINING = _COUNTING.union(("as", "the", "a", "an", "one", "is", "are", "solutio
 
 @dataclass(frozen=True)
 class _Words:
-    """The words before a box, the name that the box is the value of, and whether it is a point of a list."""
+    """The words before a box, the name whose value it is, and whether it is a list item."""
 
     plain: str
     name: str
@@ -67,7 +67,7 @@ class _Words:
         return self.name.partition("_")[0].rstrip("0123456789")
 
     def joins(self, previous: _Words) -> bool:
-        """Whether the words set the box beside the previous one, and nothing else."""
+        """Whether the words only join the box to the previous one."""
         words = set(re.findall(r"[^\s.,;:]+", _NUMBERED.sub("case", self.plain.lower())))
         if words:
             return words <= _JOINING and not words.isdisjoint(_COUNTING)
@@ -76,7 +76,7 @@ class _Words:
 
 
 def boxed_answer(text: str) -> str | None:
-    """The contents of the last box, or of all boxes after the last correction where they stand side by side."""
+    """The contents of the last box, or of all boxes after the last correction if they are adjacent."""
     answer = last_box(text)
     if not answer or not 2 <= boxes_opened(text) <= _MOST_BOXES:
         return answer
@@ -84,7 +84,7 @@ def boxed_answer(text: str) -> str | None:
 
 
 def _side_by_side(boxes: list[str], between: list[str]) -> str | None:
-    """A list of the boxes after the last correction; None where they are no list, or in doubt."""
+    """The boxes after the last correction as a list; None if they are not a list, or in doubt."""
     corrected = max((place for place, text in enumerate(between) if _CORRECTION.search(text)), default=0)
     boxes, between = boxes[corrected:], between[corrected:]
     if len(set(boxes)) < 2 or any(_SEVERAL.search(_IN_BRACKETS.sub("", box)) for box in boxes):
@@ -104,7 +104,7 @@ def _side_by_side(boxes: list[str], between: list[str]) -> str | None:
 def last_box(text: str) -> str | None:
     r"""The contents of the last `\boxed{…}`; None without one, or where the last one is not closed.
 
-    A box that was cut off takes back the ones before it. An empty one, which prose mentions, does not.
+    A truncated box invalidates the ones before it. An empty box, as mentioned in prose, does not.
     """
     starts = [box.end() for box in _BOX.finditer(text)]
     while starts:
@@ -117,7 +117,7 @@ def last_box(text: str) -> str | None:
 def _contents(text: str, start: int) -> tuple[str, int] | None:
     r"""The contents of a box, which begin at `start`, and its end; None where it is not closed.
 
-    Escaped braces close it too where they are its own, as in `\boxed\{5\}` and `\boxed{5\}}`.
+    Escaped braces that belong to the box close it too, as in `\boxed\{5\}` and `\boxed{5\}}`.
     """
     if token := _TOKEN.match(text, start):
         return token[0], token.end()
@@ -133,7 +133,7 @@ def _contents(text: str, start: int) -> tuple[str, int] | None:
 
 
 def _boxes_between(text: str) -> tuple[list[str], list[str]]:
-    """The contents of all boxes, and the texts before, between and behind them; no box where one is not closed."""
+    """The contents of all boxes, and the texts before, between and after them; no boxes if one is not closed."""
     boxes, between, end = [], [], 0
     for box in _BOX.finditer(text):
         if box.start() < end:

@@ -1,4 +1,4 @@
-r"""One spelling for the many of LaTeX and plain text: `\dfrac12`, `\frac{1}{2}` and `{1\over 2}` become one.
+r"""Normalises the spelling of LaTeX and plain text: `\dfrac12`, `\frac{1}{2}` and `{1\over 2}` become the same.
 
 The result is LaTeX without delimiters, sizes and spacing, with `*` for products, `\degree` for degrees and braces
 around every argument.
@@ -30,12 +30,12 @@ _SUBSCRIPT_RUN = re.compile("[₀-₉]+")
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 _SPACE = re.compile(r"\s")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-# Letters and digits in another width or face. Other compatibility characters say more than their letters: ② is not 2.
+# Letters and digits in another width or face. Other compatibility characters mean more than their letters: ② is not 2.
 _FACES = ("<wide>", "<narrow>", "<font>")
 
 
 def ascii_latex(text: str) -> str:
-    """A text with its Unicode mathematics as LaTeX, and every kind of white space as a space; the rest as it was."""
+    """A text with its Unicode mathematics as LaTeX and all white space as spaces; the rest is unchanged."""
     if not text.isascii():
         text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run[0].translate(_SUPERSCRIPTS)}}}", text)
         text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{run[0].translate(_SUBSCRIPTS)}}}", text)
@@ -96,14 +96,14 @@ _COMMAND = re.compile(r"\\(?:[A-Za-z]+|.)", re.DOTALL)
 
 _INVISIBLE_DELIMITER = re.compile(r"\\(?:left|right)\s*\.")
 _WITH_UNSEEN_ARGUMENT = re.compile(r"\\(?:[hv]?phantom|hspace\*?|vspace\*?|color|textcolor)\s*(?=\{)")
-# One group or several, of which one at least is set apart as only thousands are; a plain comma may be a list.
+# One or more groups, at least one with a separator that only thousands have; a plain comma may be a list.
 _THOUSANDS = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?:\{,\}|,? ?\\! ?|\\[, ]|,)[0-9]{3})+(?![0-9])")
-# A separator of two numbers that would be joined without it or the space behind it: `81, 256` is not 81,256.
+# A separator of two numbers; without it or the space after it they would be joined: `81, 256` is not 81,256.
 _BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$ ]*(?=[0-9]))")
-# More space than stands between thousands.
+# More space than thousands have between them.
 _WIDE = r"\\(?:q?quad|enspace|hfill)(?![A-Za-z])"
 _WIDE_SPACE = re.compile(rf"(?<=[0-9])(?:[ ~]|\\[,;: ])*+{_WIDE}(?:[ ~]|\\[,;: ]|{_WIDE})*+(?=[0-9])")
-# Of single letters, those of units, and of words without a space before the bracket long ones: others are factors.
+# Single letters that are units; without a space before the bracket only long words. Other letters are factors.
 NUMBER_WITH_UNIT = re.compile(
     r"\(?(?:\\text\{ *)?(?P<number>(?:[A-Za-z] *= *)?[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\})(?: +|(?=[(\[][A-Za-z]{4}))[(\[] *"
@@ -120,7 +120,7 @@ _RELATIONS = {"!=": r"\ne ", "<=": r"\le ", ">=": r"\ge ", "**": "^"}
 _RELATION = re.compile(r"!=|<=|>=|\*\*|\\not *=")
 _DEGREE = re.compile(r"\^ *(?:\\(?:circ|degree)(?![A-Za-z])|\{ *\\(?:circ|degree) *\})")
 _PRIMES = re.compile(r"\^ *\{? *((?:\\prime *)+)\}?")
-# Braces around a number, a letter or a sign alone mean nothing, unless they hold an argument.
+# Braces around a single number, letter or sign have no meaning, unless they enclose an argument.
 _NEEDLESS_GROUP = re.compile(
     r"(?:(?<![A-Za-z^_}\]])|(?<=\\pm)|(?<=\\mp))\{ *([-+]?(?:\\\$)?[0-9][0-9.,]*%?|[A-Za-z.:-]) *\}"
 )
@@ -133,7 +133,7 @@ _FULL_STOP = re.compile(r"(?<![0-9])\.$|(?<=[0-9}\])$])\.$")
 
 
 def clean(text: str) -> str:
-    """The one spelling of an answer, which `ascii_latex` has made ASCII."""
+    """The normal spelling of an answer; the input is ASCII from `ascii_latex`."""
     text = _without_wrappers(text.replace("...", r"\dots "))
     if with_unit := NUMBER_WITH_UNIT.fullmatch(text):
         text = with_unit["number"] + (r"\text{%s}" if with_unit["unit"][0].isalpha() else "%s") % with_unit["unit"]
@@ -166,7 +166,7 @@ def _without_wrappers(text: str) -> str:
 
 
 def _without_separators(number: re.Match[str]) -> str:
-    """`1{,}234` as 1234; `1,234` as it stands, since it may be a list."""
+    """`1{,}234` as 1234; `1,234` is unchanged, since it may be a list."""
     return number[0] if re.fullmatch("[0-9,]+", number[0]) else re.sub("[^0-9]", "", number[0])
 
 
@@ -179,7 +179,7 @@ def _without_unseen(text: str) -> str:
 def _fractions_from_infix(text: str) -> str:
     r"""`{a \over b}` → `{\frac{a}{b}}`, `{n \choose k}` → `{\binom{n}{k}}`; without braces it is the whole text."""
     edits: list[tuple[int, int, str]] = []
-    open_groups = [(0, "")]  # where each begins, and the first infix in it
+    open_groups = [(0, "")]  # the start of each, and the first infix in it
     for token in [*_BRACE_OR_INFIX.finditer(text), None]:
         begin, end, found = (len(text), len(text), "") if token is None else (*token.span(), token[0])
         start, infix = open_groups[-1]
@@ -198,7 +198,7 @@ def _fractions_from_infix(text: str) -> str:
 
 
 def _without_needless_spaces(text: str) -> str:
-    """A space stays where it separates two words or numbers, or a macro from a letter."""
+    """Keep only spaces that separate two words or numbers, or a macro from a letter."""
     text = re.sub(r" +", " ", text).strip()
     text = re.sub(r"(\\[A-Za-z]+) (?![A-Za-z])", r"\1", text)
     text = re.sub(r"(?<![A-Za-z0-9.%)\]]) ", "", text)
@@ -218,7 +218,7 @@ def with_braces(text: str) -> str:
     In plain text an exponent is a whole number (`2^10`) or the contents of round brackets (`x^(n+1)`).
     """
     tokens = _TOKEN.findall(text)
-    units: list[str] = []  # of the rest, the nearest last: groups, macros with their arguments, characters
+    units: list[str] = []  # of the text after this point, nearest last: groups, macros with arguments, characters
     num_closed = 0  # closing braces among the units
     for position in reversed(range(len(tokens))):
         token = tokens[position]
@@ -235,7 +235,7 @@ def with_braces(text: str) -> str:
 
 
 def _taken(units: list[str], closing: str) -> str:
-    """Take the units up to the nearest `closing` off, and return their text."""
+    """Remove the units up to the nearest `closing`, and return their text."""
     start = len(units) - 1
     while units[start] != closing:
         start -= 1
@@ -268,7 +268,7 @@ def _argument(units: list[str], is_script: bool) -> str | None:
 
 
 def _closing_bracket(units: list[str]) -> int | None:
-    """Where the bracket is that closes the one that has just been taken off."""
+    """The index of the bracket that closes the bracket just removed."""
     depth = 1
     for position in reversed(range(len(units))):
         depth += (units[position] == "(") - (units[position] == ")")
@@ -291,7 +291,7 @@ _TEXT_GROUP = re.compile(r"\\text\{([^{}]*)\}")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp")
 _WORDS = re.compile(r"[A-Za-z ./'-]{2,}")
 _POWER_OF_UNIT = re.compile(r"([A-Za-z ./]+)\^\{?([23])\}?")
-# Single upright letters that are units behind a number, and else the names of numbers.
+# Single upright letters that are units after a number, and names of numbers elsewhere.
 _UNIT_LETTERS = frozenset("mgslhLNJWVK")
 _BEHIND_NUMBER = re.compile(r"[0-9)}/]\s*$")
 _UNIT = r"\\text\{ *([A-Za-z]+) *\}"
@@ -345,7 +345,7 @@ _TWO_VARIABLES = re.compile(r"[a-z]{2}")
 
 
 def plain_words(cleaned: str) -> str:
-    """A text without punctuation, quotes, and the capitals of words. A comma stays, see `same_words`."""
+    """A text without punctuation and quotes, with words in lower case. Commas stay, see `same_words`."""
     text = _QUOTED.sub(r" \1 ", _QUOTES.sub(" ", _TEXT_GROUP.sub(r" \1 ", cleaned)))
     text = _COMMA.sub(" , ", _DASHES.sub("-", _PUNCTUATION.sub(" ", text)))
     words = " ".join(map(_without_capitals, text.split()))
@@ -353,19 +353,19 @@ def plain_words(cleaned: str) -> str:
 
 
 def same_words(one: str, other: str) -> bool:
-    """Whether two results of `plain_words` are equal: between the parts of a list a comma is an `and`, or nothing."""
+    """Whether two results of `plain_words` are equal; a comma between list items may be `and`, or be missing."""
     return any(one.replace(" ,", comma) == other.replace(" ,", comma) for comma in (" and", ""))
 
 
 def without_typesetting(cleaned: str) -> str:
-    """A code without its typesetting, with one kind of dash and comma, and spaces only between words or numbers."""
+    """A code without typesetting, with one kind of dash and comma, and spaces only between words or numbers."""
     text = _TYPESETTING.sub(lambda part: part[1] or "", _TEXT_GROUP.sub(r"\1", cleaned))
     text = _DASHES.sub("-", _SPACES_THAT_JOIN_NOTHING.sub("", text.strip()))
     return text.replace(";", ",")
 
 
 def _without_capitals(word: str) -> str:
-    """Short words in capitals stay: they may be points, or products of variables other than the small ones."""
+    """Short words in capitals stay: they may be points, or products of upper-case variables."""
     if not _WORD.fullmatch(word):
         return word
     is_lower_or_title = word[1:].islower() and len(word) > 2

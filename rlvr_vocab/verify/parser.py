@@ -1,7 +1,7 @@
-r"""Reads cleaned LaTeX as a formula, strictly: a text that two careful readers could take differently is refused.
+r"""Parses cleaned LaTeX to a formula, strictly: ambiguous text is refused.
 
-`1/2x`, `x2`, `3\frac{1}{2}x`, `\sin x(1+x)`, `\sin(x)^2`, `f(x)` and unknown macros are such cases. Nothing is
-evaluated, so that reading untrusted text is cheap.
+Ambiguous are `1/2x`, `x2`, `3\frac{1}{2}x`, `\sin x(1+x)`, `\sin(x)^2` and `f(x)`; unknown macros are refused too.
+Nothing is evaluated, so parsing untrusted text is cheap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Call:
-    """An operation (`+ * ^ neg inverse`) or function (`sin`, `log`, `root`, `abs`) and what it is applied to."""
+    """An operation (`+ * ^ neg inverse`) or function (`sin`, `log`, `root`, `abs`) and its arguments."""
 
     name: str
     arguments: tuple[Formula, ...]
@@ -41,7 +41,7 @@ CONSTANTS = frozenset((r"\pi", "e", "i"))
 
 
 def parts(formula: Formula) -> Iterator[Formula]:
-    """A formula and everything in it."""
+    """A formula and all its subformulas."""
     yield formula
     if isinstance(formula, Call):
         for argument in formula.arguments:
@@ -49,7 +49,7 @@ def parts(formula: Formula) -> Iterator[Formula]:
 
 
 def variables(formula: Formula) -> frozenset[str]:
-    """The names of the symbols that are no constants."""
+    """The names of all symbols that are not constants."""
     return frozenset(part.name for part in parts(formula) if isinstance(part, Symbol)) - CONSTANTS
 
 
@@ -71,7 +71,7 @@ _CLOSING = {"(": ")", "|": "|", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil", "{
 _FUNCTION_OF_FENCE = {"|": "abs", r"\lfloor": "floor", r"\lceil": "ceil"}
 _FENCES = ("(", *_FUNCTION_OF_FENCE)
 _NO_FACTOR = frozenset(("", "+", "-", "*", "/", "^", "_", "!", "'", "[", *(set(_CLOSING.values()) - {"|"})))
-# Letters that stand for functions: before a bracket they may be applied to it as well as multiplied by it.
+# Letters that often name functions: `f(x)` may be a function value or a product.
 _FUNCTION_LETTERS = frozenset("fghFGH")
 
 
@@ -80,8 +80,8 @@ def parse(latex: str) -> Formula:
     """The formula of cleaned LaTeX.
 
     Raises:
-        Unreadable: it is none, or may be two.
-        TooLarge: it is nested more deeply than an answer is.
+        Unreadable: the text is not a formula, or is ambiguous.
+        TooLarge: the formula is nested too deeply.
     """
     return _Parser(latex).whole()
 
@@ -110,7 +110,7 @@ class _Parser:
         return self._ahead(0)
 
     def _ahead(self, count: int = 1) -> str:
-        """The token `count` places behind the next one; empty at the end."""
+        """The token `count` places after the next one; empty at the end."""
         return self._tokens[self._position + count] if self._position + count < len(self._tokens) else ""
 
     def _take(self) -> str:
@@ -189,7 +189,7 @@ class _Parser:
     def _exponent(self) -> Formula:
         self._expect("^")
         if self._ahead() == "(":
-            raise self._unreadable("an exponent in round brackets")  # which may be the order of a derivative
+            raise self._unreadable("an exponent in round brackets")  # it may be the order of a derivative
         return self._group()
 
     def _primary(self) -> Formula:
@@ -217,7 +217,7 @@ class _Parser:
             return Call("binom", (self._group(), self._group()))
         if token != "{":
             raise self._unreadable(f"an unexpected {token!r}")
-        inside = self._fenced("{")  # braces that do not show, so a sum between them would fall apart
+        inside = self._fenced("{")  # the braces are invisible: a sum in them would read as separate terms
         if isinstance(inside, Call) and inside.name in ("+", "neg"):
             raise self._unreadable("a sum in braces")
         return inside
@@ -260,7 +260,7 @@ class _Parser:
         return Symbol(f"{accent} {name}")
 
     def _fenced(self, opened: str) -> Formula:
-        """The contents of brackets of which the opening one has been taken."""
+        """The contents of brackets; the opening one has been read."""
         self._fences.append(opened)
         inside = self._nested(self._sum)
         self._fences.pop()
@@ -290,7 +290,7 @@ class _Parser:
         return value if power is None else Call("^", (value, power))
 
     def _argument(self) -> Formula:
-        r"""The argument of a function: the contents of brackets, or `2x` in `\sin 2x\cos x`, but nothing unclear."""
+        r"""The argument of a function: the contents of brackets, or `2x` in `\sin 2x\cos x`; refused if ambiguous."""
         if self._next in _FENCES:
             argument = self._fenced(self._take())
             if self._next in ("^", "!", r"\degree"):

@@ -1,4 +1,4 @@
-r"""Numbers that can be read exactly, and their units: a currency before one; a unit, per cent or a scale behind it."""
+r"""Reads exact numbers and their units: a currency before the number; a unit, per cent or a scale after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PERIOD_SHOWN = re.compile(r"([0-9])\1\1+$|([0-9]{2,6}?)\2+$")
 
 
 def read_number(text: str) -> Fraction | None:
-    r"""The exact value of a number in the spelling of `clean`; None where it is none, or one beyond all size.
+    r"""The exact value of a number in the spelling of `clean`; None if it is not a number, or a power is too large.
 
     Raises:
         TooLarge: more digits than an answer has.
@@ -66,7 +66,7 @@ def _fraction(found: re.Match[str]) -> Fraction | None:
 
 
 def _mixed(found: re.Match[str]) -> Fraction | None:
-    """A whole part before a proper fraction. Before an improper one it may as well be a factor."""
+    """A whole part before a proper fraction; before an improper one it could be a factor."""
     above, below = _decimal(found["above"] or found["over"]), _decimal(found["below"] or found["under"])
     return _decimal(found["whole"]) + above / below if 0 < above < below else None
 
@@ -82,7 +82,7 @@ def _repeating(found: re.Match[str]) -> Fraction:
 
 
 def _going_on(found: re.Match[str]) -> Fraction | None:
-    """`0.333…`: periodic where its end shows one digit three times, or a longer block twice."""
+    """`0.333…`: periodic if it ends with one digit three times, or with a longer block twice."""
     block = _PERIOD_SHOWN.search(found["shown"])
     return None if block is None else _periodic(found["whole"], found["shown"][: block.start()], block[1] or block[2])
 
@@ -102,7 +102,7 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fraction | None
 
 
 def power_of(base: Fraction, exponent: str | int) -> Fraction | None:
-    """`base ** exponent`; None where it has none, or one of more than `MAX_BITS` bits."""
+    """`base ** exponent`; None if it has no value, or one of more than `MAX_BITS` bits."""
     if len(str(exponent)) > 9:
         return None
     power = int(exponent)
@@ -129,7 +129,7 @@ def _periodic(whole: str, fixed: str, period: str) -> Fraction:
 
 _CURRENCIES = {r"\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen", "₹": "rupee"}
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-# Each unit with its other spellings. What is not here is compared by its own letters, a plural's s apart.
+# Each unit with its other spellings. Other units are compared by their letters, ignoring a plural s.
 _SPELLINGS = {
     "mm": ("millimeter", "millimetre"),
     "cm": ("centimeter", "centimetre"),
@@ -169,7 +169,7 @@ _SPELLINGS = {
 }
 _BY_SPELLING = {spelling: unit for unit, others in _SPELLINGS.items() for spelling in (unit, *others)}
 UNITS_OF_TWO_LETTERS = tuple(spelling for spelling in _BY_SPELLING if re.fullmatch("[a-z]{2}", spelling))
-# These are units without \text around them too. Other short ones are products as well: mg is a weight in mechanics.
+# Units that need no \text around them. Other short ones may be products: mg is a weight in mechanics.
 _BARE_UNITS = frozenset(
     spelling
     for spelling in (*_BY_SPELLING, *_SCALES, "square", "cubic", "sq", "year")
@@ -181,7 +181,7 @@ def _words(table: str) -> frozenset[str]:
     return frozenset(table.split())
 
 
-# Words that make another number of the one before them, beside those of _CHANGES_NUMBER.
+# Words that change the number before them, in addition to those of _CHANGES_NUMBER.
 _NUMBERS = _words("""
     one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore wan oku myriad googol
     googolplex zillion gazillion bazillion jillion mille mil mio bn mn mln mld mrd bln trn tril thou thsd
@@ -196,19 +196,19 @@ _OPERATORS = _words("""
     minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
     remainder fold log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
 """)
-# Words that take an answer back, or say that it may be another.
+# Words that withdraw an answer or cast doubt on it.
 DENIALS = _words("""
     not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly
     perhaps probably unsure unclear unknown guess error except excluding unless instead rather
 """)
-# With one of these among them, words after a number are not what the number counts either.
+# Words after a number are not the counted thing if one of these is among them.
 _NOT_COUNTED = DENIALS | _words("""
     or and to by between more less fewer than about approximately approx approximate nearly almost roughly around
     estimated rounded under above below exceeding exactly least most if when for where with without except only is are
     was right true correct the other another point each either neither both percent debt loss deficit too zero negative
     positive answer solution undetermined undefined
 """)
-# No unit by themselves: 5 squared, a score, a grand, fivefold, and some 5.
+# Not units by themselves: 5 squared, a score, a grand, fivefold, and some 5.
 _NOT_COUNTED_ALONE = frozenset(("square", "cube", "score", "grand", "odd", "something", "arab", "kharab", "bil"))
 _CHANGES_NUMBER = re.compile(
     r"\w*illi(?:on|ard)\w*|(?:twen|thir|four|for|fif|six|seven|eigh|nine)t(?:een|y|ie)|\w*(?:eenth|ieth|llionth|fth)"
@@ -237,7 +237,7 @@ PERCENT, DEGREE, RADIAN = Unit("percent"), Unit("degree"), Unit("radian")
 
 
 def split_unit(text: str) -> tuple[str, Unit | None, int]:
-    r"""Take a unit off a cleaned answer: the rest, the unit or None, and the scale of words like `million`."""
+    r"""Split a cleaned answer into the rest, its unit or None, and the scale of words like `million`."""
     leading = _LEADING.fullmatch(text)
     rest = leading["sign"] + leading["rest"] if leading else text
     found = _TRAILING_SIGN.search(rest) or _TRAILING_TEXT.search(rest) or _bare_words(rest)
@@ -252,7 +252,7 @@ def split_unit(text: str) -> tuple[str, Unit | None, int]:
 
 
 def _bare_words(text: str) -> re.Match[str] | None:
-    r"""Words behind a number without `\text`: where they are known as units, or where the number is plain text too."""
+    r"""Words after a number without `\text`, if they are known units or the number is plain text too."""
     found = _TRAILING_WORDS.search(text)
     if found is None:
         return None
@@ -263,7 +263,7 @@ def _bare_words(text: str) -> re.Match[str] | None:
 
 
 def _named(words: str, power: str | None) -> tuple[Unit | None, int] | None:
-    """The unit and the scale that words name; None where they say something else."""
+    """The unit and the scale that words name; None if they mean something else."""
     plain = _TEXT_OF.sub(r" \1", words).strip("() ").replace("-", " ").replace(".", "").split()
     scale = _SCALES.get(plain[0].lower().removesuffix("s"), 1) if plain else 1
     plain = plain[1:] if scale != 1 else plain
@@ -279,9 +279,9 @@ def _named(words: str, power: str | None) -> tuple[Unit | None, int] | None:
 
 
 def _unit_name(words: list[str]) -> str | None:
-    """The one spelling of a known unit, or the words themselves where they are what a number may count."""
+    """The normal spelling of a known unit, or the words themselves if a number may count them."""
     name = " ".join(words)
-    folded = name.lower() if len(name) > 2 else name  # the case of a symbol separates mega from milli
+    folded = name.lower() if len(name) > 2 else name  # case distinguishes mega from milli in a symbol
     for spelling in (name, _singular(name), folded, _singular(folded)):
         if spelling in _BY_SPELLING:
             return _BY_SPELLING[spelling]
@@ -292,7 +292,7 @@ def _unit_name(words: list[str]) -> str | None:
 
 
 def changes_number(word: str) -> bool:
-    """Whether a word behind a number makes another number of it, in the singular or the plural: lakhs, quadrillion."""
+    """Whether a word after a number changes the number, in the singular or the plural: lakhs, quadrillion."""
     stems = (word.lower(), re.sub("(?<=[sx])es$|s$", "", word.lower()))
     is_number = any(stem in _NUMBERS or _CHANGES_NUMBER.fullmatch(stem) for stem in stems)
     return is_number or word.lower() in _OPERATORS
@@ -303,11 +303,11 @@ def _singular(name: str) -> str:
 
 
 def same_value(gold: Fraction, gold_unit: Unit | None, answer: Fraction, answer_unit: Unit | None) -> bool:
-    """Whether two numbers with units say the same.
+    """Whether two numbers with units are the same answer.
 
-    A unit may be left out on one side, as exams and data sets do; two different ones are two different answers. What
-    changes the value must not be added: 42 is neither 42 % nor 42 radians. Of a gold answer in per cent the sign may
-    be left out where the number is above 1, since 0.5 and 0.5 % are both likely answers; 50 % is also one half.
+    One side may omit a unit, as exams and data sets do; two different units are two different answers. An answer must
+    not add a unit that changes the value: 42 is neither 42 % nor 42 radians. It may omit a gold answer's per cent sign
+    if the number is above 1, since 0.5 and 0.5 % are both likely answers. 50 % also equals one half.
     """
     if gold_unit == answer_unit:
         return gold == answer

@@ -1,6 +1,6 @@
 r"""Reads an answer as a number, text, letter, tuple, interval, set, matrix, equation or expression.
 
-Structure is read here, from cleaned LaTeX; the formulas between commas and relation signs are left to algebra.
+This module reads the structure of cleaned LaTeX; algebra reads the formulas between commas and relation signs.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def read(text: str) -> Reading:
     """Read an answer.
 
     Raises:
-        TooLarge: it is longer, deeper or bigger than an answer can be.
-        Unreadable: there is nothing in it.
+        TooLarge: the answer exceeds the bounds of `scanning`.
+        Unreadable: the answer is empty.
     """
     cleaned = cleaned_answer(text)
     try:
@@ -84,7 +84,7 @@ def read(text: str) -> Reading:
 
 
 def cleaned_answer(text: str) -> str:
-    """An answer in the one spelling of `clean`; raises like `read`."""
+    """An answer in the spelling of `clean`; raises like `read`."""
     require_bounded(text)
     text = ascii_latex(text)
     require_bounded(text)
@@ -125,7 +125,7 @@ def _read_all(parts: Sequence[str], where: str, read_part: ReadPart) -> list[Rea
 
 
 def _several(text: str, read_part: ReadPart) -> Reading | None:
-    """Answers side by side. Words are no list: whether `and` or `or` joins them makes a difference."""
+    """Several answers. Words are not a list: for them `and` and `or` differ."""
     joined = split_at(text, _AND_OR)
     parts = [part.strip(" ,") for _, part in (joined if len(joined) > 1 else split_at(text, _COMMAS_OF_LIST))]
     if len(parts) == 1:
@@ -141,7 +141,7 @@ def _flat(readings: list[Reading]) -> tuple[Reading, ...]:
 
 
 def _one_range(items: tuple[Reading, ...], text: str, joined: bool) -> Reading | None:
-    """The range of x in `x < 1` or `x > 3`, or in `x > 1` and `x < 3`; None where the items are something else."""
+    """The range of x in `x < 1` or `x > 3`, or in `x > 1` and `x < 3`; None for other items."""
     bounds = [item for item in items if isinstance(item, Inequality) and item.solved]
     if not joined or len(bounds) < len(items) or len({item.name for item in bounds}) > 1:
         return None
@@ -201,7 +201,7 @@ def _collection(inner: str, parts: list[str], read_part: ReadPart) -> Reading:
 
 
 def _based(text: str) -> Reading | None:
-    r"""`1011_{2}`. Small letters without a digit are variables with an index, and so is a large one alone."""
+    r"""`1011_{2}`. Lower-case letters without a digit are variables with an index, as is a single upper-case letter."""
     found = _BASED.fullmatch(_NEGATED.sub(r"-\1", text))
     if found is None:
         return None
@@ -228,20 +228,20 @@ def _quantity(text: str) -> Reading:
 
 _LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)[: ]*)?\(?(?P<letter>[A-J])\)?[.):]?")
 _HALF_BRACKET = re.compile(r"^(?P<text>\\text\{ *)?(?P<letter>[A-J])\)")
-# A bare letter in brackets may be a factor too, so what follows it must begin like a new thing.
+# A bare letter in brackets may be a factor, so the text after it must begin a new term.
 _LABELLED = re.compile(
     r"(?:\\text\{ *\(?(?P<text>[A-J])[.):]+ *\} *|\\text\{ *(?P<bold>[A-J]) *\}[.):] ?"
     r"|\((?P<bracketed>[A-J])\) ?(?=[0-9A-Za-z\\])|(?P<marked>[A-J])[.):] ?(?=[0-9A-Za-z\\]))(?P<content>.+)",
     re.DOTALL,
 )
-# Words that take a letter back, or put another beside it.
+# Words that withdraw a letter, or add another one.
 _SAYS_MORE = re.compile(
     rf"(?:^| )(?:[A-J]|[b-j]|both|all|or|and|is(?:n't)?|was|right|only|but|{'|'.join(sorted(DENIALS))})(?: |$)"
 )
 
 
 def _labelled(text: str, read_part: ReadPart) -> Choice | None:
-    """The choice at the head of its content; None where the content takes it back."""
+    """The choice letter before its content; None if the content withdraws it."""
     found = _LABELLED.fullmatch(text)
     if found is None:
         return None
@@ -258,7 +258,7 @@ def _labelled(text: str, read_part: ReadPart) -> Choice | None:
 
 
 def label_of(text: str) -> str | None:
-    """The letter of the choice that a cleaned gold answer begins with; its words do not matter."""
+    """The choice letter at the start of a cleaned gold answer; the words after it are ignored."""
     found = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text))
     return next(filter(None, found.groups())) if found else None
 
@@ -297,7 +297,7 @@ def _entry(factor: Reading | None, cell: str, read_part: ReadPart) -> Reading:
         return Number(factor.value * entry.value)
     if isinstance(factor, Number | Expression) and isinstance(entry, Number | Expression):
         return Expression(f"({as_latex(factor)})*({as_latex(entry)})")
-    raise Unreadable("a matrix of something else than values")
+    raise Unreadable("a matrix with entries that are not values")
 
 
 _RELATION = re.compile(r"[=<>]|\\(?:approx|simeq|doteq|le|ge|ne|in)(?![A-Za-z])")
@@ -311,7 +311,7 @@ _LEFT_BRACKET, _RIGHT_BRACKET = {"<": "(", r"\le": "["}, {"<": ")", r"\le": "]"}
 
 
 def _relation(text: str, read_part: ReadPart) -> Reading | None:
-    r"""The relation that a text states, None where it is none; `x \in S` names a set as `x = 5` names a number."""
+    r"""The relation that a text states, or None; `x \in S` names a set as `x = 5` names a number."""
     if not _RELATION.search(text):
         return None
     about = [part for _, part in split_at(text, _ABOUT)]
@@ -338,7 +338,7 @@ def _relation(text: str, read_part: ReadPart) -> Reading | None:
 
 
 def _approximation(parts: Sequence[str], read_part: ReadPart) -> Reading:
-    r"""`x \approx 3.14` is 3.14; of `\sqrt{2} \approx 1.41` the exact side counts, if the other is its rounding."""
+    r"""`x \approx 3.14` is 3.14; `\sqrt{2} \approx 1.41` is its exact side, if the other is its rounding."""
     if not all(parts[1:]):
         raise Unreadable("nothing behind an approximation sign")
     exact = [part for part in parts if part and not plain_name(part)]
@@ -352,7 +352,7 @@ def _approximation(parts: Sequence[str], read_part: ReadPart) -> Reading:
 
 
 def _inequality(ordered: Sequence[tuple[str, str]], read_part: ReadPart) -> Inequality:
-    """Written with `<` and `≤` alone, from the smaller to the larger side; solved for the one name in it."""
+    """An inequality with `<` and `≤` only, from the smaller to the larger side, solved for its one name."""
     signs = tuple(sign for sign, _ in ordered[1:])
     texts = [part for _, part in ordered]
     if all(sign in (">", r"\ge") for sign in signs):
@@ -387,9 +387,9 @@ _TAKES_BACK = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))}|minus|negative|half
 
 
 def plain_name(text: str) -> str | None:
-    """The name that a side of an equation is, None where it is a value.
+    """The name if a side of an equation is a name; None if it is a value.
 
-    Of several names in brackets, `(x,y)`, the order must be the common one: in another, so would be the values.
+    Several names in brackets, `(x,y)`, must be in the usual order; otherwise the values would be in another order too.
     """
     text = text.strip()
     if words := re.fullmatch(r"\\text\{ *([A-Za-z ]+?) *\}", text):

@@ -1,7 +1,7 @@
-"""The forms of an answer, into which the reader sorts it, and whether two of them are the same answer.
+"""The forms of an answer that the reader returns, and whether two of them are the same answer.
 
-Never accept on doubt: a wrong answer that is accepted will be found and repeated by the model, a right one that is
-refused costs one sample. `same` states each rule that accepts something not written alike.
+Doubtful answers are refused: the policy exploits a wrong answer that is accepted, while a right one that is refused
+costs one sample. `same` states each rule that accepts answers with different spellings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rlvr_vocab.verify.quantities import DEGREE, PERCENT, Unit, read_number, sam
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 INFINITE = re.compile(r"\\(?:infty|emptyset)(?![A-Za-z])")
-# Python writes integers of up to 4,300 digits in decimal.
+# Python converts integers of up to 4,300 digits to decimal text.
 _MOST_BITS_SHOWN = 14_000
 
 
@@ -65,12 +65,12 @@ class Text(_Words):
 
 
 class Written(_Words):
-    """Mathematics or something else, `7-11`: equal only to what is written alike."""
+    """Text that may or may not be mathematics, `7-11`: equal only to the same spelling."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The letter of a multiple-choice answer, with its content where that was repeated."""
+    """The letter of a multiple-choice answer, with its content if the answer repeats it."""
 
     letter: str
     content: Reading | None = None
@@ -81,7 +81,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class BasedNumeral:
-    """A numeral with its base written behind it: 1011 in base 2 has the value 11."""
+    """A numeral written with its base: 1011 in base 2 has the value 11."""
 
     value: int
     base: int
@@ -99,7 +99,7 @@ class _Group:
 
 
 class Items(_Group):
-    """Several answers side by side in any order: `1, 2`, `x=1 or x=2`, `±3`."""
+    """Several answers in any order: `1, 2`, `x=1 or x=2`, `±3`."""
 
 
 class Collection(_Group):
@@ -118,7 +118,7 @@ class Union(_Group):
 
 @dataclass(frozen=True)
 class Bracketed:
-    """A tuple, a point, a vector or an interval, which look alike: `(1, 2)`. `opened` and `closed` are its brackets."""
+    """A tuple, point, vector or interval, which share a notation: `(1, 2)`. `opened` and `closed` are its brackets."""
 
     opened: str
     items: tuple[Reading, ...]
@@ -141,7 +141,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Equality:
-    """Sides joined by `=`; `names[i]` is the name that side i is (`x`, `f(x)`), None where it is a value."""
+    """Sides joined by `=`; `names[i]` is the name (`x`, `f(x)`) if side i is one, None if it is a value."""
 
     sides: tuple[Reading, ...]
     names: tuple[str | None, ...]
@@ -151,19 +151,19 @@ class Equality:
 
     @property
     def name(self) -> str | None:
-        """The first name among the sides, whose value the equality states."""
+        """The first name among the sides; the equality gives its value."""
         return next(filter(None, self.names), None)
 
     @property
     def values(self) -> tuple[Reading, ...]:
-        """The sides but for that name."""
+        """All sides except `name`."""
         named = None if self.name is None else self.names.index(self.name)
         return tuple(side for index, side in enumerate(self.sides) if index != named)
 
 
 @dataclass(frozen=True)
 class Inequality:
-    """A chain such as `1 < x ≤ 3`; `solved` is the interval of the name in it, where it stands alone."""
+    """A chain such as `1 < x ≤ 3`; `solved` is the interval of its name, if one side is the name alone."""
 
     sides: tuple[Reading, ...]
     signs: tuple[str, ...]
@@ -177,7 +177,7 @@ class Inequality:
 
 @dataclass(frozen=True)
 class Approximation:
-    """An exact value with its rounding behind it, `√2 ≈ 1.414`; `within` is one unit of the last digit shown."""
+    """An exact value followed by its rounding, `√2 ≈ 1.414`; `within` is one unit of the last digit shown."""
 
     exact: Reading
     about: Number
@@ -203,11 +203,11 @@ Reading = (
 
 
 def as_latex(reading: Reading) -> str:
-    """A value as a formula, its unit left out.
+    """A value as a formula, without its unit.
 
     Raises:
-        Unreadable: it is a tuple, a text or the like.
-        TooLarge: it is a number that Python does not write in decimal.
+        Unreadable: the reading is a tuple, a text or the like.
+        TooLarge: Python cannot convert the number to decimal text.
     """
     if isinstance(reading, Number):
         if reading.bits > _MOST_BITS_SHOWN:
@@ -222,7 +222,7 @@ def as_latex(reading: Reading) -> str:
 
 
 def expressions(reading: Reading) -> Iterator[str]:
-    """The formulas in a reading that algebra compares: not infinities, which are compared as written."""
+    """The formulas in a reading that algebra compares; infinities are compared as text."""
     match reading:
         case Expression(latex):
             if not INFINITE.search(latex):
@@ -237,11 +237,11 @@ def expressions(reading: Reading) -> Iterator[str]:
 
 
 class AlgebraNeeded(Exception):
-    """Two formulas have to be compared."""
+    """The comparison needs algebra."""
 
 
 class NoAlgebra:
-    """Stands for `rlvr_vocab.verify.algebra` in the process that trains, where formulas may not be compared."""
+    """Replaces `rlvr_vocab.verify.algebra` in the training process, which must not compare formulas."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AlgebraNeeded
@@ -268,7 +268,7 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
             is_rounding = algebra.within(as_latex(exact), as_latex(answer.about), answer.within)
             return is_rounding and same(gold, answer.exact, algebra)
 
-        # `x = 5` is 5, `x = 41 = 42` is nothing, and of two equations one must be a multiple of the other.
+        # `x = 5` is 5, `x = 41 = 42` equals nothing; of two equations one must be a multiple of the other.
         case Equality(), Equality() if gold.name is not None and gold.name == answer.name:
             return all(same(one, other, algebra) for one in gold.values for other in answer.values)
         case Equality(), Equality():
@@ -278,7 +278,7 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
         case Choice(letter), Equality() if any(
             isinstance(side, Choice) and side.letter != letter for side in answer.sides
         ):
-            return False  # `B = C` names two
+            return False  # `B = C` has two names
         case _, Equality():
             return bool(answer.values) and all(same(gold, value, algebra) for value in answer.values)
 
@@ -329,22 +329,22 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
 
 def _same_values(gold: Number | Expression, answer: Number | Expression, algebra: Algebra) -> bool:
     if isinstance(gold, Number) and isinstance(answer, Expression) and gold.unit and answer.unit is None:
-        # `5m` is five metres where the gold answer is in metres: elsewhere it is a product.
+        # `5m` is five metres if the gold answer is in metres, else a product.
         unit = gold.unit.name if gold.unit.power == 1 else f"{gold.unit.name}^{{{gold.unit.power}}}"
         number = read_number(answer.latex.removesuffix(unit).strip()) if answer.latex.endswith(unit) else None
         if number is not None:
             return number == gold.value
     one, other = as_latex(gold), as_latex(answer)
     if INFINITE.search(one) or INFINITE.search(other):
-        return False  # equal infinities are written alike
-    # A unit may be left out on one side, unless it changes the value: 2π % and 2π degrees are not 2π.
+        return False  # equal infinities have the same spelling
+    # One side may omit a unit, unless the unit changes the value: 2π % and 2π degrees are not 2π.
     units = {gold.unit, answer.unit}
     units_agree = len(units) == 1 or (None in units and not units & {PERCENT, DEGREE})
     return units_agree and algebra.equal(one, other)
 
 
 def _same_unsolved(gold: Inequality, answer: Inequality, algebra: Algebra) -> bool:
-    """Side by side; `a ≠ b` in both directions, and of one relation its positive multiples."""
+    """Whether two inequalities agree side by side, `a ≠ b` in both directions, or are positive multiples."""
     if gold.signs != answer.signs or len(gold.sides) != len(answer.sides):
         return False
     if _all_same(gold.sides, answer.sides, algebra):
@@ -355,7 +355,7 @@ def _same_unsolved(gold: Inequality, answer: Inequality, algebra: Algebra) -> bo
 
 
 def _factor_sign(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> int:
-    """The sign of the factor between two relations; 0 where there is none, or a side is no formula or has a unit."""
+    """The sign of the factor between two relations; 0 without one, or if a side is not a formula or has a unit."""
 
     def is_formula(side: Reading) -> bool:
         return isinstance(side, Choice) or (isinstance(side, Number | Expression) and side.unit is None)
@@ -368,7 +368,7 @@ def _factor_sign(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Al
 
 
 def _same_items(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> bool:
-    """In any order, unless each is the value of another name."""
+    """Whether items agree in any order; in the given order if each is the value of a different name."""
     if not _are_named(gold) and not _are_named(answer):
         return _match(gold, answer, algebra)
     if all(isinstance(item, Equality) for item in (*gold, *answer)):
@@ -387,12 +387,12 @@ def _name_of(item: Reading) -> str:
 
 
 def _all_same(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> bool:
-    """Place by place."""
+    """Whether readings agree in the given order."""
     return len(gold) == len(answer) and all(same(*pair, algebra) for pair in zip(gold, answer, strict=True))
 
 
 def _match(gold: Sequence[Reading], answer: Sequence[Reading], algebra: Algebra) -> bool:
-    """In any order, each equally often."""
+    """Whether readings agree in any order, each equally often."""
     left = list(answer)
     if len(gold) != len(left):
         return False

@@ -1,4 +1,4 @@
-"""The bounds of an answer, and where groups, arguments and parts of a LaTeX text end: one pass each, no recursion."""
+"""Bounds of an answer, and the ends of groups, arguments and parts of LaTeX text: one pass each, no recursion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 MAX_CHARACTERS = 2_000
 MAX_NESTING = 24
 MAX_DIGITS = 1_000
-# 2^(2^16) has 19,729 digits: more than any problem asks for, still computed in a millisecond.
+# 2^(2^16) has 19,729 digits: more than any answer needs, and computed in a millisecond.
 MAX_BITS = 1 << 16
 
 _BRACKET = re.compile(r"[(\[{]|([)\]}])")
@@ -20,7 +20,7 @@ _CLOSING = frozenset((*")]}", r"\}", r"\end", r"\rangle", r"\rfloor", r"\rceil")
 
 
 class TooLarge(ValueError):
-    """An answer that is longer, deeper or bigger than any problem asks for."""
+    """An answer that is longer, more deeply nested or larger than any problem needs."""
 
 
 class Unreadable(ValueError):
@@ -39,7 +39,7 @@ def require_bounded(text: str) -> None:
 
 
 def group_end(text: str, start: int, brackets: re.Pattern[str] = _BRACE) -> int | None:
-    """One past the brace, or round bracket, that closes the one at `start`; None where none does."""
+    """The index after the brace or round bracket that closes the one at `start`; None if it is not closed."""
     depth = 0
     for token in brackets.finditer(text, start):
         depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(token[0], 0)
@@ -49,12 +49,12 @@ def group_end(text: str, start: int, brackets: re.Pattern[str] = _BRACE) -> int 
 
 
 def separators(pattern: str, except_in: str = r"\Z") -> re.Pattern[str]:
-    """The pattern of `split_at`: separators, what they are no separators in, and all that may enclose them."""
+    """The pattern for `split_at`: separators, text in which they do not separate, and brackets and environments."""
     return re.compile(rf"(?:{except_in})|(?P<separator>{pattern})|\\(?:[A-Za-z]+|.)|[()\[\]{{}}]", re.DOTALL)
 
 
 def split_at(text: str, wanted: re.Pattern[str]) -> list[tuple[str, str]]:
-    r"""Split cleaned LaTeX where a separator stands outside all brackets and environments.
+    r"""Split cleaned LaTeX at separators outside all brackets and environments.
 
     Returns:
         Pairs of a separator and the part after it; the first separator is empty.

@@ -1,7 +1,7 @@
-r"""Verdicts for a batch of answers: text and exact numbers are compared here, formulas in workers that may be killed.
+r"""Judges a batch of answers: text and exact numbers in this process, formulas in workers that can be killed.
 
-A gold answer is read as mathematics, or as written where it may as well be something else. `7-11` is a difference, a
-score or a shop: read as mathematics it would take `-4` for a right answer. To mean the difference, write `$7-11$`.
+A gold answer is read as mathematics, or compared as text if it is ambiguous. `7-11` is a difference, a score or a shop:
+as mathematics it would accept `-4`. For the difference, write `$7-11$`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _CACHE_SIZE = 4_096
 
 @dataclass(frozen=True)
 class Verdict:
-    """One answer, judged; `gold` and `answer` as they were read. `correct` is None without a usable gold answer."""
+    """The verdict on one answer, with `gold` and `answer` as read. `correct` is None without a usable gold answer."""
 
     correct: bool | None
     reason: str
@@ -74,11 +74,11 @@ class Verdict:
 def verify(
     golds: Sequence[str | None], answers: Sequence[str | None], deadline: float = DEADLINE_SECONDS
 ) -> list[Verdict]:
-    """Judge each answer against the gold answer at its place. No answer can hang, crash or fill the caller.
+    """Judge each answer against the gold answer at its index. No answer can hang, crash or fill the caller's process.
 
     Args:
-        golds: bare LaTeX, numbers, letters or words, in `$…$` or in a box; None for one that is no text.
-        answers: final answers as `final_answer` extracts them; None where a turn has none.
+        golds: bare LaTeX, numbers, letters or words, in `$…$` or in a box; None for a gold answer that is not text.
+        answers: final answers as extracted by `final_answer`; None where a turn has none.
         deadline: seconds for one pair.
     """
     pairs = list(zip(golds, answers, strict=True))
@@ -101,7 +101,7 @@ _cache: dict[tuple[str | None, str | None, float], Verdict] = {}
 def _decided_here(gold: str | None, answer: str | None) -> Verdict | None:
     try:
         return judge(gold, answer, NoAlgebra())
-    except Exception:  # noqa: BLE001 - AlgebraNeeded, or a fault of ours, which a worker meets again and reports
+    except Exception:  # noqa: BLE001 - AlgebraNeeded, or a bug, which occurs again in a worker and is reported
         return None
 
 
@@ -114,25 +114,25 @@ def _verdict_of(outcome: Outcome) -> Verdict:
 
 @cache
 def verifier_pool() -> WorkerPool:
-    """The workers that all verification of this process shares."""
+    """The workers shared by all verification of this process."""
     return WorkerPool(f"{__name__}:judge_with_algebra", preload=f"{__name__}:warm_up")
 
 
 def judge_with_algebra(pair: list[str]) -> dict[str, Any]:
-    """In a worker: a gold answer and an answer to the fields of their `Verdict`."""
-    from rlvr_vocab.verify import algebra  # it loads mpmath, which the process that trains does without
+    """In a worker: map a gold answer and an answer to the fields of their `Verdict`."""
+    from rlvr_vocab.verify import algebra  # it loads mpmath, which the training process does not need
 
     gold, answer = pair
     return asdict(judge(gold, answer, algebra))
 
 
 def warm_up() -> None:
-    """Fill mpmath's tables of constants, which the first comparison would wait for."""
+    """Fill mpmath's tables of constants, so that the first comparison does not wait for them."""
     judge_with_algebra([r"\frac{x+\sqrt{2}\pi}{3}", r"\frac{1}{3}(x+2^{1/2}\pi)"])
 
 
 def judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
-    """Judge an answer as it was extracted; with `NoAlgebra` it may raise `AlgebraNeeded`."""
+    """Judge an extracted answer; with `NoAlgebra` it may raise `AlgebraNeeded`."""
     try:
         gold_reading = read_gold(gold)
     except (TooLarge, Unreadable) as error:
@@ -151,10 +151,10 @@ def judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
     return Verdict(correct, EQUAL if correct else DIFFERENT, shown, shown_answer)
 
 
-# Shown behind the number of ambiguous gold answers.
-COMPARED_AS_TEXT = "compared as text, for want of a sign of mathematics: write what is mathematics as $…$"
+# Shown after the number of ambiguous gold answers.
+COMPARED_AS_TEXT = "compared as text, since nothing marks them as mathematics: write mathematics as $…$"
 
-# Dollars as in Pandoc: what closes mathematics stands behind a character and before no digit, unlike in `$5-$10`.
+# Dollars as in Pandoc: the closing one follows a character and precedes no digit, unlike in `$5-$10`.
 _IN_DOLLARS = re.compile(r"\A\s*\$[^$]+\$\s*\Z|(?<![\\\w])\$(?=[^\s$])[^$]*(?<=[^\s\\$])\$(?![0-9])")
 _CURRENCY = re.compile(r"(?<!\\)\$(?=[0-9.])")
 _SAYS_MATHEMATICS = re.compile(
@@ -166,7 +166,7 @@ _SAYS_MATHEMATICS = re.compile(
 _NOT_MATHEMATICS_ALONE = str.maketrans(dict.fromkeys("×°º₀₁₂₃₄₅₆₇₈₉", " "))
 
 _COMMAND_OR_INDEX = re.compile(r"\\[a-z]+|[_{}]")
-# Signs of a code, which no formula in variables has: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
+# Signs of a code, absent from formulas in variables: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
 _CODE = re.compile(
     r"[A-Za-z][ .]{0,2}[0-9]|(?<![0-9.])0[0-9A-Za-z]|[a-z]{3,}"
     r"|[A-Z][ -]?[A-Za-z0-9]|[A-Za-z][ -]?[A-Z]|[0-9](?:-|(?<=[0-9.][0-9]) ?)[A-Z]"
@@ -174,7 +174,7 @@ _CODE = re.compile(
     rf"|(?:\A|[0-9]-)(?:{'|'.join(UNITS_OF_TWO_LETTERS)})(?![a-z])"
     rf"|(?<![a-z])(?:{'|'.join(WORDS_OF_TWO_LETTERS)})(?![a-z])"
 )
-# Zeros in front, as in a month or a postal code. The AIME pads its answers to three digits, which are numbers, and
+# Leading zeros, as in a month or a postal code. Exceptions are numbers: the AIME pads its answers to three digits, and
 # Python the exponent of `2e-05`.
 _PADDED = re.compile(r"(?<![0-9.,])(?<![0-9] )(?<![0-9.][eE])(?<![0-9.][eE][-+])0[0-9](?!(?<=\A0[0-9])[0-9]\Z)")
 # Numbers grouped as in German and in Indian English, which read as lists here.
@@ -183,11 +183,11 @@ _GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-
 
 @lru_cache(maxsize=1_024)
 def read_gold(text: str | None) -> Reading:
-    """Read a gold answer, None for one that is no text; `Written` where it does not say whether it is mathematics.
+    """Read a gold answer (None: it is not text); returns `Written` if it may or may not be mathematics.
 
     Raises:
-        TooLarge: it is longer, deeper or bigger than an answer can be.
-        Unreadable: there is nothing in it, or it is no text.
+        TooLarge: the answer exceeds the bounds of `scanning`.
+        Unreadable: the answer is empty or not text.
     """
     if text is None:
         raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
@@ -205,32 +205,32 @@ def read_gold(text: str | None) -> Reading:
 
 
 def as_written(text: str) -> Written:
-    """An answer as it is compared with a gold answer that may be no mathematics; raises like `read_gold`."""
+    """An answer in the form for comparison with an ambiguous gold answer; raises like `read_gold`."""
     if not _IN_DOLLARS.search(text):
         text = _CURRENCY.sub(r"\\$", text)
     return Written(without_typesetting(cleaned_answer(text)))
 
 
 def _says_mathematics(text: str) -> bool:
-    """Whether it has a sign, a macro or a function that nothing else has, or stands between dollars."""
+    """Whether a text has a sign, macro or function that only mathematics has, or is between dollars."""
     signs = ascii_latex(text.translate(_NOT_MATHEMATICS_ALONE))
     return bool(_IN_DOLLARS.search(text) or _SAYS_MATHEMATICS.search(signs) or PLAIN_NAMES.search(signs))
 
 
 def _looks_like_a_code(latex: str) -> bool:
-    """Whether a formula is digits joined by `-`, `/` and the like, or has letters that are hardly variables."""
+    """Whether a formula is digits joined by `-`, `/` and the like, or has letters that are unlikely to be variables."""
     plain = _COMMAND_OR_INDEX.sub("", latex)
     return re.search("[A-Za-z]", plain) is None or _CODE.search(plain) is not None
 
 
 @dataclass(frozen=True)
 class GoldReport:
-    """Faults of gold answers, by their index.
+    """Problems with gold answers, by index.
 
     Attributes:
-        unusable: nothing can be compared with them: empty, no text, or larger than an answer can be.
-        by_text_only: formulas that algebra cannot evaluate; an answer is right only when it is written alike.
-        ambiguous: what does not say whether it is mathematics, a date or a code; compared as text.
+        unusable: empty, not text, or larger than an answer can be; no answer can be compared with them.
+        by_text_only: formulas that algebra cannot evaluate; only the same spelling is a right answer.
+        ambiguous: mathematics, a date or a code; compared as text.
     """
 
     unusable: dict[int, str] = field(default_factory=dict)
@@ -239,7 +239,7 @@ class GoldReport:
 
 
 def check_golds(golds: Sequence[str | None], on_progress: Callable[[int, int], object] | None = None) -> GoldReport:
-    """Read every gold answer as training will; None stands for one that is no text.
+    """Read every gold answer as in training; None is a gold answer that is not text.
 
     >>> findings = check_golds(["42", "", r"\\sum_{n=1}^{9} n", "2024-01-05"])
     >>> findings.unusable, list(findings.by_text_only), list(findings.ambiguous)

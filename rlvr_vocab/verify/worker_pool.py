@@ -1,7 +1,7 @@
-"""A pool of processes for work on untrusted text: an item may hang, crash or eat memory, the caller goes on.
+"""A pool of processes for untrusted text: an item may hang, crash or exhaust memory without harm to the caller.
 
-A worker is a fresh interpreter that has imported the task. The caller and its workers exchange lines of JSON, so a text
-that took over a worker can make the caller run nothing. `docs/LOG.md` says why this is not pebble's pool.
+A worker is a fresh interpreter that has imported the task. Caller and workers exchange lines of JSON, so a compromised
+worker cannot make the caller run code. `docs/LOG.md` explains why this is not pebble's pool.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Any, Literal
 
 MOST_WORKERS = 8
 START_LIMIT = 120.0  # seconds: on a cluster's file system a first import may take half a minute
-GRACE = 1.0  # seconds past the deadline after which a worker ends by itself; for a process to end
+GRACE = 1.0  # seconds after the deadline until a worker ends by itself; also the wait for a process to end
 
 RECURSION_LIMIT = 10_000
 STACK_BYTES = 64 * 2**20  # RECURSION_LIMIT levels of `sorted(key=…)` take 16 MB, the usual 8 MB would crash
-# Bytes of address space for a worker, interpreter and modules included: below 1 GB with room to spare for what is
-# resident but no address space of its own.
+# Bytes of address space for a worker, interpreter and modules included: well below 1 GB, as some resident memory is not
+# counted as its address space.
 MEMORY_LIMIT = 900 * 2**20
 OUT_OF_MEMORY = 77  # exit code
 LONGEST_DETAIL = 300
 LONGEST_ANSWER = 64 * 2**20
 
-# sys.path comes first, or the imports of this very line would look into the working directory.
+# sys.path is set first; otherwise the imports of this line would search the working directory.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[4:]; from rlvr_vocab.verify.worker_pool import work; work(*sys.argv[1:4])"
 )
@@ -47,7 +47,7 @@ _ENVIRONMENT = {
     "PYTHONWARNINGS": "ignore",  # as errors they would change verdicts
     "OMP_NUM_THREADS": "1",  # there are as many workers as cores
 }
-# A terminal or a batch scheduler sends these to every process of a job; they are the caller's to answer.
+# A terminal or a batch scheduler sends these to every process of a job; only the caller handles them.
 _SIGNALS_FOR_THE_CALLER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 Failure = Literal["timeout", "too large", "died", "error"]
@@ -72,8 +72,8 @@ class WorkerPool:
     """Processes that apply a function to untrusted items. They start with the first `run` and end with the pool.
 
     `run` may be called from any thread, inside a running event loop and after `os.fork`, one batch at a time. `task` is
-    a "module:function" from a JSON value to one; `preload` names a function to call before any item, outside all
-    limits; `workers` is by default the number of usable cores, up to eight.
+    a "module:function" that maps a JSON value to another. `preload` names a function that is called before any item,
+    without limits. `workers` is by default the number of usable cores, up to eight.
     """
 
     def __init__(self, task: str, *, workers: int | None = None, preload: str = "") -> None:
@@ -96,7 +96,7 @@ class WorkerPool:
         """
         stopped = threading.Event()
         with self._lock, ThreadPoolExecutor(self._size) as threads:
-            for worker in [worker for worker in self._idle if worker.process.poll() is not None]:  # somebody killed it
+            for worker in [worker for worker in self._idle if worker.process.poll() is not None]:  # it was killed
                 worker.end()
                 self._idle.remove(worker)
             try:
@@ -105,7 +105,7 @@ class WorkerPool:
                     future.result()
                     if on_progress:
                         on_progress(count, len(items))
-            except BaseException:  # an interruption too: no worker goes on with an item that nobody waits for
+            except BaseException:  # also for an interrupt: no worker continues with an item whose caller is gone
                 stopped.set()
                 threads.shutdown(wait=False, cancel_futures=True)
                 for worker in list(self._busy):
@@ -134,7 +134,7 @@ class WorkerPool:
 
 
 class _WorkerFailure(Exception):
-    """A worker that is of no use any more: the failure and its detail."""
+    """A worker can no longer be used: the failure and its detail."""
 
 
 class _Worker:
@@ -150,11 +150,11 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, **_ENVIRONMENT},
-                start_new_session=True,  # Ctrl-C in the terminal is for the caller alone
+                start_new_session=True,  # Ctrl-C in the terminal reaches only the caller
             )
 
     def ask(self, item: Any, deadline: float) -> Outcome:
-        """The outcome of an item; the process ends with any failure but "error"."""
+        """The outcome of an item; any failure except "error" ends the process."""
         try:
             if not self._is_ready:
                 self._receive(START_LIMIT)
@@ -171,7 +171,7 @@ class _Worker:
     def _exchange(self, item: Any, deadline: float) -> tuple[Any, str]:
         """The value and the error of an item."""
         self._num_asked += 1
-        with contextlib.suppress(OSError):  # it has just been killed: `_receive` meets the end of the connection
+        with contextlib.suppress(OSError):  # it was just killed: `_receive` reads the end of the connection
             self.connection.settimeout(deadline)
             self.connection.sendall(_line([self._num_asked, item, deadline]))
         answer = self._receive(deadline)
@@ -179,10 +179,10 @@ class _Worker:
             match json.loads(answer):
                 case [self._num_asked, value, str() as error]:
                     return value, error
-        raise _WorkerFailure("died", "the worker wrote something that is no answer")
+        raise _WorkerFailure("died", "the worker wrote an invalid answer")
 
     def _receive(self, seconds: float) -> bytes:
-        """A line from the process. One that is there counts, also where this process was stopped until it was late."""
+        """A line from the process. A line already received counts even if this process was paused past the deadline."""
         until, received = time.monotonic() + seconds, bytearray()
         while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
             left = until - time.monotonic()
@@ -237,12 +237,12 @@ _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
 def _reset_after_fork() -> None:
-    """The workers stay the parent's, and so may the lock that another of its threads holds."""
+    """Drop the workers, which belong to the parent, and the lock, which another of its threads may hold."""
     for pool in _POOLS:
         pool._lock = threading.Lock()
         for worker in {*pool._idle, *pool._busy}:
             worker.connection.close()
-            worker.process.returncode = 0  # no child of this process: its Popen would warn that it still runs
+            worker.process.returncode = 0  # not a child of this process: its Popen would warn that it still runs
         pool._idle.clear()
         pool._busy.clear()
 
@@ -266,16 +266,16 @@ def work(connection_fd: str, task_name: str, preload: str) -> None:
         try:
             answer = _line([number, task(item), ""])
         except MemoryError:
-            os._exit(OUT_OF_MEMORY)  # to say it in a message might need memory too
-        except BaseException as error:  # noqa: BLE001 - all that a task raises, `sys.exit` included, is its answer
+            os._exit(OUT_OF_MEMORY)  # a message might need memory
+        except BaseException as error:  # noqa: BLE001 - any exception of a task, `sys.exit` included, is returned
             answer = _line([number, None, f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]])
         signal.setitimer(signal.ITIMER_REAL, 0)
         connection.sendall(answer)
 
 
 def _confine() -> None:
-    """Set limits, and signals as a fresh process has them but for those to the whole job."""
-    # A blocked or ignored signal stays so in the processes that one starts, the alarm of a hanging worker included.
+    """Set limits, and reset signals to their defaults, except those sent to the whole job."""
+    # Child processes inherit blocked and ignored signals, including the alarm that ends a hanging worker.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for number in _SIGNALS_FOR_THE_CALLER:
@@ -285,10 +285,10 @@ def _confine() -> None:
     for kind, size in ((resource.RLIMIT_STACK, STACK_BYTES), (resource.RLIMIT_AS, MEMORY_LIMIT)):
         _, hard = resource.getrlimit(kind)
         resource.setrlimit(kind, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
-    with contextlib.suppress(OSError):  # where the machine runs out of memory, a worker ends before the run does
+    with contextlib.suppress(OSError):  # if the machine runs out of memory, the kernel kills a worker before the run
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _line(message: Any) -> bytes:
-    """A message. JSON in ASCII also carries null bytes, line ends and lone surrogates."""
+    """Encode a message. JSON in ASCII can represent null bytes, line ends and lone surrogates."""
     return json.dumps(message).encode("ascii") + b"\n"

@@ -124,6 +124,6 @@ def test_gold_answers_that_are_indices_of_choices_are_named(
 def test_a_system_prompt_that_no_row_takes_is_said(write_jsonl: Any) -> None:
     own = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
     style = PromptStyle("Box it.")
-    assert "system_prompt reaches no prompt" in divided(write_jsonl, row(1, own)).account(style)[-1]
+    assert "system_prompt is not used" in divided(write_jsonl, row(1, own)).account(style)[-1]
     for rows, other in (([row(1, own), row(2)], style), ([row(1, own)], PromptStyle(None)), ([row(1, own[1:])], style)):
-        assert "reaches no prompt" not in divided(write_jsonl, *rows).account(other)[-1]
+        assert "system_prompt is not used" not in divided(write_jsonl, *rows).account(other)[-1]

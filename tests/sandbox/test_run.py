@@ -96,7 +96,7 @@ def test_a_test_may_ask_for_an_error_alone(test):
 @pytest.mark.parametrize(
     ("test", "reason"),
     [
-        ("assert f( == 1", "no Python: SyntaxError"),
+        ("assert f( == 1", "not valid Python: SyntaxError"),
         ("assert f(1 / 0) == 1", "before it asks the program: ZeroDivisionError"),
         ("assert f(1) == 1\nassert f(lambda: 1) == 1", "a value of function"),
         ("def test_f():\n    assert f(1) == 1", ""),
@@ -195,7 +195,7 @@ def test_a_value_crosses_as_it_is(value):
 
 
 def test_what_is_no_plain_value_does_not_cross():
-    with pytest.raises(NotPlain, match="function is no plain value"):
+    with pytest.raises(NotPlain, match="function is not a plain value"):
         encoded([test_what_is_no_plain_value_does_not_cross])
     for text in ([1], {"object": 1}, {"system": [1]}):
         with pytest.raises(NotPlain):

@@ -66,7 +66,7 @@ def test_a_hanging_item_is_ended_at_its_deadline_while_others_go_on(make_pool: M
     assert [other.value for other in others] == list(range(50))
 
 
-NO_ANSWER = "the worker wrote something that is no answer"
+NO_ANSWER = "the worker wrote an invalid answer"
 
 
 @pytest.mark.parametrize(
