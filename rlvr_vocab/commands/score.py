@@ -264,6 +264,8 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for number, row in enumerate(read_rows(file), start=1):
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
+            if in_step and "step" not in row:
+                raise UserError(f"{file.absolute()}: no file of a run's completions (without the column step)")
             place = {"step": row["step"], "row": number} if in_step else {"row": number}
             yield place, {name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)}
 

@@ -18,6 +18,7 @@ from rlvr_vocab.record.results import KINDS, kind_text
 
 # Columns with a value per token, read only where they are asked for.
 OF_EACH_TOKEN = ("sampling_logps",)
+_OF_EACH_COMPLETION = {"prompt", "completion", "reward"}
 # A step of a large run is tens of megabytes with its ids.
 _STEPS_KEPT = 4
 
@@ -87,7 +88,11 @@ class CompletionFiles:
         return _completion(cells, step, row)
 
     def table(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Those of the columns that a step's file has; with None, all except `OF_EACH_TOKEN`."""
+        """Those of the columns that a step's file has; with None, all except `OF_EACH_TOKEN`.
+
+        Raises:
+            UserError: the file cannot be read, or no run wrote it.
+        """
         path = self.path(step)
         name = f"{self.folder.name}/{path.name}"
         problem = problem_of(self.folder.parent, name, self._unchecked[name]) if name in self._unchecked else None
@@ -98,6 +103,9 @@ class CompletionFiles:
             # Through the open file, so that one that is replaced meanwhile is still read as a whole.
             with path.open("rb") as content, pq.ParquetFile(content) as file:
                 there = file.schema_arrow.names
+                missing = _OF_EACH_COMPLETION.intersection(columns or _OF_EACH_COMPLETION).difference(there)
+                if missing:
+                    raise UserError(f"{path}: no file of a run's completions (without the column {min(missing)})")
                 wanted = [name for name in there if (name in columns if columns else name not in OF_EACH_TOKEN)]
                 return file.read(columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
+from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_probe, read_results
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secrets import without_secrets
@@ -87,14 +88,19 @@ def report_at_the_end(run: Path, console: Console) -> None:
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
-    """The held-out answers of a run; UserError where a file of them cannot be read."""
-    before, after = (results_file(record.folder, when) for when in ("before", "after"))
+    """The held-out answers of a run, without a file that `record.damage` names; UserError where one cannot be read."""
+    before, after = (_whole_results(record.folder, when) for when in ("before", "after"))
     grader = (record.summary or {}).get("grader") or (read_record(record.folder, PROBLEMS) or {}).get("grader")
     return HeldOutAnswers(
-        read_results(before) if before.is_file() else (),
-        read_results(after) if after.is_file() else (),
+        before,
+        after,
         HeldOutMetric.of(grader),
     )
+
+
+def _whole_results(folder: Path, when: str) -> Sequence[ProblemResult]:
+    path = results_file(folder, when)
+    return read_results(path) if path.is_file() and problem_in_run(folder, path) is None else ()
 
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

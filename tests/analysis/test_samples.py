@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from markupsafe import escape
 
@@ -219,10 +221,14 @@ def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, c
     assert main(["samples", f"run={tmp_path}"]) == 2
     assert "no completion could be read" in capsys.readouterr().err
     shutil.copy(finished_run / "completions" / "step_00001.parquet", tmp_path / "completions")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "completions" / "step_00003.parquet")
+    assert main(["score", f"completions={tmp_path / 'completions' / 'step_00003.parquet'}"]) == 2
+    assert "no file of a run's completions" in capsys.readouterr().err
     assert main(["samples", f"run={tmp_path}", "verdict=right", "problem=what is 3 +"]) == 0
     captured = capsys.readouterr()
     assert re.findall(r"^--- (.*)$", captured.out, re.MULTILINE) == [f"step 1, completion {n}" for n in range(9, 13)]
     assert "left out: " in captured.err and "step_00002" in captured.err
+    assert "no file of a run's completions" in captured.err and "step_00003" in captured.err
     assert "reasoning tokens are not marked" in captured.err  # there is no initial_model/ here
 
 
