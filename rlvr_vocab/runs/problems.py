@@ -37,7 +37,7 @@ from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.record import RunOfCheckpoint
-from rlvr_vocab.runs.rewards import dry_run_rewards, grader_of_run, needs_gold_answers, require_reward_columns
+from rlvr_vocab.runs.rewards import dry_run_functions, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
@@ -136,7 +136,7 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
             f"no held-out problem has a gold answer that {functions[0].name} can compare with: hold out others, or set "
             "dataset.max_eval_samples=0"
         )
-    require_reward_columns(functions, usable.column_names, "the held-out problems have")
+    dry_run_functions(settings, functions, usable, "the held-out problems have")
     return usable
 
 

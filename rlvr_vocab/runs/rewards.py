@@ -18,7 +18,7 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, log
 from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
-from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.verify.boxed_answer import SOURCES
 
@@ -166,18 +166,27 @@ def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
     functions = settings.rewards.functions
     if all(function.weight == 0 for function in functions):
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")
-    require_reward_columns(functions, rows.column_names, "the problems have")
+    scores = dry_run_functions(settings, functions, rows, "the problems have")
+    weights = {name: spec.weight for name, spec in zip(logged_names(functions), functions, strict=True)}
+    tried = {name: each for name, each in scores.items() if weights[name] != 0}
+    if tried and all(score.value is None for each in tried.values() for score in each):
+        reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in tried.items()}
+        given = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
+        count = len(next(iter(tried.values())))
+        raise UserError(f"rewards: nothing could be learned, the first {count} problems have no score: {given}")
+
+
+def dry_run_functions(
+    settings: RunSettings, functions: Sequence[RewardSpec], rows: Dataset, there: str
+) -> dict[str, list[Score]]:
+    """The scores of right answers to the first rows, by reward; raises UserError as `dry_run_rewards` does."""
+    require_reward_columns(functions, rows.column_names, there)
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
     forms = example_forms(settings.model.think_tags)
     form = forms[2] if any(declared(spec).answer_in == "xml" for spec in functions) else forms[0]
     turns = [[{"role": "assistant", "content": turn}] for row in trial for turn in example_turns([form], row)]
     rewards = build_rewards(functions, dummy_context(reward_context(settings)))
-    scores = {each.name: dry_run(each, trial, turns) for each in rewards if each.traits.dry_run}
-    tried = {each.name: scores[each.name] for each in rewards if each.weight != 0 and each.name in scores}
-    if tried and all(score.value is None for each in tried.values() for score in each):
-        reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in tried.items()}
-        given = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
-        raise UserError(f"rewards: nothing could be learned, the first {len(trial)} problems have no score: {given}")
+    return {each.name: dry_run(each, trial, turns) for each in rewards if each.traits.dry_run}
 
 
 def require_reward_columns(functions: Sequence[RewardSpec], columns: Sequence[str], there: str) -> None:

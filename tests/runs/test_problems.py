@@ -57,6 +57,13 @@ def test_a_set_without_answers_is_divided_and_held_out_as_any_other(tmp_path):
     assert problems.report == run_problems(tmp_path, rows, *words).report
 
 
+def test_a_grader_that_raises_is_refused_before_anything_is_trained(tmp_path):
+    (tmp_path / "mine.py").write_text("def broken(completions):\n    raise KeyError('x')\n")
+    rows = [{"problem": f"{number}+1?", "answer": str(number + 1)} for number in range(20)]
+    with pytest.raises(UserError, match="reward broken raised KeyError"):
+        run_problems(tmp_path, rows, f"evaluation.grader={tmp_path}/mine.py:broken")
+
+
 def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_path):
     rows = [{"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(40)]
     file, run = tmp_path / "problems.jsonl", tmp_path / "run"
