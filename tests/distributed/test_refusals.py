@@ -40,7 +40,7 @@ def check(monkeypatch, tmp_path, environment, *words):
         (FSDP2, (QUANTIZED,), "load_in_8bit=true: quantized weights are not sharded by FSDP"),
         (DEEPSPEED, (QUANTIZED,), "load_in_8bit=true: quantized weights are not sharded by DeepSpeed"),
         (DEEPSPEED, (LORA,), "model.lora.train_rows=reasoning"),
-        (DEEPSPEED, (STAGES,), "stages: under DeepSpeed"),
+        (DEEPSPEED, (STAGES,), "stages: DeepSpeed hands no weights"),
     ],
 )
 def test_what_cannot_be_sharded_is_named(monkeypatch, tmp_path, environment, words, told):
@@ -63,7 +63,7 @@ def test_what_can_be_trained_in_several_processes_is_not_refused(monkeypatch, tm
 
 def test_processes_without_a_gpu_are_told_how_to_train_on_the_cpu(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    with pytest.raises(UserError, match="2 processes were started, and there is no GPU here"):
+    with pytest.raises(UserError, match="2 processes and no GPU"):
         check(monkeypatch, tmp_path, {}, "training.use_cpu=false")
 
 
