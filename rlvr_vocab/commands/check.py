@@ -31,8 +31,8 @@ _LIMIT_STEP, _LIMIT_KEEPS = 64, 0.99
 _FORMATS = {"bare": "the whole cell", "hash": "the text after the last ####", "boxed": r"the last \boxed{}"}
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
-    "model": "the model has to open the thinking with {tag}",
-    "nobody": "the template opens the thinking and closes it again: the model begins with its answer",
+    "model": "the model must open the thinking with {tag}",
+    "nobody": "the template opens and closes the thinking: the model starts with its answer",
 }
 
 
@@ -42,7 +42,7 @@ def run(settings: CheckSettings) -> int:
     problems = lay_out(divided, prompt_style(dataset))
     advice = [*_show_rows(divided, prompt_style(dataset), console), *_show_repeats(divided, console)]
     if settings.model is None:
-        hint = "no model named, so no tokens counted: add model=qwen3_0.6b or model.name=…"
+        hint = "tokens are not counted without a model: add model=qwen3_0.6b or model.name=…"
         print_section(console, "Prompts", [hint])
     else:
         advice += _show_prompts(settings, settings.model, divided, problems, console)
@@ -78,10 +78,10 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
         advice.append(f"nearly all answers are worked solutions: set dataset.answer_format={likelier}")
     if example := decimal_comma(golds):
         meant = with_decimal_points(example)
-        advice.append(f"answers such as {example}: if that is {meant}, set dataset.decimal=comma")
+        advice.append(f"answers such as {example}: if that means {meant}, set dataset.decimal=comma")
     dropped = len(divided.dropped) / (len(divided.dropped) + len(divided.problems))
     if dropped > _MANY_DROPPED:
-        advice.append(f"{dropped:.0%} of the rows are left out: see above why")
+        advice.append(f"{dropped:.0%} of the rows are left out: see the reasons above")
     if (count := len(divided.parts.train)) < _FEW_PROBLEMS:
         advice.append(f"only {pluralize(count, 'problem')} to train on: GRPO needs some hundreds")
     return [*advice, *divided.warnings()]
@@ -93,7 +93,7 @@ def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
     extra = sum(len(each.rows) - 1 for each in repeated)
     contradictions = [each for each in repeated if len(each.answers) > 1]
     number = pluralize(len(contradictions), "problem")
-    lines = ["no problem stands in the set twice"]
+    lines = ["no problem occurs twice"]
     if repeated:
         lines = [f"{pluralize(len(repeated), 'problem')} in {pluralize(extra + len(repeated), 'row')}"]
     for each in [each for each in repeated if each not in contradictions][:_SHOWN]:
@@ -107,24 +107,24 @@ def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
         lines.append(Alarm(f"  {short_text(each.rows[0].text)} ({answers})"))
     print_section(console, "Repeated problems", lines)
     advice: list[str] = []
-    if missing_columns(problems, divided.source.columns):  # without which different problems look the same
+    if missing_columns(problems, divided.source.columns):  # without these, different problems look the same
         return advice
     if contradictions:
         where = rows_in_words(sorted(one.row_number for each in contradictions for one in each.answers))
         advice.append(f"{number} with contradicting answers: keep the right one ({where})")
     if extra > _MANY_REPEATED * len(divided.problems):
         repeat = pluralize(extra, "row repeats", "rows repeat")
-        advice.append(f"{repeat} an earlier problem, which counts more: keep one of each")
+        advice.append(f"{repeat} an earlier problem, which gives it more weight: keep one of each")
     return advice
 
 
 def _show_prompts(
     settings: CheckSettings, model: ModelSettings, divided: DividedProblems, problems: ProblemSets, console: Console
 ) -> list[str]:
-    """Show one prompt as the model sees it, and the lengths of all.
+    """Show one prompt as the model sees it, and the lengths of all prompts.
 
     Raises:
-        UserError: the model cannot be had, has no chat template, or its template refuses a prompt.
+        UserError: the model cannot be loaded, has no chat template, or its template rejects a prompt.
     """
     # These import torch and transformers, which take seconds.
     from rlvr_vocab.runs.model import untrained_plan
@@ -185,10 +185,10 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
     if isinstance(source.generator, GymProblems):
         with_answer = sum(problem.solution is not None for problem in problems)
         answers = pluralize(with_answer, "problem")
-        print_section(console, title, [f"{answers} with one; answers are scored by the tasks' own scorers"])
+        print_section(console, title, [f"{answers} with one; each task scores answers with its own scorer"])
         return []
     if not number:
-        print_section(console, title, ["none: dataset.columns.answer=null; rewards that need one are refused"])
+        print_section(console, title, ["none: dataset.columns.answer=null; rewards that need one raise an error"])
         return []
     with progress_bar(console, "reading gold answers", number) as display:
         found = check_golds(
@@ -208,16 +208,16 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
     unusable = pluralize(len(found.unusable), "gold answer")
     lines, advice = [f"the verifier can use all {number:,} of them"], []
     if found.unusable:
-        head = f"{unusable} of {number:,} of no use to the verifier; training with accuracy leaves them out:"
+        head = f"{unusable} of {number:,} unusable for the verifier; training with accuracy leaves them out:"
         lines = [Alarm(line) for line in (head, *examples(found.unusable))]
         none_left = ", and accuracy has no other" * (len(found.unusable) == number)
         rows = rows_in_words([problems[index].row_number for index in sorted(found.unusable)])
         advice = [
-            f"{unusable} of no use to the verifier{none_left}: mend what can be mended ({rows}), or take a reward of "
-            "your own"
+            f"{unusable} unusable for the verifier{none_left}: fix those that can be fixed ({rows}), or write your own "
+            "reward"
         ]
     for reasons, kind in (
-        (found.by_text_only, "hold a formula that is compared by its text alone"),
+        (found.by_text_only, "hold a formula that is compared only as text"),
         (found.ambiguous, COMPARED_AS_TEXT),
     ):
         if reasons:

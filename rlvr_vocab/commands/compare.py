@@ -41,23 +41,23 @@ from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.text import did_you_mean, pluralize, visible_text
 
-# Keys that make no difference in a run without copies.
+# Keys without effect in a run without copies.
 _OF_COPIES = (
     *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rank"),
     *("model.preserve_odds", "model.init_noise", "training.kl_over"),
 )
-# Keys in which runs of one arm may differ: seed, names, and how often they log and save.
+# Keys in which runs of one arm may differ: seed, names, and the intervals of logging and saving.
 _BOOKKEEPING = (
     *(*NOT_COMPARED, "exp_name", "seed", "training.seed", "training.data_seed", "training.run_name"),
     *("training.logging_steps", "training.kl_log_steps"),
     *("training.save_steps", "training.save_strategy", "training.save_total_limit"),
 )
-_LONGEST_NAME = 34  # of an arm in a sentence, or in a chart: arms with longer ones get numbers
+_LONGEST_NAME = 34  # characters of an arm's name in a sentence or a chart; arms with longer names get numbers
 _OF_A_RUN, _OF_EVALUATE = "evaluation", f"{FINAL_MODEL}/evaluation"
 
 
 def run(settings: CompareSettings) -> int:
-    """Print the verdict, write comparison.json and comparison.html; 0 whatever the verdict is."""
+    """Print the verdict, write comparison.json and comparison.html; returns 0 for any verdict."""
     configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
     runs = [_read_run(*each, settings.evaluation) for each in zip(settings.runs, configs, strict=True)]
     differing = differing_keys(configs)
@@ -108,7 +108,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
 
 
 def results_file(folder: Path, evaluation: str | None) -> Path:
-    """The results of a run's end, or those of that name; raises UserError where the run has none."""
+    """The results at the end of a run, or those named `evaluation`; raises UserError if there are none."""
     places = [folder / _OF_A_RUN / f"{evaluation or 'after'}.jsonl"]
     if evaluation is not None:
         places.insert(0, folder / _OF_EVALUATE / evaluation / EVALUATION_RESULTS)
@@ -125,7 +125,7 @@ def results_file(folder: Path, evaluation: str | None) -> Path:
 
 
 def _sampling_settings(results: Path) -> dict[str, Any] | None:
-    """Settings of the `rlvr-vocab evaluate` that wrote the results, which must be complete; None for a run's own."""
+    """The settings of the `rlvr-vocab evaluate` that wrote these complete results; None for a run's own results."""
     if results.name != EVALUATION_RESULTS:
         return None
     settings = read_json_if_there(results.parent / EVALUATION_SETTINGS) or {}
@@ -142,7 +142,7 @@ def _sampling_settings(results: Path) -> dict[str, Any] | None:
 
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """The keys in which configurations differ, bookkeeping left out, each with its value in every one."""
+    """The keys in which configurations differ, without bookkeeping keys, each with its value in every configuration."""
     flat = [
         {key: as_typed(value) for key, value in configuration_keys(config).items() if not _is_bookkeeping(key)}
         for config in configs
@@ -166,7 +166,7 @@ def _has_copies(keys: Mapping[str, str]) -> bool:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two values are alike, as numbers where they are numbers: 0 and 0.0."""
+    """Whether two values are equal, compared as numbers if both are numbers: 0 and 0.0."""
     try:
         return one == other or float(one) == float(other)
     except ValueError:
@@ -179,23 +179,23 @@ def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str
         return key
     if key is not None:
         there = {name for config in configs for name, _ in leaves(config)}
-        why = f"no run has such a key{did_you_mean(key, list(there))}"
+        why = f"no run has this key{did_you_mean(key, list(there))}"
         if key in there:
-            why = "it does not make an arm" if _is_bookkeeping(key) else "it has the same value in all runs"
+            why = "this key does not define arms" if _is_bookkeeping(key) else "it has the same value in all runs"
         raise UserError(f"key={key}: {why}; the runs differ in {names or 'no key'}")
     if not differing:
-        raise UserError("runs: there is one arm only: the configurations differ in nothing but seeds and names")
+        raise UserError("runs: there is only one arm: the configurations differ only in seeds and names")
     if len(differing) > 1:
         raise UserError(f"the runs differ in several keys ({names}): name the one under test with key=")
     return names
 
 
 def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]:
-    """The different values; the baseline is the one that is asked for, or 0, or the first run's."""
+    """The distinct values; the baseline is the requested one, else 0, else that of the first run."""
     wanted, distinct = "0" if baseline is None else as_typed(baseline), list(dict.fromkeys(values))
     first = next((value for value in distinct if _same(value, wanted)), None)
     if first is None and baseline is not None:
-        raise UserError(f"baseline={wanted}: no run has {key} at that; there is {', '.join(distinct)}")
+        raise UserError(f"baseline={wanted}: no run has this value of {key}; the values are {', '.join(distinct)}")
     return sorted(distinct, key=lambda value: value != first)
 
 
@@ -212,7 +212,7 @@ def _printable(key: str, value: str) -> str:
     return MASK if is_secret(key, value) else visible_text(without_secrets(value))
 
 
-# --- the screen ---
+# --- printing ---
 
 
 def _print(console: Console, compared: ComparisonResult) -> None:

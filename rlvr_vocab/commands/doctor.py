@@ -1,4 +1,4 @@
-"""`rlvr-vocab doctor`: what is wrong with a run, with evidence, the probable cause and the key to change."""
+"""`rlvr-vocab doctor`: lists the problems of a run with evidence, probable cause and the key to change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 
 
 def run(settings: DoctorSettings) -> int:
-    """Print the findings; 0 where there are none, 1 where there are some."""
+    """Print the findings; returns 1 if there are any, else 0."""
     record = run_record(settings.run)
     findings = diagnose(record)
     if settings.format == "json":

@@ -60,7 +60,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A checkpoint to evaluate; its results depend on `result_settings`."""
+    """A checkpoint to evaluate; `result_settings` determine its results."""
 
     checkpoint: Path
     folder: Path
@@ -74,7 +74,7 @@ class Candidate:
 def run(settings: EvaluateSettings) -> int:
     quiet_libraries()
     with ExitStack() as writing:
-        for folder in settings.folders:  # a folder that cannot be written ends the command before anything is read
+        for folder in settings.folders:  # an unwritable folder is an error before anything is read
             writing.enter_context(only_writer(folder, "out"))
         return _run(settings, make_console())
 
@@ -85,7 +85,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
         _candidate(settings, checkpoint, folder, rows)
         for checkpoint, folder in zip(settings.checkpoints, settings.folders, strict=True)
     ]
-    for candidate in candidates:  # before the first of them takes its hours
+    for candidate in candidates:  # before the first one takes hours
         require_same_settings(candidate.folder, candidate.result_settings)
         config = AutoConfig.from_pretrained(folder_with("config.json", candidate.checkpoint, settings.base), **NO_CODE)
         require_room(config, candidate.tokenizer, [row["prompt"] for row in rows], candidate.sampling)
@@ -93,7 +93,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
         values = dict.fromkeys(candidate.result_settings[key] for candidate in candidates)
         if len(values) > 1:
             shown = " and ".join(f"{value:g}" for value in values)
-            console.print(f"warning: {key} is {shown}, as each was trained: set {key}=… to compare", markup=False)
+            console.print(f"warning: {key} differs ({shown}) between checkpoints: set {key}=… to compare", markup=False)
     summaries: list[dict[str, Any]] = []
     figures: list[EvaluationFigures] = []
     for candidate in candidates:
@@ -114,7 +114,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
 
 
 def _rows(settings: EvaluateSettings, console: Console) -> Rows:
-    """The rows to answer, divided by the seed of the run where the (first) checkpoint lies in a run's folder."""
+    """The rows to answer; the split uses the seed of the run that the (first) checkpoint belongs to, if any."""
     runs, dataset = [run_of_checkpoint(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
     seed = settings.seed if runs[0].settings is None else runs[0].settings.seed
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
@@ -122,7 +122,7 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     if not rows:
         nothing_kept = dataset.max_eval_samples == 0
         remedy = "dataset.max_eval_samples=null" if nothing_kept else "dataset.eval_fraction or dataset.eval_split"
-        raise UserError(f"split=eval: nothing to measure on; set {remedy}, or split=train")
+        raise UserError(f"split=eval: there are no held-out problems; set {remedy}, or split=train")
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
     distinct = {run.folder: run for run in runs}.values()
@@ -170,7 +170,7 @@ def _results(
             return graded_results(batch, completions, candidate.grader, candidate.layout)
 
         def before_writing() -> None:
-            (candidate.folder / SUMMARY).unlink(missing_ok=True)  # it is of fewer results
+            (candidate.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
             checkpoint = str(candidate.checkpoint)
             write_settings(candidate.folder, candidate.result_settings, checkpoint=checkpoint, samples=settings.samples)
 
@@ -208,7 +208,7 @@ def _as_dicts(intervals: Mapping[str, Interval]) -> dict[str, Any]:
 
 
 def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
-    """The outcome in a line, every figure with its interval, and the tasks below each other where there are several."""
+    """Print the outcome in a line, every figure with its interval, and a table of tasks if there are several."""
     metric = HeldOutMetric.of(summary["grader"])
     found = summary[metric.name]
     shown = "no answer has a score" if found is None else f"{metric.name} {metric.value(found)}{metric.by}"
@@ -227,7 +227,7 @@ def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -
 
 
 def _print_comparison(summaries: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Checkpoints below each other, with their paired differences to the first."""
+    """Print a table of checkpoints with their paired differences to the first."""
     average, best, majority = (f"{name}@{summaries[0]['samples']}" for name in ("avg", "pass", "maj"))
     if average not in summaries[0]["figures"]:
         average = "score"

@@ -18,7 +18,7 @@ def run(settings: ExpandSettings) -> int:
         f"{settings.out}: {plan.layout.standard_size} standard tokens and "
         f"{pluralize(plan.layout.size, 'reasoning token')}.\n"
         "Load the model with AutoModelForCausalLM, the tokenizer with transformers.TokenizersBackend.from_pretrained; "
-        "plain generate knows no regions, rlvr-vocab generate does.",
+        "plain generate ignores the regions, rlvr-vocab generate applies them.",
         markup=False,
     )
     return 0

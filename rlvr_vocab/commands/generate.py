@@ -1,4 +1,4 @@
-"""`rlvr-vocab generate`: chat answers of a checkpoint, thinking set apart and reasoning tokens marked."""
+"""`rlvr-vocab generate`: chat answers of a checkpoint, with thinking separated and reasoning tokens marked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(settings: GenerateSettings) -> int:
 
 
 def _prompts(settings: GenerateSettings, system: str | None) -> list[Messages]:
-    """The messages of each chat; a system message goes before those that bring none."""
+    """The messages of each chat; chats without a system message get the default one."""
     if settings.prompts is None:
         prompts = [[{"role": "user", "content": settings.prompt or ""}]]
     else:
@@ -74,7 +74,7 @@ def _prompts(settings: GenerateSettings, system: str | None) -> list[Messages]:
 
 
 def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion) -> dict[str, object]:
-    """One answer as plain values; the prompt as text where it was one, else as messages."""
+    """One answer as plain values, with its prompt as text if it is one message, else as messages."""
     layout, tokenizer = checkpoint.layout, checkpoint.tokenizer
     thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
     asked = [message for message in prompt if message["role"] != "system"]
@@ -108,12 +108,12 @@ def _print_answer(checkpoint: Checkpoint, completion: Completion, console: Conso
     console.print(marked(answer) if answer else "(none)")
     if not completion.finished:
         length = pluralize(len(completion.completion_ids), "token")
-        console.print(Text(f"(cut off after {length}: max_new_tokens)", style="yellow"))
+        console.print(Text(f"(truncated after {length}: max_new_tokens)", style="yellow"))
     console.print()
 
 
 def turn_parts(layout: VocabLayout, prompt_ids: list[int], completion_ids: list[int]) -> tuple[list[int], list[int]]:
-    """Ids of the thinking and of the answer, what the template prefilled of the turn included, think tags left out."""
+    """Ids of the thinking and of the answer, including those that the template prefilled, without think tags."""
     ids = [*prompt_ids, *completion_ids]
     regions = scored_regions(torch.tensor([ids]), layout)[0].tolist()
     tags = (layout.think_open_id, layout.think_close_id)

@@ -1,4 +1,4 @@
-"""`rlvr-vocab merge`: folds an adapter into its base, as a model folder that any tool loads."""
+"""`rlvr-vocab merge`: merges an adapter into its base and writes a model folder for any tool."""
 
 from __future__ import annotations
 

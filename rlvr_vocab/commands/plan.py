@@ -1,4 +1,4 @@
-"""`rlvr-vocab plan`: memory and time of a run before it is run, and settings that fit into a card."""
+"""`rlvr-vocab plan`: estimates memory and time of a run, and finds settings that fit a card."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_STEPS = "the number of steps is unknown: give train_problems=N, or training.
 
 
 def run(settings: PlanSettings) -> int:
-    """Print the forecast; 1 where the run does not fit into the card that it is planned for."""
+    """Print the forecast; returns 1 if the run does not fit the planned card, else 0."""
     device, console = _device(settings), make_console()
     where = Circumstances(
         device,
@@ -56,7 +56,7 @@ def run(settings: PlanSettings) -> int:
 
 
 def _device(settings: PlanSettings) -> Device:
-    """The card that is asked for, with the memory of `fit` where that is given."""
+    """The requested card, with the memory of `fit` if that is given."""
     gib = settings.fit
     if gib is None:
         return device_named(settings.gpu)
@@ -64,7 +64,7 @@ def _device(settings: PlanSettings) -> Device:
 
 
 def _ahead(settings: PlanSettings) -> ProblemsAhead:
-    """The problems as they are found, or as the settings give them."""
+    """The problems as counted in the set, or as given by the settings."""
     given = () if settings.prompt_tokens is None else (settings.prompt_tokens,)
     found = ProblemsAhead() if given and settings.train_problems else problems_ahead(settings)
     return ProblemsAhead(settings.train_problems or found.count, given or found.prompts)
@@ -75,7 +75,7 @@ def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: 
     if fit is not None:
         effects = ((each.words, each.effect or "the same training, more slowly") for each in fit.changes)
         lines = [f"{' '.join(words)}  # {effect}" for words, effect in effects]
-        print_section(console, f"to fit into {settings.fit:g} GiB", lines or ["nothing has to change"])
+        print_section(console, f"to fit into {settings.fit:g} GiB", lines or ["no change is needed"])
     print_section(console, planned.exp_name, _of_model(planned, forecast))
     lines = [_room(forecast)]
     if forecast.peak > forecast.device_memory:
@@ -91,7 +91,7 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     yield f"{run.model.name}: {_count(shape.weights)} weights, {pluralize(copies, 'reasoning token')}"
     yield f"{_count(forecast.trained_weights)} weights train{f', {_count(frozen)} are frozen' if frozen else ''}"
     if not shape.is_known:
-        yield f"model_type {shape.model_type} is unknown to plan: counted as Llama is built, so it may be off"
+        yield f"plan has no formula for model_type {shape.model_type}: counted as a Llama model, so it may be off"
     short, middle, long = forecast.completion
     lengths = f"{middle:,.0f}" if short == long else f"{middle:,.0f} ({short:,.0f} to {long:,.0f})"
     yield (
@@ -134,7 +134,7 @@ def _of_time(forecast: Forecast) -> Iterator[str]:
 
 
 def _slurm_time(forecast: Forecast) -> str:
-    """Days-hours:minutes:seconds, of the longest that the run should take, in whole quarters of an hour."""
+    """The upper estimate of the run's time as days-hours:minutes:seconds, in whole quarters of an hour."""
     if forecast.total_range is None:
         raise UserError(f"format=slurm_time: {_NO_STEPS}")
     quarters = math.ceil(forecast.total_range[1] / 900)

@@ -1,4 +1,4 @@
-"""`rlvr-vocab probe`: does the choice between a token and its copies mean anything to the model that made it?"""
+"""`rlvr-vocab probe`: tests whether the choice between a token and its copies affects the model's answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TYPED = ("max_samples", "samples", "draws", "backend", "seed")  # keys that the
 
 
 def run(settings: ProbeSettings) -> int:
-    """Probe each run, say what they come to together, write probe.json and probe.html; 0 whatever the verdict is."""
+    """Probe each run, print the joint verdict, write probe.json and probe.html; returns 0 for any verdict."""
     quiet_libraries()
     console = make_console()
     trained = [read_settings("train", [f"config={folder}"]) for folder in settings.run]
@@ -73,7 +73,7 @@ def run(settings: ProbeSettings) -> int:
 
 
 def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console: Console) -> ProbedRun:
-    """The answers of a run by arm: those that are there, and those that are missing, which are written beside them."""
+    """The answers of a run by arm; missing ones are sampled and written first."""
     problems = held_out_problems(trained, console)
     if problems is None:
         raise UserError(f"run={folder}: has no held-out problems to answer")
@@ -81,7 +81,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     place, model = folder / PROBE_FOLDER, folder / FINAL_MODEL
     arms = [arm for arm in ARMS if settings.arms is None or arm in settings.arms or arm in _ALWAYS]
     if VocabLayout.load(model).mode == "replace" and "sources" in arms:
-        arms.remove("sources")  # which are closed while thinking
+        arms.remove("sources")  # their ids are forbidden while thinking
     last, grader = stages_of(trained)[-1].run, grader_of_run(trained)
     sampling = SamplingSettings(
         max_new_tokens=last.training.grpo["max_completion_length"],
@@ -139,7 +139,7 @@ def _answer(
             write_results(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
     thoughts = prober.recorded(read_lines(place / _THOUGHTS, SampledThought), rows)
     if len({each.problem for each in thoughts if each.thought.places}) < 2:
-        raise UserError(f"run={folder}: on fewer than two problems its model ends a thought with anything to exchange")
+        raise UserError(f"run={folder}: fewer than two problems have a closed thought with exchangeable ids")
     for arm in arms:
         with progress_bar(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_results(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
@@ -149,7 +149,7 @@ def _answer(
 
 
 def _require_same(place: Path, wanted: dict[str, Any]) -> None:
-    """Refuse to mix answers to another question with these; settings without thoughts bind nobody."""
+    """Raise UserError if recorded answers come from other settings; settings without thoughts are overwritten."""
     file = place / EVALUATION_SETTINGS
     if not (place / _THOUGHTS).exists() or not file.exists():
         atomic_write_json(file, wanted, "run")
@@ -160,7 +160,7 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
         shown = (
             f"{name}={there.get(name)} (now {wanted[name]})" if name in _TYPED else f"other {name}" for name in others
         )
-        raise UserError(f"{place}: holds a probe with {', '.join(shown)}; delete it, or ask the same")
+        raise UserError(f"{place}: holds a probe with {', '.join(shown)}; delete it, or use the same settings")
 
 
 def _print(console: Console, found: ProbeFindings) -> None:

@@ -1,4 +1,4 @@
-"""`rlvr-vocab report`: one HTML file that tells a run, finished or not."""
+"""`rlvr-vocab report`: writes the report of a run, finished or not, as one HTML file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rlvr_vocab.terminal import make_console
 
 
 def run(settings: ReportSettings) -> int:
-    """Write the page and say where it is; 0."""
+    """Write the page and print its path; returns 0."""
     console = make_console()
     for line in write_report(settings):
         console.print(f"warning: {line}", style="yellow", markup=False)

@@ -1,4 +1,4 @@
-"""`rlvr-vocab samples`: the completions of a run, through a pager on a terminal, or written out."""
+"""`rlvr-vocab samples`: shows the completions of a run in a pager, or writes them to a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rlvr_vocab.vocab.marking import Marker
 
 
 def run(settings: SamplesSettings) -> int:
-    """Show what is found, or write it to `out`; a file that cannot be read is named at the end."""
+    """Show the matching completions, or write them to `out`; list unreadable files at the end."""
     files, sample_filter = CompletionFiles(settings.run / COMPLETIONS), _sample_filter(settings)
     if not files.steps:
         raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
@@ -86,7 +86,7 @@ def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, pr
 
 @contextmanager
 def _pager() -> Iterator[Console]:
-    """A console that writes to the reader's pager, `$PAGER` or less; to the screen where there is none, or no terminal.
+    """A console that writes to the pager (`$PAGER` or less), or to the screen without a pager or a terminal.
 
     Whoever closes the pager ends the block.
     """
@@ -94,7 +94,7 @@ def _pager() -> Iterator[Console]:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and command and shutil.which(command[0])):
         yield screen
         return
-    environment = {"LESS": "FRX", **os.environ}  # colours pass, one screenful needs no key
+    environment = {"LESS": "FRX", **os.environ}  # keep colours; exit at once if one screen is enough
     pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
     colours = shows_colours(screen)
     with suppress(BrokenPipeError, KeyboardInterrupt):

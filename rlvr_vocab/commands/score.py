@@ -41,10 +41,10 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 FAILED = 1
 _SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
-# Scored together, but never fewer than all completions of one prompt: some rewards compare those.
+# Rows scored together; all completions of one prompt share a batch, since some rewards compare them.
 _BATCH = 64
 _TITLES = {"lowest": "Lowest totals", "highest": "Highest totals", "file": "Rows"}
-# Columns of a step's file that training passes to no function.
+# Columns of a step's file that training does not pass to reward functions.
 _NOT_PASSED_ON = ("prompt_ids", *OF_EACH_TOKEN, "advantage", "reward")
 Turn = list[dict[str, Any]]
 
@@ -54,7 +54,7 @@ class Row:
     """One completion.
 
     Attributes:
-        place: where it is from: {"row": 3}, or {"step": 10, "row": 3}.
+        place: its origin: {"row": 3}, or {"step": 10, "row": 3}.
         columns: by the parameters of reward functions: `completions`, and where known `prompts`, `solution`, …
         scores: one for each reward.
     """
@@ -90,7 +90,7 @@ class Row:
 
 
 def run(settings: ScoreSettings) -> int:
-    """Show and write the scores; returns 1 where a function failed on a row, else 0."""
+    """Show and write the scores; returns 1 if a function failed on a row, else 0."""
     console = make_console()
     if settings.completions is not None:
         rewards, rows = _score_completions(settings, settings.completions, console)
@@ -128,7 +128,7 @@ def _score_completions(settings: ScoreSettings, path: Path, console: Console) ->
 
 
 def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
-    """The problems of a set, held-out ones included, each answered by its gold answer in a made-up turn."""
+    """The problems of a set, held-out ones included, each with its gold answer in a made-up turn."""
     tags = settings.think_tags or THINK_TAGS
     problems = _problems(settings, console)
     specs = [spec for spec in settings.rewards.functions if not declared(spec).skip_gold_check]
@@ -136,7 +136,7 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward
         if why := declared(spec).skip_gold_check:
             console.print(f"{spec.name}: not judged: {why}", markup=False)
     if not specs:
-        raise UserError("rewards: gold answers judge none of them; give completions=FILE, or a model=… that answers")
+        raise UserError("rewards: none of them can score gold answers; give completions=FILE, or a model=… to answer")
     require_reward_columns(specs, [*problems[0].columns, "completions"], "the problems have")
     context = dummy_context(RewardContext(tags))
     rewards = build_rewards(specs, context)
@@ -154,8 +154,8 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward
 
 
 def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Console) -> tuple[list[Reward], list[Row]]:
-    """The first training problems in their seeded order, answered by a model as at the first step of training."""
-    # Only here: torch and transformers take seconds to import, and the other uses do not need them.
+    """The first training problems in seeded order, answered by a model as at the first training step."""
+    # Imported here: torch and transformers take seconds to import, and the other inputs do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
     from rlvr_vocab.runs.model import loading_kwargs, untrained_plan
     from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template
@@ -197,7 +197,7 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
 
 
 def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
-    """The problems to answer: the first to train on for a model, else all."""
+    """The problems to answer: for a model the first training problems, else all problems."""
     dataset = settings.dataset
     assert dataset is not None
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
@@ -221,7 +221,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
     """The rows of a file, or of all steps of a run.
 
     Raises:
-        UserError: it cannot be read, has no rows, lacks a column, or a row holds no assistant's turn.
+        UserError: the file cannot be read, has no rows, lacks a column, or a row has no assistant turn.
     """
     found = list(islice(_file_rows(path), settings.max_samples))
     if not found:
@@ -233,7 +233,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
             raise UserError(f"{path.absolute()} has no column {column}; its columns are {listed}; set {key}={nearest}")
     prompt = settings.prompt_column or ("prompt" if "prompt" in names else None)
     solution = settings.solution_column or next((name for name in ("solution", "answer") if name in names), None)
-    # Columns of the user's that are called like what a trainer passes to every function.
+    # User columns whose names a trainer passes to every function.
     taken = frozenset(TRL_NAMES) - {"completion_ids"}
     rows = []
     for place, row in found:
@@ -258,7 +258,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
 
 
 def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The place of each row, and its cells."""
+    """The origin of each row, and its cells."""
     for file in step_files(path) if path.is_dir() else [path]:
         in_step = is_step_file(file)
         for number, row in enumerate(read_rows(file), start=1):
@@ -271,7 +271,7 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _turn(cell: Any) -> Turn | None:
-    """A completion as the messages that training passes on; None for a cell that is none."""
+    """A completion as messages, as in training; None if the cell is not a completion."""
     if isinstance(cell, list):
         messages = [message for message in cell if isinstance(message, dict)]
         contents = [isinstance(message.get("content"), str | list | None) for message in messages]
@@ -289,7 +289,7 @@ def _gold(cell: Any, answer_format: str) -> Any:
 
 
 def recorded_context(path: Path) -> RewardContext:
-    """The context of the run whose completions or evaluation results lie at the path; the usual tags without one."""
+    """The context of the run that the completions or results at the path belong to; default tags without a run."""
     folders = [each for each in (path, *path.parents) if each.name in ("completions", "evaluation")]
     run = run_folder_of(folders[0]) or run_folder_of(folders[0].parent) if folders else None  # a checkpoint's is within
     if run is None:
@@ -302,7 +302,7 @@ def recorded_context(path: Path) -> RewardContext:
 
 
 def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
-    """Give each row its scores; a function of the library that is used wrongly raises UserError."""
+    """Score every row; wrong use of a built-in function raises UserError."""
     end = 0
     with progress_bar(console, "scoring", len(rows)) as bar:
         while end < len(rows):
@@ -318,7 +318,7 @@ def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console)
 
 
 def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
-    """Where a row is from, completion, prompt, gold answer, total, and by reward its score."""
+    """The output of a row: origin, completion, prompt, gold answer, total, and the score of each reward."""
     columns = {"prompts": "prompt", "solution": "solution"}
     known = {name: row.columns[column] for column, name in columns.items() if column in row.columns}
     scores = {
@@ -329,7 +329,7 @@ def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
 
 
 def _print_rows(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
-    """The rows with the lowest or highest totals; those without any score come first: something is wrong with them."""
+    """Print the rows with the lowest or highest totals; suspicious rows without any score come first."""
     sign = {"lowest": 1, "highest": -1, "file": 0}[settings.order]
 
     def place(row: Row) -> float:
@@ -373,10 +373,10 @@ def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[st
 
 
 def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
-    """The rows on which a function raised or returned no score; one row for a whole batch."""
+    """Print the rows on which a function raised or returned no score; one row stands for its batch."""
     for number, reward in enumerate(rewards):
         failed = [row for row in rows if row.scores[number].failed]
-        first = {id(row.scores[number]): row for row in reversed(failed)}  # rows of one batch have one score
+        first = {id(row.scores[number]): row for row in reversed(failed)}  # rows of a failed batch share one score
         lines = [
             f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {row.excerpt}"
             for row in reversed(first.values())

@@ -30,11 +30,11 @@ DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
 
 
 def run(settings: RunSettings) -> int:
-    """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
+    """Train as configured; with the same configuration, show a finished run again or resume an interrupted one."""
     check_processes(settings)
     grpo = settings.training.grpo
     timeout = timedelta(seconds=grpo.get("ddp_timeout") or DDP_TIMEOUT)
-    # The first PartialState decides backend and timeout.
+    # The first PartialState fixes backend and timeout.
     state = PartialState(cpu=bool(grpo.get("use_cpu")), backend=grpo.get("ddp_backend"), timeout=timeout)
     stop = StopOnSignalOrTime(settings.max_hours)
     console = make_console(quiet=not state.is_main_process)
@@ -48,13 +48,13 @@ def run(settings: RunSettings) -> int:
             console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
         print_summary(summary, settings.output_dir, console)
         if settings.report and state.is_main_process:
-            gc.collect()  # the trainer is in reference cycles
+            gc.collect()  # the trainer has reference cycles
             report_at_the_end(settings.output_dir, console)
     return 0
 
 
 def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> dict[str, Any]:
-    """Train all stages of a run, from its last checkpoint where there is one; returns its summary."""
+    """Train all stages of a run, from its last checkpoint if there is one; returns its summary."""
     started = time.monotonic()
     is_main = PartialState().is_main_process
     check_accelerator(settings)

@@ -51,13 +51,13 @@ _SHOWN_KEYS = (
 
 @peak_memory.phase("final_model")
 def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: HeldOutMetric) -> None:
-    """Write the trained model with its card; an adapter by itself first, then folded into its base.
+    """Write the trained model with its card. An adapter is saved alone first, then merged into its base.
 
     Args:
-        metric: the figure of the held-out problems.
+        metric: the metric of the held-out problems.
 
     Raises:
-        UserError: the merged model is not the one that was trained; the adapter stays.
+        UserError: the merged model differs from the trained one; the adapter is kept.
     """
     is_main, adapter = trainer.accelerator.is_main_process, isinstance(trainer.model, PeftModel)
     card = card_of_run(run.folder, run.settings.resolved, metric, adapter=adapter, steps=steps, links=True)
@@ -65,18 +65,18 @@ def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: H
     if is_main:
         _remove_previous(saved)
     with atomic_dir(saved) if is_main else nullcontext(saved) as folder:
-        trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
+        trainer.save_model(*broadcast_object_list([str(folder)]))  # called by all processes: each may hold a part
         trainer.accelerator.wait_for_everyone()
         if is_main:
             write_card(folder, card, alone=adapter)
             write_manifest(folder)
     trainer.accelerator.wait_for_everyone()
-    if is_main and adapter:  # past the barrier, where waiting for long would end the others
+    if is_main and adapter:  # after the barrier: a long wait at it would time out
         _merge(run, saved, trainer.initial_model, card)
 
 
 def _remove_previous(folder: Path) -> None:
-    """Remove the folder of an earlier end of this run; where it has been evaluated, rename it."""
+    """Remove the folder that an earlier completion of this run wrote, or rename it if it has evaluations."""
     if (folder / "evaluation").is_dir():
         set_aside(folder, "earlier")
     elif folder.exists():
@@ -86,24 +86,22 @@ def _remove_previous(folder: Path) -> None:
 def _merge(run: Run, adapter: Path, base: Path, card: Card) -> None:
     out = run.folder / FINAL_MODEL
     _remove_previous(out)
-    unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
+    unset_hf_deepspeed_config()  # otherwise from_pretrained would shard the model over all processes
 
     def finish(folder: Path, report: MergeReport) -> None:
         write_card(folder, card, report)
         write_manifest(folder)
 
-    # In float32, like a model that was trained whole: the measured weights are kept.
+    # In float32, like a fully trained model: the saved weights are those that were evaluated.
     report = merge_adapter(adapter, out, base, finish=finish)
     for line in merge_report_lines(report, out, card):
         run.console.print(line, markup=False)
 
 
 def merge_report_lines(report: MergeReport, out: Path, card: Card) -> Iterator[str]:
-    """The report of a merge in lines: the base, the largest differences of logits, a note, and the folder."""
-    yield (
-        f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens:"
-    )
-    yield f"  {report.merging:.1e} between the adapter on its base and the merged folder, loaded anew in float32"
+    """The lines of a merge report: the base, the largest logit differences, a note, and the folder."""
+    yield (f"adapter merged into {report.base}; largest logit difference on a chat of {report.probe_tokens} tokens:")
+    yield f"  {report.merging:.1e} between the adapter on its base and the merged folder, reloaded in float32"
     if report.rounding is not None:
         yield (
             f"  {report.rounding.largest:.1e} by rounding to {report.dtype}, mean KL {report.rounding.mean_kl:.1e} "
@@ -130,15 +128,15 @@ def card_of_run(
     """The facts of a run on the card of its weights, for the template.
 
     Args:
-        steps: of GRPO that the weights have seen.
-        at_end: whether they are those of its end.
-        links: whether to name model and problems on the hub; another working folder may have paths of such names.
+        steps: number of GRPO steps that trained the weights.
+        at_end: whether the weights are those at the end of the run.
+        links: whether to link model and problems on the hub; elsewhere, such a name could be a local path.
     """
     kwargs, names = config["model"]["model_kwargs"], [config[section]["name"] for section in ("model", "dataset")]
     on_hub = [name if links and _HUB_NAME.fullmatch(name) and not Path(name).exists() else None for name in names]
 
     def shown(value: Any) -> str:
-        """Of a path only its last part: the rest describes somebody's machine."""
+        """The value; a path is reduced to its last part, since the rest depends on the machine."""
         is_path = isinstance(value, str) and value not in on_hub
         return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if is_path else as_typed(value)
 
@@ -147,7 +145,7 @@ def card_of_run(
     rows += [("model.lora.r", str(config["model"]["lora"]["r"]))] * adapter
     rewards = [f"{shown(each['name'])} × {each.get('weight', 1.0):g}" for each in config["rewards"]["functions"]]
     bits = next((bits for bits in (8, 4) if kwargs.get(f"load_in_{bits}bit")), None)
-    quantized = f"It was trained on the base in {bits} bit, whose rounding is not in the merged model." if bits else ""
+    quantized = f"It was trained on the base in {bits} bit; the merged model is not rounded so." if bits else ""
     return {
         "name": str(config["exp_name"]),
         "adapter": adapter,
@@ -165,7 +163,7 @@ def card_of_run(
 
 
 def card_of_adapter(checkpoint: Path) -> Card:
-    """The facts of an adapter's run, for its merged model; `evaluation/after.jsonl` measured the final one alone."""
+    """The facts of an adapter's run, for its merged model; only the final adapter has `evaluation/after.jsonl`."""
     folder = run_folder_of(checkpoint)
     if folder is None:
         return {"name": "A merged model", "adapter": True}
@@ -177,14 +175,14 @@ def card_of_adapter(checkpoint: Path) -> Card:
 
 
 def _measured(run_folder: Path, when: str, metric: HeldOutMetric) -> str | None:
-    """The held-out figure of a run with the number of answers that have a score."""
+    """The held-out metric of a run with the number of answers that have a score."""
     path = results_file(run_folder, when)
     values = [answer.value for answer in read_results(path) if answer.value is not None] if path.is_file() else []
     return f"{metric.value(sum(values) / len(values))} on {pluralize(len(values), 'problem')}" if values else None
 
 
 def write_card(folder: Path, card: Card, merge: MergeReport | None = None, *, alone: bool = False) -> None:
-    """Write the card beside the weights of a whole model, or of an adapter `alone`, in place of PEFT's empty form."""
+    """Write the card of a full model, or of an adapter (`alone`), where it replaces PEFT's empty template."""
     data = ModelCardData(
         base_model=card.get("base_model"),
         datasets=[card["dataset"]] if card.get("dataset") else None,
@@ -203,7 +201,7 @@ def write_card(folder: Path, card: Card, merge: MergeReport | None = None, *, al
 
 
 def _code(value: Any) -> str:
-    """A value as a code span, in which neither Markdown nor HTML counts, in a table too."""
+    """A value as a code span, safe from Markdown and HTML, also in a table."""
     text = visible_text(" ".join(str(value).split())).replace("|", "\\|")
     ticks = "`" * (1 + _longest_ticks(text))
     pad = " " * (text.startswith("`") or text.endswith("`"))
@@ -215,5 +213,5 @@ def _longest_ticks(text: str) -> int:
 
 
 def _plain(text: str) -> str:
-    """A name as it is where Markdown and HTML see nothing in it, else as a code span."""
+    """A name, as a code span if it has characters that Markdown or HTML could interpret."""
     return text if re.fullmatch(r"[\w ,.:×+%-]*", text) else _code(text)

@@ -1,4 +1,4 @@
-"""The folder of a run: its lock, and the records that it begins with. Needs no torch."""
+"""The folder of a run: its lock, and the records written at its start. Imports no torch."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 _RETRY_SECONDS = 0.5
-# The lock, a scheduler's log, a leftover of a killed start: they may lie there before a run, and stay after it.
+# The lock, a scheduler's log, a leftover of a killed start: these may exist before a run and remain after it.
 NOT_OF_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|" + re.escape(LOCK))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run whose folder and initial model are there; made once, and handed to all that works on it."""
+    """A run whose folder and initial model exist; created once and passed to all later steps."""
 
     settings: RunSettings
     layout: VocabLayout
@@ -73,7 +73,7 @@ class Run:
 
 
 def check_not_running(folder: Path) -> None:
-    """Raises UserError, which names the process, where another one is writing the folder; nothing is left there."""
+    """Raises UserError, with the process named, if another process is writing the folder; leaves no file there."""
     if (folder / LOCK).is_file():
         with only_writer(folder):
             pass
@@ -81,14 +81,14 @@ def check_not_running(folder: Path) -> None:
 
 @contextmanager
 def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """A block that only one process at a time is in for a folder, on any machine; a dead one holds nothing.
+    """A block that one process at a time can enter for a folder, on any machine; a dead process holds no lock.
 
     Args:
-        key: names the folder on the command line.
-        waiting: called once with the holder of the lock, and the block is entered after it; None to refuse.
+        key: the folder's key on the command line, for errors.
+        waiting: called once with the holder of the lock before waiting for it; None to raise instead.
 
     Raises:
-        UserError: another process holds the lock; or the folder cannot be made.
+        UserError: another process holds the lock, or the folder cannot be created.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     reported = False
@@ -96,7 +96,7 @@ def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], 
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = (folder / LOCK).open("a+", encoding="utf-8")
-        except FileNotFoundError:  # its last holder has removed the folder meanwhile
+        except FileNotFoundError:  # the last holder has just removed the folder
             continue
         except OSError as error:
             raise UserError(f"{key}={folder} cannot be written: {error.strerror or error}") from error
@@ -127,13 +127,13 @@ def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], 
 
 
 def _try_to_lock(file: IO[str]) -> str | None:
-    """Lock the file; the holder where another process has it."""
+    """Lock the file; returns the holder if another process has locked it."""
     try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits it, as it would a `flock`
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike `flock`, not inherited by children
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             file.seek(0)
-            return file.read() or "another process has just begun to write it"
+            return file.read() or "another process has just started to write it"
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
         logger.warning("%s: this file system has no locks; start no second job on this folder", file.name)
@@ -141,52 +141,52 @@ def _try_to_lock(file: IO[str]) -> str | None:
 
 
 def _is_still_there(file: IO[str], folder: Path) -> bool:
-    """Whether the file is the one in the folder; its last holder may have removed it before it was locked here."""
+    """Whether the file is still in the folder; its last holder may have removed it before this lock."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat())
     except FileNotFoundError:
         return False
 
 
-# --- the records that a start writes ---
+# --- the records written at the start ---
 
 
 Change = tuple[str, Any, Any]
 
 
 def changes_of(settings: RunSettings) -> list[Change]:
-    """(key, recorded value, new value) of each key in which the configuration differs from the recorded one."""
+    """(key, recorded value, new value) of each key that differs from the recorded configuration."""
     return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
 
 
 def results_file(folder: Path, when: str) -> Path:
-    """The held-out answers of a run, as it measured them."""
+    """The file of the held-out answers of a run; `when` is `before`, `after` or a step."""
     return folder / "evaluation" / f"{when}.jsonl"
 
 
 def start_run_folder(settings: RunSettings) -> None:
-    """Make the folder and write configuration and environment; `overwrite` clears an earlier run first."""
+    """Create the folder and write configuration and environment; with `overwrite`, remove an earlier run first."""
     folder, here = settings.output_dir, environment()
     if (folder / CONFIG).is_file():
         if settings.overwrite:
             _clear(folder)
         else:
             before = (read_record(folder, ENVIRONMENT) or {}).get("threads")
-            if before not in (None, here["threads"]) and not here["gpus"]:  # they add up in another order
-                threads = f"the run began with {before} threads and goes on with {here['threads']}"
+            if before not in (None, here["threads"]) and not here["gpus"]:  # sums have another order
+                threads = f"the run started with {before} threads and resumes with {here['threads']}"
                 logger.warning("%s: its last digits will be others; OMP_NUM_THREADS=%s keeps them", threads, before)
             for name in (INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL):  # partly written by a killed process
                 for path in folder.glob(f".{name}.*"):
                     shutil.rmtree(path)
             _record_changes(settings)
-            (folder / MANIFEST).unlink(missing_ok=True)  # of a finished run: from here on this is none
+            (folder / MANIFEST).unlink(missing_ok=True)  # the run is no longer finished
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
     atomic_write(folder / ENVIRONMENT, json_text(here))
 
 
 def _clear(folder: Path) -> None:
-    """Remove an earlier run, checkpoints before what they rest on; killed in the middle, it is an unfinished one."""
+    """Remove an earlier run, checkpoints first, config.yaml last: if killed in between, it is an unfinished run."""
     first = [path for path in (folder / SUMMARY, folder / MANIFEST) if path.exists()]
     others = [path for path in folder.iterdir() if path not in first and not NOT_OF_A_RUN.fullmatch(path.name)]
     others.sort(key=lambda path: (path.name == CONFIG, not path.name.startswith(("checkpoint-", "stages"))))
@@ -195,7 +195,7 @@ def _clear(folder: Path) -> None:
 
 
 def _record_changes(settings: RunSettings) -> None:
-    """Append the changed keys to `changes.jsonl`; a finished run is reopened: its summary and last results renamed."""
+    """Append the changed keys to `changes.jsonl`; for a finished run, rename its summary and last results."""
     folder, changes = settings.output_dir, changes_of(settings)
     summary = read_record(folder, SUMMARY) if changes or settings.resume != "auto" else None
     if summary is not None:
@@ -217,7 +217,7 @@ _PACKAGES = (
 
 def environment() -> dict[str, Any]:
     """Versions, commit, hardware and command line."""
-    import torch  # the checks of a command line, which come by here, must answer without it
+    import torch  # here, because the checks of a command line import this module and must not import torch
 
     root = Path(__file__).parents[2]
     commit = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The held-out problems of a run, measured before, during and after GRPO, with the result of each on disk."""
+"""Evaluation on the held-out problems of a run before, during and after GRPO, with each result on disk."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 
 class HeldOutEvaluator:
-    """Measures a model on the held-out problems of a run, with answers sampled as in its last stage.
+    """Evaluates a model on the held-out problems of a run, with answers sampled as in its last stage.
 
-    `evaluation/<when>.jsonl` keeps the results; a measurement that is there already is not repeated.
+    Results are stored in `evaluation/<when>.jsonl`; an existing evaluation is not repeated.
 
     Attributes:
-        metric: accuracy, or the mean reward of a grader that calls nothing right.
+        metric: accuracy, or the mean reward if the grader has no threshold.
     """
 
     def __init__(self, run: Run, problems: Dataset | None) -> None:
@@ -66,14 +66,14 @@ class HeldOutEvaluator:
         )
 
     def measure_before(self, trainer: RegionGRPOTrainer) -> None:
-        """Measure the initial model, now or, where it is still to be sharded, as soon as it is."""
+        """Evaluate the initial model: now, or once it is sharded."""
         if is_sharded(trainer.accelerator.state):
             trainer.add_callback(AtTrainBegin(lambda: self._measured("before", trainer)))
         else:
             self._measured("before", trainer)
 
     def during(self, trainer: RegionGRPOTrainer) -> dict[str, float]:
-        """The figures of the model in the middle of its training, which this does not change."""
+        """The figures of the model during training; training is not affected."""
         results = self._results(_checkpoint(trainer))
         step = trainer.stage_context.run_step(trainer.state.global_step)
         if PartialState().is_main_process:
@@ -84,7 +84,7 @@ class HeldOutEvaluator:
         """The figures before and after training and one sampled answer, for `summary.json`.
 
         Args:
-            step: the step that made the weights, whose measurement during training counts; None to measure again.
+            step: the step of the weights, whose evaluation during training is reused; None to evaluate again.
         """
         before = self._found(results_file(self._run.folder, "before")) or ()
         figures = {
@@ -109,7 +109,7 @@ class HeldOutEvaluator:
             if self.problems is None:
                 return []
             title = f"held-out problems {when} GRPO"
-            # Under the autocast of training: flash attention computes in 16 bits alone.
+            # Under the autocast of training: flash attention supports only 16-bit types.
             with progress_bar(self._run.console, title, self._size) as bar, trainer.accelerator.autocast():
                 results = self._results(_checkpoint(trainer), lambda done, total: bar.update(done))
         if PartialState().is_main_process and not path.exists():
@@ -117,10 +117,10 @@ class HeldOutEvaluator:
         return results
 
     def _found(self, path: Path) -> list[ProblemResult] | None:
-        """The results in a file, which the main process reads for all; None without it, UserError for a damaged one."""
+        """The results in a file, read by the main process; None without a file, UserError for a damaged one."""
         found = read_results(path) if PartialState().is_main_process and path.exists() else None
         if found is not None and self.problems is not None and len(found) != self._size:
-            raise UserError(f"{path} holds {len(found):,} of {self._size:,} results; delete it, and it is made again")
+            raise UserError(f"{path} holds {len(found):,} of {self._size:,} results; delete it to evaluate again")
         [results] = broadcast_object_list([found])
         return results
 
@@ -154,7 +154,7 @@ def _checkpoint(trainer: RegionGRPOTrainer) -> Checkpoint:
 
 
 def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:
-    """The figures of a measurement by name, without those that have no value; `reward_std` is over the problems."""
+    """The figures of an evaluation by name, without undefined ones; `reward_std` is over the problems."""
     if not results:
         return {}
     scores = [*problem_means(results, lambda result: result.score).values()]

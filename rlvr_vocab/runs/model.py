@@ -1,4 +1,4 @@
-"""The model of a run: the base, named or made here and warmed up; its expansion; the arguments it is loaded with."""
+"""The model of a run: its base (named, or created here), warm-up, expansion and loading arguments."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ from rlvr_vocab.vocab.tokenizer import chat_texts, find_turn_ids, prompt_is_thin
 
 T = TypeVar("T")
 _OUTCOME = "warmup.json"
-_PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions decide the bytes of a model made here
+_PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions determine the bytes of a created model
 # Environment variables by which a launcher's processes find each other.
 _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "NODE_RANK", "MASTER_", "FSDP_", "ROLE_", "TORCHELASTIC_")
-# Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
+# Arguments of `from_pretrained` that locate a base model; all others apply to loading it for training.
 _SOURCE_ARGUMENTS = (
     *("revision", "token", "trust_remote_code", "cache_dir", "local_files_only", "force_download"),
     *("proxies", "subfolder"),
@@ -67,7 +67,7 @@ _SOURCE_ARGUMENTS = (
 
 
 def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -> ExpansionPlan:
-    """The base model of a run, warmed up where that is configured, and its expansion; nothing is written in the run."""
+    """The base model of a run, with its warm-up if configured, and its expansion; writes nothing in the run."""
     model, dataset = settings.model, settings.dataset
     if model.needs_adapter is not None and model.lora.enabled is None:
         console.print(f"{model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
@@ -75,37 +75,37 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
         asks_to_think(rows[:8]["prompt"], model.think_tags, stage.run.rewards, rows[0])
         for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
     )
-    with PartialState().main_process_first():  # the others find a model that is made here in the cache
+    with PartialState().main_process_first():  # the others find a created model in the cache
         plan = untrained_plan(model, settings.seed, dataset, thinks)
     require_chat_template(plan)
     warms_up = settings.warmup.max_steps > 0
-    for rows in (problems.held_out, *(problems.by_stage if warms_up else ())):  # the others are rendered anyway
+    for rows in (problems.held_out, *(problems.by_stage if warms_up else ())):  # all others are rendered later
         chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])
     if warms_up:
         base = on_main_process(base_model, settings, problems.train)
         plan = expansion_plan(base, model, settings.seed, dataset.open_thinking, thinks)
     if prompt_is_thinking(plan.tokenizer, plan.layout):
         console.print(
-            "the chat template opens the thinking, in final_model too; dataset.open_thinking=model leaves it alone"
+            "the chat template opens the thinking, also in final_model; dataset.open_thinking=model keeps it unchanged"
         )
     return plan
 
 
 @peak_memory.phase("expansion")
 def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Run:
-    """Start the folder of the run and write its initial model; on resume the one that is there is taken."""
+    """Create the folder of the run and write its initial model; on resume the existing one is used."""
     run_folder, state = settings.output_dir, PartialState()
     folder = run_folder / INITIAL_MODEL
     if state.is_main_process:
         start_run_folder(settings)
         problem = problem_with(folder) if folder.exists() else None
         if problem is not None:
-            raise UserError(f"{folder}: {problem}; delete this folder, and it is made again from {plan.base}")
+            raise UserError(f"{folder}: {problem}; delete this folder to create it again from {plan.base}")
         if not folder.exists():
             with atomic_dir(folder) as partial:
                 write_expansion(plan, partial)
                 write_manifest(partial)
-        elif plan.base == settings.model.name:  # a warm-up that is done again may round otherwise
+        elif plan.base == settings.model.name:  # a repeated warm-up may round differently
             require_same_expansion(plan, folder)
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)
@@ -118,7 +118,7 @@ def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> R
 
 
 def untrained_base(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> str:
-    """Hub name or folder of the model before any warm-up: as named, or made now, once on this machine."""
+    """Hub name or folder of the model before any warm-up: as named, or created once on this machine."""
     if model.tiny is None:
         return model.name
     system_prompt, tasks = (None, None) if dataset is None else (dataset.system_prompt, dataset.tasks)
@@ -134,7 +134,7 @@ def untrained_base(model: ModelSettings, seed: int, dataset: DatasetSettings | N
 def untrained_plan(
     model: ModelSettings, seed: int, dataset: DatasetSettings | None = None, thinks: bool = False
 ) -> ExpansionPlan:
-    """The expansion of the model before any warm-up; the dataset decides system prompt and opened thinking."""
+    """The expansion of the model before any warm-up; the dataset sets the system prompt and who opens the thinking."""
     open_thinking = "auto" if dataset is None else dataset.open_thinking
     return expansion_plan(untrained_base(model, seed, dataset), model, seed, open_thinking, thinks)
 
@@ -142,7 +142,7 @@ def untrained_plan(
 def expansion_plan(
     base: str, model: ModelSettings, seed: int, open_thinking: str = "auto", thinks: bool = False
 ) -> ExpansionPlan:
-    """The expansion of a base model that the settings ask for; errors name the keys that ask for it.
+    """The expansion of a base model that the settings request; errors name those keys.
 
     `auto` leaves the template of a model without copies alone, unless that `thinks` too.
     """
@@ -166,7 +166,7 @@ def expansion_plan(
 
 
 def source_kwargs(model: ModelSettings, base: str) -> dict[str, Any]:
-    """Arguments of `from_pretrained` that say where the base comes from; none for one that was made here."""
+    """Arguments of `from_pretrained` that locate the base; none for a created one."""
     given = model.from_pretrained_kwargs if base == model.name else {}
     return {key: value for key, value in given.items() if key in _SOURCE_ARGUMENTS}
 
@@ -175,19 +175,19 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
     """Arguments of `from_pretrained` for the expanded checkpoint."""
     passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
     if use_cpu and model.bits is not None:
-        passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
+        passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they load, by default on a GPU
     return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
 
 
 def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) -> BitsAndBytesConfig | None:
-    """How the linear layers are quantized when they are loaded; None where they are not."""
+    """The quantization of the linear layers at loading; None without."""
     if model.bits is None:
         return None
     return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:
-    """The folder of a model made on this machine: in `RLVR_VOCAB_CACHE`, else in the user's cache folder."""
+    """The folder of a model created on this machine, in `RLVR_VOCAB_CACHE` or the user's cache folder."""
     given = os.environ.get("RLVR_VOCAB_CACHE")
     cache = Path(given or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab")
     content = json.dumps({**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str)
@@ -199,17 +199,17 @@ def _cached(kind: str, key: dict[str, Any]) -> Path:
 
 @peak_memory.phase("warmup")
 def base_model(settings: RunSettings, train: Dataset, console: Console | None = None) -> str:
-    """The folder of the warmed-up model, made once per configuration; another run that makes it is waited for."""
+    """The folder of the warmed-up model, created once per configuration; waits for another run that creates it."""
     quiet_libraries()  # this may be a process of its own
     console = console or make_console()
     base, form = untrained_base(settings.model, settings.seed, settings.dataset), warmup_form(settings, train)
     folder = _cached("warmup", _warmup_key(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{suffix}") for suffix in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():
-        console.print(f"warm-up: done before with the same settings, taken from {folder}")
+        console.print(f"warm-up: reused from an earlier run with the same settings: {folder}")
     else:
         with only_writer(
-            lock, "RLVR_VOCAB_CACHE", lambda holder: console.print(f"warm-up: waits for the same one: {holder}")
+            lock, "RLVR_VOCAB_CACHE", lambda holder: console.print(f"warm-up: waiting for the same warm-up: {holder}")
         ):
             if not folder.exists():
                 made = _run_warmup(base, unfinished, settings, train, form, console)
@@ -243,7 +243,7 @@ def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> 
 
 
 def _warms_up_in_bf16(settings: RunSettings) -> bool:
-    """As its GRPO trains."""
+    """Whether the warm-up uses bf16, as GRPO does."""
     grpo = settings.training.grpo
     return asks_for_bf16(grpo) and has_bf16(bool(grpo.get("use_cpu")))
 
@@ -251,7 +251,7 @@ def _warms_up_in_bf16(settings: RunSettings) -> bool:
 def _run_warmup(
     base: str, unfinished: Path, settings: RunSettings, train: Dataset, form: str, console: Console
 ) -> Path:
-    """The folder of the model, in `unfinished`, where the checkpoints lie while it trains."""
+    """Warm the model up; returns its folder inside `unfinished`, which also holds the checkpoints."""
     warmup, tags, grpo = settings.warmup, settings.model.think_tags, settings.training.grpo
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
@@ -297,9 +297,9 @@ def _run_warmup(
 
 
 def on_main_process(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function of a module once for all processes of a run, and return its result in each of them.
+    """Call a module-level function once for all processes of a run, and return its result in each of them.
 
-    With several processes the main one calls it in a child outside the process group; the others wait.
+    With several processes, the main one calls it in a child outside the process group and the others wait.
     """
     state = PartialState()
     if state.num_processes == 1:

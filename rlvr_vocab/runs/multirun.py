@@ -31,7 +31,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a sweep: the words that start it alone, those that differ between jobs, and its `output_dir`."""
+    """One run of a sweep: its command-line arguments, those that differ between jobs, and its `output_dir`."""
 
     words: Words
     swept: Words
@@ -42,10 +42,10 @@ class Job:
 
 
 def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
-    """The cartesian product of all values, the last key fastest, each run with a folder of its own.
+    """The cartesian product of all values, the last key fastest, each run with its own folder.
 
-    Where runs that differ in one key alone have the same `exp_name`, the key and its value are put after it:
-    `grpo_baseline_seed1`. `--job N` leaves the one run of that number.
+    If runs that differ in one key have the same `exp_name`, the key and its value are appended to it:
+    `grpo_baseline_seed1`. `--job N` keeps only the run of that number.
 
     Raises:
         UserError: another command, values that cannot be read, two runs that would write one folder.
@@ -56,7 +56,7 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--job", type=int)
     options, words = parser.parse_known_args(list(argv))
-    values = {word.partition("=")[0]: _values(word) for word in words}  # of a key that is given twice the last counts
+    values = {word.partition("=")[0]: _values(word) for word in words}  # the last value of a repeated key counts
     runs = list(dict.fromkeys(itertools.product(*values.values())))
     if options.job is not None and not 0 <= options.job < len(runs):
         raise UserError(f"--job {options.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
@@ -79,8 +79,8 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
 
 
 def _values(word: str) -> Words:
-    """One word for each value of `key=value`; text that is not in Hydra's grammar is one value."""
-    if not re.search(r"=.*[,(]", word, re.DOTALL):  # no sweep goes without
+    """One argument for each value of `key=value`; text outside Hydra's grammar is a single value."""
+    if not re.search(r"=.*[,(]", word, re.DOTALL):  # every sweep has one of these
         return (word,)
     try:
         override = OverridesParser.create().parse_override(word)
@@ -101,23 +101,23 @@ def _composed(command: str, words: Words, key: str) -> str:
 
 
 def _tells_apart(names: dict[Words, str], place: int) -> bool:
-    """Whether runs that differ in this word alone have different names."""
+    """Whether runs that differ only in this argument have different names."""
     return len({((*run[:place], *run[place + 1 :]), name) for run, name in names.items()}) == len(names)
 
 
 def _suffix(word: str) -> str:
-    """The part of a run's name for one word: `_seed1`, `_loss_type_dapo`."""
+    """The part of a run's name for one argument: `_seed1`, `_loss_type_dapo`."""
     key, _, value = word.lstrip("+~").partition("=")
     value = re.sub(r"[^\w.+-]+", "-", value).strip("-")
     return f"_{key.rpartition('.')[2]}{'' if _NUMBER.fullmatch(value) else '_'}{value}"
 
 
 def run_jobs(command: str, jobs: Sequence[Job]) -> int:
-    """Run all; a run that fails does not keep the next from starting, a signal reaches the run and ends the sweep.
+    """Run all. After a failed run the next one starts; a signal is passed to the run and ends the sweep.
 
     Returns:
-        0 where all have finished; 75 where a signal stopped the sweep, or a run stopped by itself; else the exit code
-        of the first that failed.
+        0 if all have finished; 75 if a signal stopped the sweep or a run stopped early; else the exit code of the
+        first failed run.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(
@@ -157,7 +157,7 @@ def _print_outcome(jobs: Sequence[Job], codes: Sequence[int]) -> None:
     for number, (job, code) in enumerate(itertools.zip_longest(jobs, codes), start=1):
         print(f"  {number}  {job.folder}  {ended.get(code, f'failed (exit code {code})')}  {job}")
     if codes.count(0) < len(jobs):
-        print("The same command shows what has finished and goes on with the others.")
+        print("Run the same command again to resume the unfinished jobs.")
     else:
         print(shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(str(job.folder) for job in jobs)}]"]))
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """The problems of a run and of its stages: loaded, checked against its rewards, and recorded in `problems.json`.
 
-The record holds fingerprints. A run goes on with the problems that it began with, and an evaluation on problems that
-a run trained on is warned of.
+The record holds fingerprints. They ensure that a run resumes with the same problems, and that an evaluation warns of
+problems that the run trained on.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class RunProblems:
     """The problems of a run.
 
     Attributes:
-        train: the run's own problems to train on; a warm-up takes these.
+        train: the run's own training problems, also used by a warm-up.
         held_out: problems that no stage trains on; None for none.
         by_stage: the problems of each stage, one set for a run in one piece.
-        report: the part of `problems.json` that is known before a model is loaded.
+        report: the part of `problems.json` available before a model is loaded.
     """
 
     train: Dataset
@@ -67,7 +67,7 @@ class RunProblems:
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
-    """The stages of a run; a run in one piece is one without a name. A budget of tokens is a goal."""
+    """The stages of a run; a run without stages is one unnamed stage. A token budget counts as a goal."""
     stages = settings.stages or (StageSettings("", None, settings),)
     budgets = [(stage, stage.run.training.max_tokens) for stage in stages]
     return tuple(
@@ -77,11 +77,11 @@ def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
 
 
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
-    """Load what a run and its stages name, each problem set once.
+    """Load the problem sets of a run and its stages, each once.
 
     Raises:
-        UserError: a set cannot be read or is too small, a reward cannot score its problems, or a run that is resumed
-            began with others.
+        UserError: a set cannot be read or is too small, a reward cannot score its problems, or a resumed run started
+            with other problems.
     """
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
@@ -141,19 +141,19 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
 
 
 def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
-    """Without the problems that the run holds out: a stage may take its own from the same set, cut otherwise."""
+    """Drop the problems that the run holds out: a stage may use the same set with another split."""
     kept = [index for index, text in enumerate(train["problem"]) if problem_key(text) not in reserved_keys]
     if len(kept) == len(train):
         return train
     left_out = len(train) - len(kept)
     console.print(
-        f"stage {stage}: left out of training, as the run holds out the same problem: {left_out:,}", markup=False
+        f"stage {stage}: problems left out of training because the run holds them out: {left_out:,}", markup=False
     )
     return train.select(kept)
 
 
 def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
-    """The problems whose gold answer can be compared with; all of a set without gold answers.
+    """The problems whose gold answer the verifier can use; all problems of a set without gold answers.
 
     Args:
         which: the purpose of the rows, as `held out` or `to train on`.
@@ -169,20 +169,20 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     more = "; …" if len(found.unusable) > _SHOWN else ""
     problems = pluralize(len(found.unusable), "problem")
     console.print(
-        f"left out {problems} {which} whose gold answer nothing can be compared with ({'; '.join(shown)}{more})",
+        f"left out {problems} {which} with gold answers that the verifier cannot use ({'; '.join(shown)}{more})",
         markup=False,
     )
     return rows.select([index for index in range(len(rows)) if index not in found.unusable])
 
 
 def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
-    """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
+    """Reject a set smaller than one generation batch: the trainer would take no step and report success."""
     at_once, steps = completions_together(training.grpo)
     group = training.grpo["num_generations"]
     have, needed = len(train), at_once * steps // group
     if have < needed:
         raise UserError(
-            f"dataset: {pluralize(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
+            f"dataset: {pluralize(have, 'usable problem is', 'usable problems are')} fewer than one batch, which needs "
             f"{needed} ({needed * group} completions, {group} for each problem): add problems, or take a smaller "
             "training.per_device_train_batch_size or training.steps_per_generation"
         )
@@ -203,7 +203,7 @@ def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
 
 
 def write_problems_record(run: Run, problems: RunProblems, num_fitting: Sequence[int], grader: GraderRecord) -> None:
-    """Write `problems.json`: fingerprints and numbers of problems, what grades them, and under which system prompt."""
+    """Write `problems.json`: fingerprints and numbers of problems, their grader, and the use of the system prompt."""
     used = False
     for stage, rows in zip(stages_of(run.settings), problems.by_stage, strict=True):
         configured = {"role": "system", "content": stage.run.dataset.system_prompt}
@@ -216,15 +216,15 @@ def write_problems_record(run: Run, problems: RunProblems, num_fitting: Sequence
 
 
 def _check_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> None:
-    """Refuse to resume with other problems: a run would be measured on problems that it has trained on."""
+    """Reject a resume with other problems: the run would be evaluated on problems that it has trained on."""
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
     recorded = read_json_if_there(settings.output_dir / PROBLEMS, _KINDS)  # written before the first step
     changes = [] if recorded is None else _changes(recorded, report)
     if changes:
         raise UserError(
-            f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
-            f"({', '.join(changes)}): give it back its problem set, or go on with the version of rlvr_vocab that began "
+            f"output_dir={settings.output_dir}: the problems or their split changed since this run started "
+            f"({', '.join(changes)}): restore its problem set, or resume with the version of rlvr_vocab that started "
             "it, or choose another exp_name or output_dir, or add overwrite=true"
         )
 
@@ -240,21 +240,21 @@ def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
-    """A line on the problems that an evaluation measures on; a warning where the run may have trained on them.
+    """A line on the problems of an evaluation; a warning if the run may have trained on them.
 
     Args:
         dataset: its name.
-        keys: of the problems that are measured on (`problem_key`).
+        keys: those of the evaluated problems (`problem_key`).
     """
     if run.folder is None or run.settings is None:
-        return f"problems of {dataset}; the checkpoint is in no run's folder"
+        return f"problems of {dataset}; the checkpoint is not in the folder of a run"
     try:
         held_out, trained, changed = _recorded_division(run.folder, run.settings)
     except UserError as error:
-        return f"warning: whether the run in {run.folder} trained on these problems is not known: {error}"
+        return f"warning: cannot check whether the run in {run.folder} trained on these problems: {error}"
     if changed:
         return (
-            f"warning: the problems of the run in {run.folder} are divided otherwise now than when it was trained "
+            f"warning: the problems of the run in {run.folder} or their split changed since it was trained "
             f"({', '.join(changed)}): it may have trained on these problems"
         )
     known = sum(key in trained for key in keys)
@@ -266,7 +266,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
 
 
 def _recorded_division(folder: Path, settings: RunSettings) -> tuple[frozenset[str], set[str], list[str]]:
-    """Keys of the problems that a run held out, keys of those it trained on, and what differs from its record."""
+    """The keys of a run's held-out problems, those of its training problems, and the differences from its record."""
 
     def divided(dataset: DatasetSettings) -> DividedProblems:
         return read_problems(problem_source(dataset), problem_split(dataset, settings.seed))

@@ -1,4 +1,4 @@
-"""The prompts of a run as its model reads them: their lengths, their template, and who opens the thinking."""
+"""The prompts of a run as rendered for its model: lengths, template, and who opens the thinking."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _ROWS_CHECKED = 8
 def fitting_prompts(
     train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console
 ) -> tuple[Dataset, list[int]]:
-    """Leave out prompts longer than `training.max_prompt_length`, and print their number; none is ever cut.
+    """Drop prompts longer than `training.max_prompt_length`, and print their number; no prompt is truncated.
 
     Returns:
-        the problems that stay, and the tokens of each prompt.
+        the remaining problems, and the number of tokens of each prompt.
 
     Raises:
-        UserError: a prompt that stays does not fit the model's context together with its completion.
+        UserError: a remaining prompt and its completion exceed the model's context.
     """
     lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:])]
     limit = training.max_prompt_length
@@ -66,7 +66,7 @@ def limits_that_fit(longest: int, context: int, completion: int) -> str:
 
 
 def require_chat_template(plan: ExpansionPlan) -> None:
-    """Raises UserError where there is none to render prompts with."""
+    """Raises UserError if the tokenizer has no chat template."""
     if plan.tokenizer.chat_template is None:
         raise UserError(
             f"model.name={plan.base}: its tokenizer has no chat template; name a Jinja file with "
@@ -75,7 +75,7 @@ def require_chat_template(plan: ExpansionPlan) -> None:
 
 
 def print_prompt_warnings(stages: Iterable[tuple[RunSettings, Dataset]], plan: ExpansionPlan, console: Console) -> None:
-    """Print why prompts, template and rewards of each stage may not go together, each warning once."""
+    """Print warnings on prompts, template and rewards of each stage that may be incompatible, each once."""
     found: list[str] = []
     for settings, train in stages:
         found += [*thinking_warnings(settings, train, plan), *prompt_warnings(train["prompt"][:], plan)]
@@ -87,10 +87,10 @@ def print_prompt_warnings(stages: Iterable[tuple[RunSettings, Dataset]], plan: E
 def prompt_warnings(
     prompts: Sequence[Messages], plan: ExpansionPlan, row_numbers: Sequence[int] | None = None
 ) -> Iterator[str]:
-    """Why prompts may not reach the model as they are meant, a line each; `row_numbers` are those of their rows."""
+    """A line for each reason why the rendered prompts may be wrong; `row_numbers` are those of their rows."""
     tokenizer, tags = plan.tokenizer, plan.expansion.think_tags
     if not begins_answer(tokenizer, tags):
-        yield "the prompt has no turn for the answer: add one under add_generation_prompt to the chat template"
+        yield "the prompt opens no turn for the answer: add one under add_generation_prompt to the chat template"
     for text, prompt in zip(chat_texts(tokenizer, prompts[:_ROWS_CHECKED]), prompts, strict=False):
         left_out = [
             each
@@ -99,7 +99,7 @@ def prompt_warnings(
         ]
         if left_out:
             message = f"the {left_out[0]['role']}'s message {short_text(left_out[0]['content'])!r}"
-            yield f"the chat template leaves out {message}: take another template"
+            yield f"the chat template leaves out {message}: use another template"
             break
     special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special} - set(tags)
     pattern = re.compile("|".join(map(re.escape, special)) or r"(?!)")
@@ -109,11 +109,11 @@ def prompt_warnings(
         problems = pluralize(len(found), "problem holds", "problems hold")
         where = "" if row_numbers is None else f" ({rows_in_words(sorted(row_numbers[index] for index in found))})"
         token = next(iter(found.values()))
-        yield f"{problems} special tokens of the model{where}, as {token}, which end or begin a turn: take them out"
+        yield f"{problems} special tokens of the model{where}, such as {token}, which end or begin a turn: remove them"
 
 
 def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan) -> Iterator[str]:
-    """Why a stage with reasoning tokens, or with an open think tag in its prompt, would not think, a line each."""
+    """A line for each reason why a stage with reasoning tokens, or an open think tag in its prompt, would not think."""
     opened, closed = settings.model.think_tags
     prompt_ids = chat_ids(plan.tokenizer, rows[:_ROWS_CHECKED]["prompt"])
     openers = [thinking_opener(ids, plan.layout) for ids in prompt_ids]
@@ -123,18 +123,18 @@ def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan)
         if None not in found and (not shown or "nobody" in openers):
             yield f"model.reasoning_vocab_size: {found[0]}"
     if plan.layout.size or "template" in openers:
-        remedy = f"take a format reward that lets a turn think, such as think_format, {'or '}"
+        remedy = f"use a format reward that allows thinking, such as think_format, {'or '}"
         remedy += "its tags as model.think_tags" if plan.layout.size else "dataset.open_thinking=model"
         for reward, thinking, plain in format_scores(settings.rewards.functions, reward_context(settings), rows[0]):
             if thinking <= 0 and thinking < plain:
                 yield (
-                    f"reward {reward.name} gives {thinking:g} to any turn that thinks between {opened} and {closed}: "
+                    f"reward {reward.name} gives {thinking:g} to all turns that think between {opened} and {closed}: "
                     f"{remedy}"
                 )
 
 
 def warmup_form(settings: RunSettings, rows: Dataset) -> str:
-    """The form of the worked answers of a warm-up, with places for `{reasoning}` and `{answer}`."""
+    """The template of the worked answers of a warm-up, with fields `{reasoning}` and `{answer}`."""
     trial = [dict(row) for row in rows.select(range(min(_ROWS_CHECKED, len(rows))))]
     forms = example_forms(settings.model.think_tags)
     return highest_reward_form(settings.rewards.functions, reward_context(settings), forms, trial)
@@ -143,7 +143,7 @@ def warmup_form(settings: RunSettings, rows: Dataset) -> str:
 def asks_to_think(
     prompts: Sequence[Messages], tags: tuple[str, str], rewards: RewardSettings | None = None, row: Any = None
 ) -> bool:
-    """Whether a run without copies is to think: a prompt names the opening tag, or a reward pays for its thinking.
+    """Whether a run without copies should think: a prompt has the opening tag, or a reward favours thinking.
 
     Args:
         row: a problem to try the rewards on.
@@ -156,17 +156,17 @@ def asks_to_think(
 
 
 def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:
-    """Who opens the thinking of a completion; nobody where the template closes it at once."""
+    """Who opens the thinking of a completion; "nobody" if the template closes it at once."""
     if region_of_next(torch.tensor([prompt_ids]), layout)[0] == THINKING:
         return "template"
     return "nobody" if layout.think_close_id in prefilled_ids(prompt_ids, layout) else "model"
 
 
 def opening_warning(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOpener) -> str | None:
-    """Why the thinking would not be opened after a prompt, and a remedy; None where something opens it."""
+    """Why nothing opens the thinking after a prompt, and a remedy; None if something does."""
     tag, layout = plan.expansion.think_tags[0], plan.layout
     if opener == "nobody":
-        return "the chat template closes the thinking before the model can think: take another with model.chat_template"
+        return "the chat template closes the thinking at once: set another template with model.chat_template"
     is_new = layout.think_open_id in plan.tag_pieces
     mentioned = layout.think_open_id in prompt_ids or tag in str(plan.tokenizer.chat_template)
     if opener == "template" or not (is_new or (layout.size and not mentioned)):

@@ -33,14 +33,14 @@ def run_record(folder: Path) -> RunRecord:
     """The facts, rows, summary and damage of the run in a folder.
 
     Raises:
-        UserError: it is no run, or a file of it cannot be read.
+        UserError: the folder is not a run, or one of its files cannot be read.
     """
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     damage = tuple(chain(*damage_of_run(folder)))
     summary = read_record(folder, SUMMARY)
     if summary is not None and "finished" not in summary:
-        raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether the run is finished")
+        raise UserError(f"{folder / SUMMARY} is damaged: it has no field 'finished'")
     return RunRecord(folder, facts, rows, evaluations, summary, damage)
 
 
@@ -88,7 +88,7 @@ def _rewards(config: Mapping[str, Any]) -> RewardSettings:
 
 @dataclass(frozen=True)
 class RunOfCheckpoint:
-    """The run around a checkpoint, and how its stage was sampled; without a run, None and the defaults."""
+    """The run that a checkpoint belongs to, and the sampling settings of its stage; without a run, the defaults."""
 
     folder: Path | None = None
     settings: RunSettings | None = None
@@ -98,7 +98,7 @@ class RunOfCheckpoint:
 
 
 def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
-    """Read `config.yaml` beside the checkpoint's folder; UserError where that is not the configuration of a run."""
+    """Read `config.yaml` of the checkpoint's run; UserError if that is not the configuration of a run."""
     folder = run_folder_of(checkpoint)
     if folder is None:
         return RunOfCheckpoint()
@@ -109,7 +109,7 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
 
 
 def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:
-    """The settings of the stage that a checkpoint lies in; those of the last one outside of a stage's folder."""
+    """The settings of the stage that a checkpoint belongs to; outside a stage folder, those of the last stage."""
     for folder in map(Path.absolute, parents_of(checkpoint)):
         if folder.parent.name == "stages":
             name = folder.name.partition("_")[2]
@@ -118,15 +118,15 @@ def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:
 
 
 def system_prompt_used(folder: Path) -> bool:
-    """Whether the problems of a run were asked under the system prompt of its configuration."""
+    """Whether the prompts of a run used the system prompt of its configuration."""
     return bool((read_record(folder, PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
 
 
 def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted key -> value; rewards with what a function leaves to its defaults, however they were recorded."""
+    """Dotted key -> value, with the defaults of every reward filled in, however they were recorded."""
     return dict(leaves({**config, "rewards": asdict(_rewards(config))}))
 
 
 def default_keys() -> dict[str, Any]:
-    """The keys of a run for which nothing was set."""
+    """The keys of a run with their default values."""
     return configuration_keys(read_settings("train", []).resolved)

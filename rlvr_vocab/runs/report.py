@@ -1,4 +1,4 @@
-"""From the folder of a run to its report: one HTML file. Imports no torch, so that it can be asked for at any time."""
+"""Writes the report of a run, one HTML file. Imports no torch, so it starts quickly at any time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ MAX_SAMPLES = 24  # as in conf/report.yaml
 
 
 def write_report(settings: ReportSettings) -> tuple[str, ...]:
-    """Read the run and write the page, which appears whole or not at all; returns what is damaged in the run.
+    """Read the run and write the page atomically; returns a line for each damaged file of the run.
 
-    Beside the page in the run's own folder, `vocabulary.csv` lists the copies that were used or moved.
+    A page in the run's own folder comes with `vocabulary.csv`, the list of copies that were used or moved.
 
     Raises:
-        UserError: a file of the run cannot be read, or one of these cannot be written.
+        UserError: a file of the run cannot be read, or an output file cannot be written.
     """
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
@@ -74,7 +74,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
 
 
 def report_at_the_end(run: Path, console: Console) -> None:
-    """Write the report of a run that has ended, unless there is a newer one; a failure is only a warning."""
+    """Write the report of an ended run unless it is up to date; a failure is only a warning."""
     out = run / REPORT
     newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
     if newer and out.read_bytes().rstrip().endswith(b"</html>"):
@@ -82,7 +82,7 @@ def report_at_the_end(run: Path, console: Console) -> None:
     try:
         write_report(ReportSettings(run, out, MAX_SAMPLES))
     except (UserError, OSError) as error:
-        console.print(f"warning: the run is whole, but has no report: {error}", style="yellow", markup=False)
+        console.print(f"warning: the run is complete, but has no report: {error}", style="yellow", markup=False)
     else:
         console.print(f"its report: {out}", markup=False)
 
@@ -104,7 +104,7 @@ def _whole_results(folder: Path, when: str) -> Sequence[ProblemResult]:
 
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(key, value, default) of what a run is, not of how it goes about its work."""
+    """(key, value, default) of each key that defines the run and differs from its default; no bookkeeping keys."""
     defaults = default_keys()
     for key, value in configuration_keys(recorded).items():
         if key.partition(".")[0] not in NOT_COMPARED and (key not in defaults or value != defaults[key]):

@@ -1,4 +1,4 @@
-"""The rewards of a run: what grades its held-out answers, example turns, dry runs and warnings. Imports no torch."""
+"""The rewards of a run: the grader of its held-out answers, example turns, dry runs, warnings. Imports no torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rlvr_vocab.vocab.layout import VocabLayout
 
 _ROWS = 8
-# The columns of the gold answers, and what to do where a reward function lacks them.
+# The columns of the gold answers, and the remedy if a reward function lacks them.
 GOLD_COLUMNS = ("solution", "answer")
 NAME_GOLD_ANSWERS = "name their column with dataset.columns.answer"
 _BOXED = "\\boxed{{{answer}}}"
@@ -36,19 +36,19 @@ _ANSWERS = {"box": "\\boxed{…}", "answer_tag": "<answer>…</answer>", "hash":
 
 
 def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
-    """The facts of a run that reward functions may ask for; without a layout, no ids of its vocabulary."""
+    """The facts of a run that reward functions can request; without a layout, no vocabulary ids."""
     return layout_context(layout, settings.model.think_tags, settings.training.grpo["max_completion_length"])
 
 
 def layout_context(layout: VocabLayout | None, think_tags: tuple[str, str], limit: int | None) -> RewardContext:
-    """The facts that reward functions may ask for, without those of a layout that is not there."""
+    """The facts that reward functions can request; those of the layout only if there is one."""
     if layout is None:
         return RewardContext(think_tags, max_completion_length=limit)
     return RewardContext(think_tags, layout.standard_size, layout.think_open_id, layout.think_close_id, limit)
 
 
 def dummy_context(context: RewardContext) -> RewardContext:
-    """The context with values for facts that are not known before a model is loaded: a dry run takes any."""
+    """The context with dummy values for facts that need a loaded model, for a dry run."""
     return RewardContext(context.think_tags or THINK_TAGS, 1_000, 1, 2, context.max_completion_length or 1_000)
 
 
@@ -59,7 +59,7 @@ def grader_of_run(settings: RunSettings) -> GraderSpec:
 
 
 def solved_by(settings: RunSettings) -> tuple[str, float] | None:
-    """The reward that trains and tells right from wrong, by its logged name, and its threshold; None without any."""
+    """The logged name and threshold of the training reward that measures correctness; None without one."""
     functions = [replace(spec, adaptive=None) for spec in settings.rewards.functions]
     grader = grader_spec(functions, settings.evaluation.grader, settings.evaluation.threshold)
     if not grader.takes_one_as_it_is or grader.threshold is None or grader.functions[0] not in functions:
@@ -68,14 +68,14 @@ def solved_by(settings: RunSettings) -> tuple[str, float] | None:
 
 
 def grader_of_warmup(settings: RunSettings) -> GraderSpec:
-    """The grader of worked answers: the run's, or the verifier where that calls none right."""
+    """The grader of worked answers: the run's, or the verifier if the run's has no threshold."""
     spec = grader_of_run(settings)
     anywhere = RewardSpec("accuracy", params={"answer_from": list(SOURCES)})
     return spec if spec.threshold is not None else GraderSpec((anywhere,), 1.0)
 
 
 def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
-    """The grader of a checkpoint's answers: the one asked for, else that of its run."""
+    """The grader of a checkpoint's answers: the requested one, else that of its run."""
     run = run_of_checkpoint(checkpoint).settings
     asked, threshold = settings.grader, settings.threshold
     if run is None or settings.rewards.functions:
@@ -97,7 +97,7 @@ def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:
 
 
 def example_forms(think_tags: tuple[str, str]) -> list[str]:
-    """Turns with places for `{reasoning}` and `{answer}`, in the forms that rewards and guides ask for."""
+    """Templates of turns with fields `{reasoning}` and `{answer}`, in the formats that rewards and guides require."""
     opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in think_tags)
     thought = f"{opened}{{reasoning}}{closed}"
     xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
@@ -107,21 +107,21 @@ def example_forms(think_tags: tuple[str, str]) -> list[str]:
 
 
 def gold_forms(think_tags: tuple[str, str]) -> list[str]:
-    """The same, and forms for the other places in which `answer_from` may look."""
+    """The same, and templates for the other places where `answer_from` can find an answer."""
     forms = example_forms(think_tags)
     others = [f"\n{_ANSWERS[place].replace('…', '{answer}')}" for place in ("hash", "phrase")]
     return [*forms, *(forms[0].replace(_BOXED, other) for other in others)]
 
 
 def example_turns(forms: Iterable[str], row: Mapping[str, Any]) -> list[str]:
-    """Right answers to a problem; a gold answer that is no text is written as JSON, and a missing one as `…`."""
+    """Correct answers to a problem; a gold answer that is not text is written as JSON, a missing one as `…`."""
     return [form.format(reasoning="Work it out.", answer=cell_text(row.get("solution")) or "…") for form in forms]
 
 
 def highest_reward_form(
     functions: Sequence[RewardSpec], context: RewardContext, forms: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """The form whose example turns earn the highest weighted sum of the rewards; the first of equals."""
+    """The template whose example turns have the highest weighted sum of rewards; ties go to the first."""
     rewards = [each for each in build_rewards(functions, dummy_context(context)) if each.traits.dry_run]
 
     def total(form: str) -> float:
@@ -140,7 +140,7 @@ def _values(reward: Reward, rows: Sequence[Mapping[str, Any]], turns: Sequence[s
 def format_scores(
     functions: Sequence[RewardSpec], context: RewardContext, row: Mapping[str, Any]
 ) -> Iterator[tuple[Reward, float, float]]:
-    """Each format reward with its highest scores of turns that think between the tags, and of others; NaN for none."""
+    """Each format reward with its highest scores for turns with and without thinking between the tags; NaN for none."""
     tags = context.think_tags or THINK_TAGS
     others = example_turns(["{answer}", _BOXED, "<answer>{answer}</answer>", *example_forms(THINK_TAGS)], row)
     plain = [turn for turn in others if tags[0] not in turn]
@@ -157,11 +157,11 @@ def format_scores(
 
 
 def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
-    """Score right answers to the first rows of a run with its rewards.
+    """Score correct answers to the first rows of a run with its rewards.
 
     Raises:
-        UserError: a function needs a column that is not there, raises, or returns something else than scores; or none
-            that has a weight gives a score.
+        UserError: a function needs a missing column, raises, or returns no valid scores; or no function with a weight
+            gives a score.
     """
     functions = settings.rewards.functions
     if all(function.weight == 0 for function in functions):
@@ -190,7 +190,7 @@ def dry_run_functions(
 
 
 def require_reward_columns(functions: Sequence[RewardSpec], columns: Sequence[str], there: str) -> None:
-    """Raises UserError where a reward function cannot do without a column that is not among `columns`."""
+    """Raises UserError if a reward function requires a column that is missing from `columns`."""
     for spec in functions:
         for column in required_columns(spec):
             if column not in columns:
@@ -200,20 +200,20 @@ def require_reward_columns(functions: Sequence[RewardSpec], columns: Sequence[st
 
 
 def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Iterator[str]:
-    """Why a right answer would not be found, or never be given, a line each; none where a warm-up shows the form."""
+    """A line for each reason why correct answers would be missed or never given; none if a warm-up shows the format."""
     if settings.warmup.max_steps:
         return
     functions = settings.rewards.functions
     if settings.model.tiny is not None and any(declared(spec).grades or declared(spec).shapes for spec in functions):
-        yield "model=tiny has random weights and never answers right: set warmup.max_steps=400"
+        yield "model=tiny has random weights and never answers correctly: set warmup.max_steps=400"
     messages = [message for prompt in prompts for message in prompt]
     asked = "\n".join(each["content"] for each in messages).lower()
-    # A box may be asked for in other words; a problem that speaks of a box asks for none.
+    # A prompt may request a box in other words; a problem that mentions a box does not request one.
     if any("box" in each["content"].lower() for each in messages if each["role"] != "user"):
         asked += _BOXED
     for spec in functions:
         is_xml = declared(spec).answer_in == "xml"
-        if not (spec.weight and (declared(spec).verifies or is_xml)):  # others find it without a mark too
+        if not (spec.weight and (declared(spec).verifies or is_xml)):  # other rewards need no marked answer
             continue
         places = ("answer_tag",) if is_xml else sources_of(spec.params.get("answer_from", "box"))
         if not any(_ANSWERS[place].partition("…")[0].rstrip("{ ").lower() in asked for place in places):

@@ -1,4 +1,4 @@
-"""The stages of a run, trained one after another, each from the weights of the one before.
+"""The stages of a run, trained in turn, each from the weights of the previous one.
 
 A run in one piece is a single stage without a name, whose checkpoints lie in the run's own folder. Those of a named
 one lie in `stages/<number>_<name>/`; its `stage.json`, written when it has ended, decides where a resumed run goes on.
@@ -76,9 +76,9 @@ class StageRecord:
 
     Attributes:
         ended_by: `steps`, or the goal that it reached.
-        steps_without_signal: logged steps in which no group held different rewards: their policy gradient was zero.
-        reward_failures: rows on which a reward function failed, by its name.
-        drawn: counts of problems drawn and passed over, under dynamic sampling.
+        steps_without_signal: logged steps whose groups all had equal rewards: their policy gradient was zero.
+        reward_failures: number of rows on which each reward function failed, by its name.
+        drawn: numbers of problems drawn and skipped under dynamic sampling.
     """
 
     name: str
@@ -92,7 +92,7 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage, ready to be trained: its place in the run, its problems, and how many tokens each prompt has."""
+    """One stage, ready to train: its number in the run, its problems, and the number of tokens of each prompt."""
 
     number: int
     of: int
@@ -113,7 +113,7 @@ class Stage:
         return run_folder / "stages" / f"{self.number}_{self.name}" if self.name else run_folder
 
     def record(self) -> StageRecord | None:
-        """The record of an ended stage; None before."""
+        """The record of the stage if it has ended, else None."""
         path = self.folder / STAGE_RECORD
         if not path.is_file():
             return None
@@ -124,7 +124,7 @@ class Stage:
 
 
 def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:
-    """The stages of a run, each with the problems whose prompts fit it."""
+    """The stages of a run, each with the problems whose prompts fit its limits."""
     stages = []
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
@@ -136,26 +136,26 @@ def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPla
 
 
 def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
-    """The records of the stages that have ended; UserError where a later one has, and an earlier one has not."""
+    """The records of the ended stages; UserError if a stage has ended before an earlier one."""
     records = [stage.record() for stage in stages]
     ended = [record for record in records if record is not None]
     if ended != records[: len(ended)]:
         missing = stages[records.index(None)]
         raise UserError(
-            f"{missing.title} has not ended, and a stage after it has: remove the later folders in "
+            f"{missing.title} has not ended, but a later stage has: remove the later folders in "
             f"{missing.folder.parent}, and summary.json, to train them again"
         )
     return ended
 
 
 def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | None:
-    """The checkpoint that a stage goes on from, verified; None for a training from its start.
+    """The verified checkpoint that a stage resumes from; None to train it from its start.
 
-    The main process decides for all. Broken checkpoints are renamed, with a warning; so are those past a checkpoint
-    that `resume` names.
+    The main process decides for all. Invalid checkpoints are renamed with a warning, and so are those later than a
+    checkpoint that `resume` names.
 
     Raises:
-        UserError: the named checkpoint is not valid, or lies elsewhere.
+        UserError: the named checkpoint is invalid or in another folder.
     """
     found: list[Path | None] = [None]
     if PartialState().is_main_process:
@@ -177,23 +177,23 @@ def _set_later_aside(checkpoint: Path, folder: Path, console: Console) -> None:
     named = steps.get(checkpoint.resolve())
     if named is None:
         raise UserError(
-            f"resume={checkpoint}: the training that is to go on has its checkpoints in {folder}; name one of them"
+            f"resume={checkpoint}: the checkpoints of the training to resume are in {folder}; name one of them"
         )
     problem = problem_of_checkpoint(checkpoint)
     if problem is not None:
         raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
     for path, step in steps.items():
         if step > named:
-            console.print(f"{path.name} is set aside as {set_aside(path, 'later').name}", markup=False)
+            console.print(f"{path.name} is renamed to {set_aside(path, 'later').name}", markup=False)
 
 
 def last_checkpoint(stage: Stage, record: StageRecord) -> Path:
-    """The checkpoint with which a stage has ended; raises UserError where that is not whole."""
+    """The last checkpoint of an ended stage; raises UserError if it is incomplete."""
     found = newest_checkpoint_for_all(stage.folder, at_step=record.steps)
     if found is None:
         raise UserError(
-            f"{stage.folder}: this stage has ended, and its checkpoint-{record.steps} is not whole: remove "
-            f"{STAGE_RECORD} there, and the folders of later stages, to train it again from its last whole one"
+            f"{stage.folder}: this stage has ended, but its checkpoint-{record.steps} is incomplete: remove "
+            f"{STAGE_RECORD} there, and the folders of later stages, to resume it from its last complete one"
         )
     return found
 
@@ -224,19 +224,19 @@ class StagedRun:
 
     @property
     def step_of_the_weights(self) -> int | None:
-        """The step of the run that made the weights; None where the end has loaded those of the best one."""
+        """The step of the run that the weights are from; None if the best checkpoint was loaded at the end."""
         return None if self.trainer.args.load_best_model_at_end else self.steps
 
     @property
     def seconds_of_earlier_starts(self) -> float:
-        """Seconds of training before this start of the run."""
+        """Seconds of training before the current start of the run."""
         return sum(record.seconds for record in self.records) - self._seconds_now
 
     def train(self) -> None:
-        """Train the stages that have not ended; the held-out problems are measured before the first step of a run.
+        """Train the stages that have not ended; the held-out problems are evaluated before the first step of a run.
 
         Raises:
-            Interrupted: a signal or the clock stopped it; the same command goes on.
+            Interrupted: a signal or the time limit stopped it; the same command resumes it.
         """
         resume = self._stages[0].settings.resume
         if len(self.records) == len(self._stages):
@@ -256,7 +256,7 @@ class StagedRun:
             if len(self.records) < len(self._stages):
                 stop_signals.require_going_on()
                 del self.trainer
-                gc.collect()  # a trainer is in reference cycles: model and optimizer would stay beside the next
+                gc.collect()  # reference cycles would keep the trainer's model and optimizer in memory
         reasons = [reason for reason in gather_object([stop_signals.reason]) if reason is not None]
         if reasons:
             self.trainer.checkpoints.save_now()
@@ -264,7 +264,7 @@ class StagedRun:
         drop_optimizer_state(self.trainer)
 
     def _load_last_stage(self, resume: str) -> None:
-        """All stages have ended: load the last one's weights, or let it go on from a checkpoint that is named."""
+        """All stages have ended: load the weights of the last one, or resume it from a named checkpoint."""
         stage = self._stages[-1]
         if resume == "auto":
             checkpoint = last_checkpoint(stage, self.records[-1])
@@ -370,7 +370,7 @@ class StagedRun:
         if until is not None:
             trainer.add_callback(StopEarly(until))
         if is_main:
-            results_file(self._run.folder, "after").unlink(missing_ok=True)  # of weights that now change
+            results_file(self._run.folder, "after").unlink(missing_ok=True)  # stale: the weights change now
         with live_display(self._console, stage.title) as display:
             facts = run_facts(self._run.settings.resolved, self._run.folder)
             trainer.add_callback(DisplayCallback(facts, trainer.stage_context, display))
@@ -382,22 +382,22 @@ class StagedRun:
         saved = max(steps_in(Path(trainer.args.output_dir)), default=None)
         where = f"saved in checkpoint-{saved}" if saved == state.global_step else f"not saved; the last one is {saved}"
         write_exit_code(RESUME_ME)
-        trainer.accelerator.wait_for_everyone()  # a launcher ends all processes as soon as one has ended
+        trainer.accelerator.wait_for_everyone()  # a launcher kills all processes once one has exited
         message = f"by {reason} after step {state.global_step}, {where}; the same command goes on"
         raise Interrupted(message if is_main else "")
 
 
 def drop_optimizer_state(trainer: RegionGRPOTrainer) -> None:
-    """Free memory, twice the weights under Adam, before the model is measured and written."""
-    if trainer.optimizer is not None and not trainer.is_deepspeed_enabled:  # which keeps weights there
+    """Free the optimizer's memory, twice the weights under Adam, before the model is evaluated and saved."""
+    if trainer.optimizer is not None and not trainer.is_deepspeed_enabled:  # it keeps weights there
         trainer.optimizer.state.clear()
 
 
-# --- while it trains ---
+# --- during training ---
 
 
 class DisplayCallback(TrainerCallback):
-    """Shows each logged row of a training, and each finding of the doctor once, over all stages and resumes."""
+    """Shows each logged row, and each finding of the doctor once over all stages and resumes."""
 
     def __init__(self, facts: RunFacts, context: StageContext, display: LiveDisplay) -> None:
         self._context, self._display = context, display
@@ -406,7 +406,7 @@ class DisplayCallback(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            for row in read_metrics(self._context.run_folder / METRICS):  # their findings have been shown
+            for row in read_metrics(self._context.run_folder / METRICS):  # their findings were shown before
                 self._new_findings(row)
             self._display.begins(state.global_step, state.max_steps)
 
@@ -431,7 +431,7 @@ class DisplayCallback(TrainerCallback):
 
 
 def start_wandb(settings: RunSettings) -> None:
-    """Start the run that the trainer logs to, or go on with it, in the main process; nothing where W&B is off."""
+    """Start or resume the W&B run that the trainer logs to, in the main process; does nothing if W&B is off."""
     if settings.logging.report_to != "wandb":
         return
     import wandb

@@ -1,4 +1,4 @@
-"""The forecast of a run, written before it trains, and its summary, written last and printed."""
+"""The forecast of a run, written before training, and its summary, written and printed at the end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SHARDING: dict[DistributedType, Sharding] = {
 
 
 def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
-    """Write `forecast.json`, from the lengths of the prompts of each stage; none for a model of unknown shape."""
+    """Write `forecast.json` from the prompt lengths of each stage, unless the model's shape is unknown."""
     try:
         shape = replace(architecture_of(str(run.initial_model)), rows=run.layout.standard_size)
     except UserError as error:
@@ -68,10 +68,10 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
-    """The summary of a finished run, in every process; None for one that is to be trained, or trained further.
+    """The summary of a finished run, in every process; None if there is training to do.
 
     Raises:
-        UserError: the run is finished, and a file of its outcome is damaged or lost.
+        UserError: the run is finished, but one of its result files is damaged or missing.
     """
     [summary] = broadcast_object_list(
         [_finished_summary(settings, console) if PartialState().is_main_process else None]
@@ -89,8 +89,8 @@ def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any]
     if records:
         more = f" and {len(records) - 1} more" if len(records) > 1 else ""
         raise UserError(
-            f"{folder}: this run is finished, and {records[0]}{more}. Put back what was there, or delete it and "
-            f"{SUMMARY} to make them anew from the last checkpoint, or train again with overwrite=true"
+            f"{folder}: this run is finished, and {records[0]}{more}. Restore the file, or delete it and {SUMMARY} to "
+            "create both again from the last checkpoint, or train again with overwrite=true"
         )
     summary = read_record(folder, SUMMARY)
     if not is_finished(summary):
@@ -103,7 +103,7 @@ def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any]
 
 
 def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, Any]:
-    """Write `summary.json`, which marks the run as finished, and before it the manifest of its files.
+    """Write the manifest of the run's files, then `summary.json`, which marks the run as finished.
 
     Args:
         rows: the logged rows of the last stage.
@@ -121,9 +121,9 @@ def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, An
 
 
 def _peaks_of_run(rows: Rows) -> dict[str, float]:
-    """The peak of memory in each phase, in GiB, of the process that has the highest; all of them call it.
+    """The peak memory of each phase, in GiB, as the maximum over processes; all processes must call it.
 
-    Those of steps are of the logged rows, the others of the run's last start.
+    Peaks of steps come from the logged rows, the others from the run's last start.
     """
     of_steps = [
         {phase.removeprefix("memory/"): row[phase] for phase in MEMORY_OF_PHASE.values() if is_number(row.get(phase))}
@@ -137,17 +137,17 @@ def _peaks_of_run(rows: Rows) -> dict[str, float]:
 
 
 def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
-    """The outcome, warnings, a sampled answer, and the commands to type next."""
+    """Print the outcome, warnings, a sampled answer, and the next commands to type."""
     command = "rlvr-vocab" if shutil.which("rlvr-vocab") else str(Path(sys.executable).with_name("rlvr-vocab"))
     console.print()
     console.print(_outcome(summary))
     warnings = [
-        f"reward {name} failed on {pluralize(failures, 'completion')}, which have no score from it: "
+        f"reward {name} failed on {pluralize(failures, 'completion')}, which got no score from it: "
         f"rewards/{name}/failures in metrics.jsonl"
         for name, failures in summary.get("reward_failures", {}).items()
     ]
     if summary["steps_without_signal"] == summary["steps"]:
-        warnings.append("no step had a group whose rewards differed, so there was nothing to learn from")
+        warnings.append("no step had a group whose rewards differed, so the policy gradient was always zero")
     for finding in summary.get("findings", ()):
         more = f"{command} doctor run={shlex.quote(str(folder))}"
         warnings.append(f"finding: {finding['title']} (step {finding['step']}): {more}")
@@ -173,12 +173,12 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
 
 
 def _outcome(summary: dict[str, Any]) -> str:
-    """The held-out figures before and after, in a line of Rich's markup."""
+    """The held-out figures before and after GRPO, as one line of Rich markup."""
     steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
     metric = HeldOutMetric.of(summary.get("grader"))
     before, after = metric.of_run(summary)
     if before is None or after is None:
-        return f"{steps} in {summary['seconds']:.0f} s; no held-out answer has a score to measure by."
+        return f"{steps} in {summary['seconds']:.0f} s; no held-out answer has a score."
     return (
         f"held-out {metric.name} on {problems}{escape(metric.by)}: [bold]{metric.value(before)}[/] before GRPO, "
         f"[bold]{metric.value(after)}[/] after ({metric.difference(after - before)}, {steps}, "
@@ -187,7 +187,7 @@ def _outcome(summary: dict[str, Any]) -> str:
 
 
 def marked_text(spans: Iterable[Sequence[Any]], *, colour: bool) -> Text:
-    """Surface text in which reasoning tokens are marked; nothing in it moves a cursor."""
+    """Surface text with reasoning tokens marked and control characters escaped."""
     text = Text()
     for written, copy_index, *_ in spans:
         surface = visible_text(written)

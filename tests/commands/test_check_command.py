@@ -92,8 +92,8 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert found == "  117 of 118 problems (99.2%) found in training"
     assert [line.split(" ", 3)[3].partition(":")[0] for line in last_section(shown)] == [
         "1 problem with contradicting answers",
-        "2 rows repeat an earlier problem, which counts more",
-        "1 gold answer of no use to the verifier",
+        "2 rows repeat an earlier problem, which gives it more weight",
+        "1 gold answer unusable for the verifier",
         f"117 training problems (100.0% of training) also in {faulty}",
     ]
     assert "\x07" not in shown
@@ -139,7 +139,7 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
     row = int(head.partition(" of row ")[2].partition(";")[0])
     assert head.startswith(f"  {len(tokenizer.encode(template.format(texts[row - 1])))} tokens")
     assert prompt[:3] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
-    assert opener == "  the model has to open the thinking with <think>"
+    assert opener == "  the model must open the thinking with <think>"
     limit = next(limit for limit in range(64, 10_000, 64) if sum(length <= limit for length in lengths) >= 0.99 * 151)
     assert limit < lengths[150]
     assert figures == (
@@ -214,7 +214,7 @@ def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(
     words = ["model.generation_kwargs.max_new_tokens=9", "dataset.eval_fraction=0"]
     shown = check(capsys, write_rows(tmp_path / "special.jsonl", rows), base("qwen3"), *words)
     [line] = last_section(shown)
-    assert "60 problems hold special tokens of the model (rows 1, 3, 5 and 57 more), as <|im_end|>" in line
+    assert "60 problems hold special tokens of the model (rows 1, 3, 5 and 57 more), such as <|im_end|>" in line
     template = tmp_path / "user.jinja"
     template.write_text("{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
     advice = last_section(check(capsys, clean, base("qwen3"), *words, f"model.chat_template={template}"))
@@ -266,7 +266,7 @@ def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
     lines = [line.strip().partition(" (")[0] for line in section(shown, "Gold answers")[1:]]
     assert lines == ["row 1: [1, 2]", 'row 2: {"a": 1}', "row 3: true"]
     shown = check(capsys, write_rows(tmp_path / "lists.jsonl", rows[:1] * 120), "dataset.eval_fraction=0")
-    assert "120 gold answers of no use to the verifier, and accuracy has no other" in "".join(last_section(shown))
+    assert "120 gold answers unusable for the verifier, and accuracy has no other" in "".join(last_section(shown))
 
 
 def test_answers_to_choices_elsewhere_are_no_contradiction(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -188,10 +188,10 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
     [
         (lambda made: [made("b")] * 2, (), "is given twice"),
         (lambda made: [made("b")], (), "two runs at least"),
-        (lambda made: [made("b"), made("c", seed=1)], (), "one arm only"),
+        (lambda made: [made("b"), made("c", seed=1)], (), "only one arm"),
         (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "did you mean model.name?"),
         (lambda made: [made("b"), made("r", n=9)], ("key=model.name",), "the same value in all runs"),
-        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "there is 0, 9"),
+        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "the values are 0, 9"),
         (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
         (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
     ],

@@ -113,7 +113,7 @@ def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: P
     account["training"][0]["sha256"] = "0" * 64
     (recorded.parent / "problems.json").write_text(json.dumps(account))
     assert line_for() == (
-        "warning: the problems of the run in out/run are divided otherwise now than when it was trained (training): "
+        "warning: the problems of the run in out/run or their split changed since it was trained (training): "
         "it may have trained on these problems"
     )
 
@@ -121,9 +121,9 @@ def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: P
 def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: Path) -> None:
     key = ["x"]
     alone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("elsewhere/model")))
-    assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
+    assert alone == "problems of openai/gsm8k; the checkpoint is not in the folder of a run"
     words = ["dataset=local", "dataset.name=gone.jsonl", "model=tiny", "exp_name=run"]
     recorded.write_text(config_yaml(read_settings("train", words).resolved))
     gone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("out/run/final_model")))
-    assert gone.startswith("warning: whether the run in out/run trained on these problems is not known: ")
+    assert gone.startswith("warning: cannot check whether the run in out/run trained on these problems: ")
     assert "gone.jsonl" in gone

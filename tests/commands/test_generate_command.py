@@ -58,7 +58,7 @@ def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
     thinking = shown.partition("\n")[2].partition("\n\nanswer\n")[0]
     shown_text, text = (each.translate(NOT_COMPARED) for each in (thinking, row["thinking"]))
     assert "".join(shown_text.split()) == "".join(text.split())
-    assert ("cut off after 30 tokens" in shown) == (not row["finished"])
+    assert ("truncated after 30 tokens" in shown) == (not row["finished"])
 
 
 def test_a_prompt_alone_and_in_a_batch_is_answered_alike_when_greedy(

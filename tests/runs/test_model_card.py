@@ -68,7 +68,7 @@ def test_a_card_names_model_problems_configuration_and_results(tmp_path: Path) -
     ):
         assert line in text.splitlines()
     assert "1,000 *reasoning tokens*, ids 1,500 to 2,499" in text and "model.lora" not in text
-    assert "Stock sampling knows no regions" in text and "RegionLogitsProcessor.from_folder(folder" in text
+    assert "Stock sampling ignores the regions" in text and "RegionLogitsProcessor.from_folder(folder" in text
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -107,9 +107,10 @@ def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: 
     text = written(tmp_path, card_of_adapter(tmp_path / "checkpoint-7"), merge=report)
     assert "logits differ by at most 2e-05" in text
     assert (
-        "costs at most 1.2 in a logit and 9.5e-04 nats a token, where training moved the base by 3 and 2.5e-01" in text
+        "changes a logit by at most 1.2, at a KL of 9.5e-04 nats a token; training changed the base by 3 and 2.5e-01"
+        in text
     )
-    assert "in 4 bit, whose rounding is not in the merged model" in text
+    assert "in 4 bit; the merged model is not rounded so" in text
     assert "| GRPO steps | 7 |" in text and "at the end of training | not measured |" in text
     assert "62.5% on 8" in written(tmp_path, card_of_adapter(tmp_path / "final_adapter"))
     card = card_of(tmp_path, config_of(), adapter=True)

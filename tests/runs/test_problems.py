@@ -81,7 +81,7 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
     assert written["held_out"]["measured_on"] == 5 and written["training"][0]["trained_on"] == 30
     assert written["grader"] == {"name": "accuracy"} and written["system_prompt_used"] is True
     with_the_last_row()
-    with pytest.raises(UserError, match=r"divided otherwise than when this run began \(.*give it back its problem set"):
+    with pytest.raises(UserError, match=r"split changed since this run started \(.*restore its problem set"):
         with_the_last_row(problem="3. what is 0 + 1")
     with pytest.raises(UserError, match=r"\((training|held out)\)"):
         with_the_last_row(answer="7")

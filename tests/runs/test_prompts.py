@@ -77,7 +77,7 @@ def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: A
     assert warnings(folder) == []
     template.write_text(THINKS_AT_ONCE.replace("{END}", "<think>\n\n</think>"))
     [line] = warnings(folder, COPIES, f"model.chat_template={template}")
-    assert "closes the thinking before" in line
+    assert "closes the thinking at once" in line
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def end(stage: Stage) -> StageRecord:
 
 def test_the_stages_that_have_ended_are_known_by_their_records(stages: list[Stage]) -> None:
     last = end(stages[1])
-    with pytest.raises(UserError, match="stage 1/2 form has not ended, and a stage after it has"):
+    with pytest.raises(UserError, match="stage 1/2 form has not ended, but a later stage has"):
         ended_records(stages)
     first = end(stages[0])
     assert ended_records(stages) == [first, last]
@@ -60,7 +60,7 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
 
 
 def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages: list[Stage]) -> None:
-    with pytest.raises(UserError, match=r"1_form: this stage has ended, and its checkpoint-4 is not whole"):
+    with pytest.raises(UserError, match=r"1_form: this stage has ended, but its checkpoint-4 is incomplete"):
         last_checkpoint(stages[0], end(stages[0]))
 
 
@@ -140,6 +140,6 @@ def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages: list
     (stages[0].folder / "checkpoint-4").mkdir()
     nothing: Any = SimpleNamespace(problems=None)
     staged = StagedRun(run_of(stages), stages, nothing, nothing)
-    with pytest.raises(UserError, match=r"has its checkpoints in .*2_answers"):
+    with pytest.raises(UserError, match=r"the training to resume are in .*2_answers"):
         staged._load_last_stage(str(stages[0].folder / "checkpoint-4"))
     assert (stages[1].folder / "stage.json").is_file()

@@ -221,7 +221,7 @@ def test_a_report_that_fails_is_a_warning_and_no_more(run: Path) -> None:
     (run / "environment.json").write_text("{half")
     with (run / "out").open("w") as out:
         report_at_the_end(run, Console(file=out, width=500))
-    assert "warning: the run is whole, but has no report:" in (run / "out").read_text()
+    assert "warning: the run is complete, but has no report:" in (run / "out").read_text()
     assert not (run / "report.html").exists()
 
 

@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_with_another_number_of_threads_is_told_so(run, caplo
     assert (recorded, caplog.text) == (torch.get_num_threads(), "")
     (RUN / "environment.json").write_text(json.dumps({"threads": recorded + 3}))
     start_run_folder(load_settings("train", TINY))
-    assert f"began with {recorded + 3} threads and goes on with {recorded}: " in caplog.text
+    assert f"started with {recorded + 3} threads and resumes with {recorded}: " in caplog.text
 
 
 def test_a_schedulers_log_is_no_run_and_stays_when_a_run_is_overwritten(run):
