@@ -60,7 +60,7 @@ def refusal(command: str, words: list[str]) -> str:
         ([FOUR_BIT, "training.use_vllm=true"], ["use_vllm=true", "load_in_4bit to false"]),
         ([f"{ATTENTION}=sdp"], ["did you mean sdpa?", "flash_attention_2"]),
         ([f"{ATTENTION}=flash_attention_2", "training.bf16=false"], ["16 bits", "training.bf16=true"]),
-        ([BATCHING, "model.reasoning_vocab_size=5"], ["past the region policy"]),
+        ([BATCHING, "model.reasoning_vocab_size=5"], ["bypasses the region policy"]),
         ([BATCHING], ["training.bf16=true", "16 bits"]),
         (["training.lr_scheduler_type=reduce_lr_on_plateau"], ["GRPO has none; set cosine"]),
         (["training.ignore_data_skip=true"], ["given its first problems again"]),
