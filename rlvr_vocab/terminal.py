@@ -144,6 +144,7 @@ class ProgressBar:
         self._console, self._title, self._total, self._bar = console, title, total, bar
         self._task: TaskID | None = bar.add_task(title, total=total, figures="") if bar else None
         self._last_line = (-1, float("-inf"))
+        self._first: tuple[int, float] | None = None  # an evaluation that goes on does not begin at 0
         self._figures = ""
 
     def update(self, done: int, figures: Mapping[str, str] | None = None, *, total: int | None = None) -> None:
@@ -152,11 +153,14 @@ class ProgressBar:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=self._total, figures=self._figures)
             return
-        line_done, line_time = self._last_line
-        waited = time.monotonic() - line_time >= _SECONDS_BETWEEN_LINES
-        if done > line_done and (waited or done >= self._total):
-            self._last_line = done, time.monotonic()
-            self._console.print(f"{self._title} {done}/{self._total}  {self._figures}".rstrip(), markup=False)
+        now, (line_done, line_time) = time.monotonic(), self._last_line
+        first, began = self._first = self._first or (done, now)
+        if done > line_done and (now - line_time >= _SECONDS_BETWEEN_LINES or done >= self._total):
+            self._last_line = done, now
+            seconds_left = (now - began) / max(done - first, 1) * (self._total - done)
+            left = f"left {clock(seconds_left)}" if first < done < self._total else ""
+            parts = (f"{self._title} {done}/{self._total}", self._figures, left)
+            self._console.print("  ".join(filter(None, parts)), markup=False)
 
 
 @contextmanager
