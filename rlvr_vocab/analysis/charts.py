@@ -79,15 +79,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Band:
-    """A range of steps that is marked, a stage for instance."""
-
-    name: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
 class IntervalRow:
     """A difference within its interval; effects smaller than `reach` could not have been shown."""
 
@@ -106,18 +97,12 @@ def line_chart(
     x_label: str = "step",
     percent: bool = False,
     title: str = "",
-    bands: Sequence[Band] = (),
 ) -> Markup:
     """Lines over steps, or over `x_label`, as SVG; many points are drawn light, with their moving mean strong above."""
     drawn, shown = [line for line in map(_finite, lines) if line.steps], _percent if percent else _plain
     chart, axes = _figure()
     window = max(3, max(len(line.steps) for line in drawn) // _SMOOTHED_OVER | 1)
     smoothed = [_draw(axes, line, number, window) for number, line in enumerate(drawn)]
-    for number, band in enumerate(bands):
-        if number % 2:
-            axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
-        middle, name = (band.start + band.end) / 2, short_text(band.name, _LONGEST_NAME // 2)
-        axes.annotate(name, (middle, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7.5)
     axes.set_ylabel(short_text(y_label))
     axes.set_xlabel(f"{x_label} · strong: mean of {window}" if any(smoothed) else x_label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))

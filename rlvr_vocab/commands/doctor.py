@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.markup import escape
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.config.command_settings import DoctorSettings
@@ -35,7 +35,6 @@ def run(settings: DoctorSettings) -> int:
             "finished": record.is_finished,
             "too_short": _is_too_short(record),
             "damage": record.damage,
-            "not_watched": not_watched(record),
             "findings": [asdict(finding) for finding in findings],
         }
         print(json.dumps(content, ensure_ascii=False, indent=2))
@@ -63,9 +62,8 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
     if _is_too_short(record):
         window = steps_needed(record.facts)
         console.print(f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more")
-        return
-    for line in (*([] if findings else ["nothing wrong was found"]), *not_watched(record)):
-        console.print(line, markup=False)
+    elif not findings:
+        console.print("nothing wrong was found")
 
 
 def _is_too_short(record: RunRecord) -> bool:

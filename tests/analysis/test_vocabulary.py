@@ -1,7 +1,6 @@
 """Use and drift of copies: every count, turn and length is one that was written by hand."""
 
 import csv
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, drift_rows, token_tables, write_vocabulary
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -36,7 +34,7 @@ class WrittenRun:
 
     folder: Path
 
-    def model(self, name: str, tables: Mapping[str, torch.Tensor], files: int = 1) -> Path:
+    def model(self, name: str, tables: Mapping[str, torch.Tensor], split: bool = False) -> Path:
         """A model folder with these tensors, in one file or in one each."""
         folder = self.folder / name
         folder.mkdir(parents=True)
@@ -46,18 +44,13 @@ class WrittenRun:
         Tokenizer(words).save(str(folder / "tokenizer.json"))
         tensors = {"model.norm.weight": torch.ones(WIDTH), "model.layers.0.up_proj.weight": torch.ones(STANDARD * 2, 2)}
         tensors |= {key: tensor.contiguous() for key, tensor in tables.items()}
-        if files == 1:
-            save_file(tensors, folder / "model.safetensors")
-            return folder
-        weight_map = {key: f"model-{number:05d}.safetensors" for number, key in enumerate(tensors)}
-        for key, file in weight_map.items():
-            save_file({key: tensors[key]}, folder / file)
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+        for number, part in enumerate([{key: tensors[key]} for key in tensors] if split else [tensors]):
+            save_file(part, folder / f"model-{number:05d}.safetensors")
         return folder
 
-    def models(self, start: torch.Tensor, end: torch.Tensor) -> None:
+    def models(self, end: torch.Tensor) -> None:
         """The first and the last model, tied."""
-        self.model("initial_model", {EMBEDDING: start})
+        self.model("initial_model", {EMBEDDING: copied_rows()})
         self.model("final_model", {EMBEDDING: end})
 
     def completions(self, step: int, sampled: Sequence[Sequence[int]], prompt_ids: Any = None) -> Path:
@@ -91,12 +84,12 @@ def run(tmp_path: Path) -> WrittenRun:
 
 
 def moved_by(analysis, side="both"):
-    """1 - cosine at the end, of the copies that may be sampled: from the source, and from the start."""
-    return analysis.drift[side][:, :5]
+    """1 - cosine at the end, of the copies that may be sampled, to the source."""
+    return analysis.drift[side][:5]
 
 
 def test_tokens_sampled_while_thinking_are_counted(run):
-    run.models(copied_rows(), copied_rows())
+    run.models(copied_rows())
     copied = copy(run.a)
     # In the answer even a copy does not count, nor does anything of the prompt.
     sampled = [
@@ -107,7 +100,7 @@ def test_tokens_sampled_while_thinking_are_counted(run):
     run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e], [run.e, run.opened]])
     analysis = analyse_vocabulary(run.folder)
     # The closing tags are chosen while thinking, the opening ones are not.
-    assert analysis.use == [(1, 9, 4, 2)]
+    assert analysis.distinct == {1: 2}
     assert analysis.sampled[[run.a, run.b, run.closed, copied, copy(run.b)]].tolist() == [1, 1, 3, 3, 1]
     assert analysis.sampled.sum() == 9
     [row, *_] = run.written()
@@ -115,13 +108,13 @@ def test_tokens_sampled_while_thinking_are_counted(run):
 
 
 def test_a_damaged_step_is_named_and_the_rest_counted(run):
-    run.models(copied_rows(), copied_rows())
+    run.models(copied_rows())
     for step in (1, 2, 3):
         run.completions(step, [[run.opened, copy(run.a)]])
     whole = run.completions(2, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
     analysis = analyse_vocabulary(run.folder)
-    assert [point.step for point in analysis.use] == [1, 3]
+    assert analysis.distinct == {1: 1, 3: 1}
     [note] = analysis.notes
     assert "step_00002.parquet" in note
 
@@ -136,25 +129,22 @@ def turned(row: torch.Tensor, angle: float) -> torch.Tensor:
 
 @pytest.fixture
 def moved(run):
-    """Start and end of a table: copy 0 turned by 60°, copy 1 stretched, copy 2 turned a little, source 3 turned."""
+    """The end of a table: copy 0 turned by 60°, copy 1 stretched, copy 2 turned a little, source 3 turned."""
     start = copied_rows()
     end = start.clone()
     end[copy(0)] = turned(start[0], math.pi / 3)
     end[copy(1)] = 2.5 * start[1]
     end[copy(2)] = turned(start[2], 1e-3)
     end[3] = turned(start[3], math.pi / 2)
-    return start, end
+    return end
 
 
 def test_angles_are_those_that_the_rows_were_turned_by(run, moved):
-    start, end = moved
-    run.models(start, end)
+    run.models(moved)
     analysis = analyse_vocabulary(run.folder)
     small = 1 - math.cos(1e-3)
-    from_source, from_start = moved_by(analysis)
-    assert from_start == pytest.approx([0.5, 0, small, 0, 0], abs=1e-9)
-    assert from_source == pytest.approx([0.5, 0, small, 1, 0], abs=1e-6)
-    assert np.isnan(analysis.drift["both"][:, 5:]).all()  # copies of control ids cannot be sampled
+    assert moved_by(analysis) == pytest.approx([0.5, 0, small, 1, 0], abs=1e-7)
+    assert np.isnan(analysis.drift["both"][5:]).all()  # copies of control ids cannot be sampled
     listed = {int(row["source_id"]): float(row["from_source_both"]) for row in run.written()}
     assert listed == pytest.approx({0: 0.5, 1: 0, 2: small, 3: 1}, abs=1e-6)
 
@@ -164,46 +154,28 @@ def test_turns_far_below_the_rounding_of_a_cosine_are_measured(run):
     start[:, 0] = 1
     end = start.clone()
     end[copy(0), 1] = 1e-6  # a turn by a millionth: the cosine is 1 - 5e-13
-    run.models(start, end)
-    assert moved_by(analyse_vocabulary(run.folder))[1, 0] == pytest.approx(5e-13, rel=1e-3)
+    run.models(end)
+    assert moved_by(analyse_vocabulary(run.folder))[0] == pytest.approx(5e-13, rel=1e-3)
 
 
 def test_an_untied_model_has_a_drift_on_both_sides_whatever_its_files_and_types(run, moved):
-    start, end = moved
     head = copied_rows(seed=1)
-    run.model("initial_model", {EMBEDDING: start, HEAD: head}, files=4)
-    turned_head = head.clone()
-    turned_head[copy(4)] = turned(head[4], math.pi / 2)
-    run.model("final_model", {EMBEDDING: end.bfloat16(), HEAD: turned_head.half()}, files=4)
+    run.model("initial_model", {})
+    head[copy(4)] = turned(head[4], math.pi / 2)
+    run.model("final_model", {EMBEDDING: moved.bfloat16(), HEAD: head.half()}, split=True)
     analysis = analyse_vocabulary(run.folder)
     assert list(analysis.drift) == ["input", "output"]
-    assert moved_by(analysis, "input")[1, [0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
-    assert moved_by(analysis, "output")[1, [0, 4]] == pytest.approx([0, 1], abs=2e-2)
+    assert moved_by(analysis, "input")[[0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
+    assert moved_by(analysis, "output")[[0, 4]] == pytest.approx([0, 1], abs=2e-2)
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])
-def test_rows_of_zeros_or_nan_are_named_and_spoil_no_quantile(run, moved, value):
-    start, end = moved
-    end = end.clone()
-    end[copy(4)] = value
-    run.models(start, end)
+def test_rows_of_zeros_or_nan_spoil_no_quantile(run, moved, value):
+    moved[copy(4)] = value
+    run.models(moved)
     analysis = analyse_vocabulary(run.folder)
-    assert np.isnan(moved_by(analysis)[0]).tolist() == [False] * 4 + [True]
+    assert np.isnan(moved_by(analysis)).tolist() == [False] * 4 + [True]
     assert drift_rows(analysis) == [("embedding and head", "7.5e-08", "0.25", "0.925")]  # of 0, 5e-7, 0.5 and 1
-    assert any("1 copy are zero or not finite" in note for note in analysis.notes)
-
-
-def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
-    start, end = moved
-    base = run.model("initial_model", {EMBEDDING: start})
-    adapter = run.folder / "final_adapter"
-    adapter.mkdir()
-    config = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
-    (adapter / "adapter_config.json").write_text(json.dumps(config))
-    trained = {"base_model.model.model.embed_tokens.lora_rows": end[STANDARD:].contiguous()}
-    save_file(trained, adapter / "adapter_model.safetensors")
-    analysis = analyse_vocabulary(run.folder)
-    assert moved_by(analysis)[0] == pytest.approx([0.5, 0, 5e-7, 0, 0], abs=1e-9)  # the base's own rows are frozen
 
 
 @pytest.mark.parametrize(
@@ -219,20 +191,12 @@ def test_both_tables_of_every_architecture_are_found(name, expand_shape):
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     assert set(found) == ({"both"} if head is embedding else {"input", "output"})
     for side, weight in (("input", embedding), ("output", head)):
-        table = found.get(side) or found["both"]
-        assert torch.equal(table.rows(range(rows)), weight.detach())
-
-
-def test_pickled_weights_are_not_read(run):
-    folder = run.model("initial_model", {EMBEDDING: copied_rows()})
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="pickled"):
-        token_tables(folder, run.layout.rows)
+        table = found["both" if "both" in found else side]
+        assert torch.equal(table, weight.detach())
 
 
 def test_no_token_moves_a_cell_or_hides_in_the_file(run, moved):
-    start, end = moved
-    run.models(start, end)
+    run.models(moved)
     run.completions(1, [[run.opened, copy(run.hostile), copy(run.d), copy(run.b)]])
     texts = {int(row["source_id"]): row["text"] for row in run.written()}
     assert texts == {0: "a", run.b: "␣b", run.hostile: '=1,"⏎$x$</svg>', run.d: "␛[2Jd"}

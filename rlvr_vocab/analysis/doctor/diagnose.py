@@ -89,14 +89,3 @@ def diagnose(record: RunRecord) -> list[Finding]:
     if record.summary is not None:
         doctor.close(record.summary)
     return doctor.findings()
-
-
-def not_watched(record: RunRecord) -> tuple[str, ...]:
-    """A line on a KL that is not logged, and the key that logs it."""
-    logged, _ = record.series("kl")
-    if not record.rows or len(logged) > 1:
-        return ()
-    # The first one is of the initial model itself.
-    so_far = f"is known at step {logged[0]} alone" if logged else "is not logged"
-    often = max(1, min(50, int(record.rows[-1]["step"]) // 4))
-    return (f"not watched: the KL to the initial model, which {so_far}; training.kl_log_steps={often} logs it",)

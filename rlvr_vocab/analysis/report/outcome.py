@@ -12,7 +12,6 @@ from rlvr_vocab.statistics import difference_interval, mean_interval, share_inte
 from rlvr_vocab.text import pluralize
 
 _AT_EACH_END = 10  # logged steps, for the reward at the beginning and at the end
-_MOST_DIFFICULTIES = 12  # of a task, beyond which they are no kinds of problems
 
 
 @dataclass(frozen=True)
@@ -86,21 +85,16 @@ def change(held_out: HeldOutAnswers) -> Change | None:
     return Change(before, after, found.low, found.high, len(values))
 
 
-def changes_by_kind(held_out: HeldOutAnswers) -> list[tuple[str, str, Change]]:
-    """The change of each task, and of each of its difficulties where there are few; none for problems without tasks."""
-    kinds: dict[str, set[str]] = {}
-    for answer in held_out.before:
-        kinds.setdefault(answer.task, set()).add(answer.difficulty)
-    found = []
-    for task in sorted(filter(None, kinds)):
-        for difficulty in ("", *(sorted(kinds[task]) if 1 < len(kinds[task]) <= _MOST_DIFFICULTIES else ())):
-            before, after = (
-                [each for each in answers if each.task == task and difficulty in ("", each.difficulty)]
-                for answers in (held_out.before, held_out.after)
-            )
-            changed = change(replace(held_out, before=before, after=after))
-            if changed is not None:
-                found.append((task, difficulty, changed))
+def changes_by_task(held_out: HeldOutAnswers) -> dict[str, Change]:
+    """The change of each task; empty for problems without tasks."""
+    found = {}
+    for task in sorted({answer.task for answer in held_out.before} - {""}):
+        before, after = (
+            [each for each in answers if each.task == task] for answers in (held_out.before, held_out.after)
+        )
+        changed = change(replace(held_out, before=before, after=after))
+        if changed is not None:
+            found[task] = changed
     return found
 
 
@@ -119,7 +113,11 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     if found is not None:
         parts.append(_change_sentence(found, held_out.metric, steps))
     else:
-        parts += [_without_a_change(record, held_out), _training_reward(record)]
+        if record.is_finished and not (record.summary or {}).get("held_out_problems"):
+            parts.append("Nothing was held out, so accuracy was not measured.")
+        elif record.is_finished:
+            parts.append("No held-out problem was graded both before and after.")
+        parts.append(_training_reward(record))
     _, without_spread = record.series("frac_reward_zero_std")
     if without_spread and set(without_spread) == {1.0}:
         parts.append("No group had rewards that differ, so there was nothing to learn from: any change is chance.")
@@ -138,19 +136,6 @@ def _change_sentence(found: Change, metric: HeldOutMetric, steps: int) -> str:
     )
     excludes_zero = found.low > 0 or found.high < 0
     return sentence if excludes_zero else f"{sentence} The interval includes 0: it may be no change."
-
-
-def _without_a_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
-    """The measurements of a run without a problem that was graded both before and after."""
-    metric, values = held_out.metric, _problem_values(held_out.before)
-    if record.is_finished and not (record.summary or {}).get("held_out_problems"):
-        return "Nothing was held out, so accuracy was not measured."
-    if record.is_finished or not values:
-        return "No held-out problem was graded both before and after."
-    start, problems = metric.value(sum(values) / len(values), " "), pluralize(len(values), "problem")
-    steps, later = record.series(f"eval/{metric.name}")
-    now = f", and {metric.value(later[-1], ' ')} after step {steps[-1]:,}" if steps else ""
-    return f"Held-out {metric.name}{metric.by} was {start} before GRPO, on {problems}{now}."
 
 
 def _training_reward(record: RunRecord) -> str:

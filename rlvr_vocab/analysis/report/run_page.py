@@ -12,12 +12,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
-from rlvr_vocab.analysis.doctor.diagnose import not_watched
+from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.report.outcome import (
     HeldOutAnswers,
-    changes_by_kind,
+    changes_by_task,
     held_out_line,
     last_step,
     outcome_sentence,
@@ -113,19 +112,16 @@ def _outcome(report: RunReport) -> Iterator[Markup]:
     for line in record.damage:
         yield paragraph(f"Damaged: {line}.", "missing")
     yield facts(_facts(report))
-    changes = changes_by_kind(report.held_out)
-    if changes:
+    by_task = [
+        (
+            *(task, f"{each.problems:,}", metric.value(each.before), metric.value(each.after)),
+            *(metric.difference(each.after - each.before), metric.interval(each.low, each.high)),
+        )
+        for task, each in changes_by_task(report.held_out).items()
+    ]
+    if by_task:
         yield heading("Held-out problems by task")
-        by_kind = [
-            (
-                *("" if difficulty else task, difficulty or "all", f"{each.problems:,}"),
-                *(metric.value(each.before), metric.value(each.after)),
-                *(metric.difference(each.after - each.before), metric.interval(each.low, each.high)),
-            )
-            for task, difficulty, each in changes
-        ]
-        columns = ("task", "difficulty", "problems", "before", "after", "change", "95 % interval")
-        yield table(columns, by_kind, range(2, 7))
+        yield table(("task", "problems", "before", "after", "change", "95 % interval"), by_task, range(1, 6))
 
 
 def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
@@ -135,8 +131,8 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
     yield "reasoning tokens", f"{run.reasoning_vocab_size:,}" if run.reasoning_vocab_size else "none (baseline)"
     yield "rewards", ", ".join(f"{each.name} × {each.weight:g}" for each in run.rewards) or "none"
     yield "logged up to step", f"{last_step(record):,}" + ("" if run.max_steps is None else f" of {run.max_steps:,}")
-    if stages := _stages(record):
-        yield "stages", ", ".join(stage.name for stage in stages)
+    if stages := dict.fromkeys(str(row["stage"]) for row in record.rows if row.get("stage")):
+        yield "stages", ", ".join(stages)
     yield "group size", f"{run.num_generations:,}"
     for name, key in (("to train on", "train_problems"), ("held out", "held_out_problems")):
         if summary.get(key) is not None:
@@ -149,107 +145,80 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
 
 # --- curves ---
 
-# Title, label of the axis, a name for each metric, and a note. A label that begins with "share" is in per cent.
-_CURVES: tuple[tuple[str, str, Mapping[str, str], str], ...] = (
-    (
-        "Reward",
-        "reward",
-        {"reward": "reward", "groups/reward_std": "spread within groups"},
-        "Means over the batch; spread: the standard deviation in a group, without which nothing is learned.",
-    ),
+# Title, label of the axis, metrics, and a note. A label that begins with "share" is in per cent.
+_CURVES: tuple[tuple[str, str, Sequence[str], str], ...] = (
+    ("Reward", "reward", ("reward", "groups/reward_std"), "Without a spread within groups nothing is learned."),
     (
         "Completions",
         "share",
-        {
-            "frac_reward_zero_std": "in groups of equal rewards",
-            "completions/clipped_ratio": "cut off",
-            "thinking/closed": "thinking closed",
-            "completions/duplicates": "repeated in a group",
-        },
-        "Groups of equal rewards teach nothing.",
+        ("frac_reward_zero_std", "completions/clipped_ratio", "thinking/closed", "completions/duplicates"),
+        "frac_reward_zero_std: in groups of equal rewards, which teach nothing.",
     ),
     (
         "Length of completions",
         "tokens",
-        {
-            "completions/mean_length": "whole",
-            "thinking/mean_length": "thinking",
-            "answering/mean_length": "answering",
-            "completions/max_length": "longest",
-        },
-        "Means, and the longest completion of a step.",
+        ("completions/mean_length", "thinking/mean_length", "answering/mean_length", "completions/max_length"),
+        "",
     ),
-    ("Reasoning tokens", "share while thinking", {"thinking/reasoning_share": ""}, ""),
+    ("Reasoning tokens", "share while thinking", ("thinking/reasoning_share",), ""),
     (
         "Entropy per token",
         "nats",
-        {"entropy/thinking": "thinking", "entropy/answering": "answering", "entropy/copies": "copies"},
+        ("entropy/thinking", "entropy/answering", "entropy/copies"),
         "Of the text; copies: of the choice between a token and its copies while thinking.",
     ),
     (
         "Hidden channel",
         "bits per thinking token",
-        {"hidden/bound": "bound", "hidden/capacity": "capacity"},
-        "The most that a choice between a token and its copies can tell about the problem, which no reader of the "
-        "text sees; 0 at chance.",
+        ("hidden/bound", "hidden/capacity"),
+        "The most that a choice between a token and its copies can tell about the problem; 0 at chance.",
     ),
-    (
-        "KL to the initial model",
-        "nats per token",
-        {"kl": "kl", "kl/ids": "kl/ids"},
-        "k3 estimate, mean per token; kl/ids counts the choice between a token and its copies too.",
-    ),
-    ("Gradient norm", "norm before clipping", {"grad_norm": ""}, ""),
-    ("Learning rate", "learning rate", {"learning_rate": ""}, ""),
-    ("Seconds of a step", "seconds", {name: name.removeprefix("time/") for name in PHASES[:-2]}, ""),
+    ("KL to the initial model", "nats per token", ("kl", "kl/ids"), "kl: of the text; kl/ids: of the copies too."),
+    ("Gradient norm", "norm before clipping", ("grad_norm",), ""),
+    ("Learning rate", "learning rate", ("learning_rate",), ""),
+    ("Seconds of a step", "seconds", PHASES[:-2], ""),
 )
 
 
 def _curves(report: RunReport) -> Iterator[Chart]:
     """All charts that there is data for."""
-    record, metric, bands = report.record, report.held_out.metric, _stages(report.record)
+    record, metric = report.record, report.held_out.metric
     held_out = held_out_line(record, report.held_out)
     if held_out is not None:
         title = "Accuracy" if metric.is_share else "Held-out reward"
         in_training = _lines(record, {f"rewards/{metric.grader}/mean" if metric.is_share else "reward": "in training"})
         if metric.is_share:
             in_training = [line for line in in_training if min(line.values) >= 0 and max(line.values) <= 1]
-        svg = line_chart([held_out, *in_training], y_label=metric.name, percent=metric.is_share, bands=bands)
+        svg = line_chart([held_out, *in_training], y_label=metric.name, percent=metric.is_share)
         yield Chart(title, svg, f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals.")
-    for title, label, names, note in (*_CURVES[:1], *_per_function(record), *_CURVES[1:]):
-        lines = _lines(record, names)
+    for title, label, metrics, note in (*_CURVES[:1], *_of_functions(record), *_CURVES[1:]):
+        lines = _lines(record, dict(zip(metrics, metrics, strict=True)))
         if lines:
-            svg = line_chart(lines, y_label=label, percent=label.startswith("share"), title=title, bands=bands)
+            svg = line_chart(lines, y_label=label, percent=label.startswith("share"), title=title)
             yield Chart(title, svg, note)
 
 
 def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:
+    """The metrics that the run has logged, each under its name."""
     lines = [Line(name, *record.series(metric)) for metric, name in names.items()]
     return [line for line in lines if line.steps]
 
 
-def _stages(record: RunRecord) -> list[Band]:
-    """The range of steps of each stage; none in a run without stages."""
-    named = [(row["stage"], row["step"]) for row in record.rows if row.get("stage")]
-    spans = [(name, [step for _, step in rows]) for name, rows in groupby(named, key=lambda row: row[0])]
-    return [Band(str(name), min(steps), max(steps)) for name, steps in spans]
-
-
-def _per_function(record: RunRecord) -> Iterator[tuple[str, str, Mapping[str, str], str]]:
-    """Scores and adaptive weights of each reward function."""
-    metrics = sorted({name for row in record.rows for name in row})
-    for part, title in (("mean", "Each reward by itself"), ("weight", "Weights that adapt")):
-        found = {match[0]: match[1] for name in metrics if (match := re.fullmatch(rf"rewards/(.+)/{part}", name))}
-        if len(found) > (part == "mean"):  # the only one is the reward
-            yield title, "mean score before its weight" if part == "mean" else "weight", found, ""
+def _of_functions(record: RunRecord) -> Iterator[tuple[str, str, Sequence[str], str]]:
+    """Scores of several reward functions, and weights that adapt."""
+    logged = sorted({name for row in record.rows for name in row})
+    scores, weights = (
+        [name for name in logged if re.fullmatch(rf"rewards/.+/{part}", name)] for part in ("mean", "weight")
+    )
+    if len(scores) > 1:
+        yield "Each reward by itself", "mean score before its weight", scores, ""
+    yield "Weights that adapt", "weight", weights, ""
 
 
 def _findings(report: RunReport) -> Iterator[Markup]:
     yield from map(finding, report.findings)
     if not report.findings:
         yield paragraph("The doctor found nothing.")
-    for line in not_watched(report.record):
-        yield paragraph(f"{line[0].upper()}{line[1:]}.", "note")
 
 
 # --- samples ---
@@ -315,10 +284,8 @@ def _held_out_samples(held_out: HeldOutAnswers, marker: Marker | None) -> Iterat
 
 def _answer_card(answer: ProblemResult, title: str, marker: Marker | None) -> SampleCard:
     sampled = [] if marker is None else marker.spans(answer.completion_ids)
-    text = "".join(each.text for each in sampled)  # without what the template prefilled
-    spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
-    if not answer.completion.endswith(text):
-        spans = [TextSpan(answer.completion, 0)]
+    text, turn = "".join(each.text for each in sampled), answer.completion  # a turn may begin with prefilled text
+    spans = [TextSpan(turn.removesuffix(text), 0), *sampled] if turn.endswith(text) else [TextSpan(turn, 0)]
     shown = {"gold": cell_text(answer.solution), "task": kind_text(answer.task, answer.difficulty)}
     return _card(title, answer.prompt, spans, [(name, value) for name, value in shown.items() if value])
 

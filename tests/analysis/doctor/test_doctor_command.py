@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +45,6 @@ def test_a_sick_run_ends_with_1_and_says_what_to_type(doctor: Doctor, healthy_ro
     assert "completions/clipped_ratio 97% in steps 1 to 10 (limit 30%), at 48 tokens" in out
     assert "  try     training.max_completion_length: twice as much" in out
     assert "the run has not finished" in out and "\x1b" not in out
-
-
-@pytest.mark.parametrize(
-    ("known", "logged"), [((), "is not logged"), ((1,), "is known at step 1 alone"), ((1, 51), "")]
-)
-def test_a_kl_that_is_not_watched_is_told_once_and_is_no_finding(
-    known: Sequence[int], logged: str, doctor: Doctor, healthy_rows: list[Row]
-) -> None:
-    rows = [{name: row[name] for name in row if name != "kl"} for row in healthy_rows]
-    code, out = doctor([{**row, "kl": 0.01} if row["step"] in known else row for row in rows], "format=json")
-    line = f"not watched: the KL to the initial model, which {logged}; training.kl_log_steps=15 logs it"
-    found = json.loads(out)
-    assert code == 0 and found["findings"] == [] and found["not_watched"] == [line] * bool(logged)
-    assert read_settings("train", ["training.kl_log_steps=15"]).training.kl_log_steps == 15
 
 
 def test_as_json_there_is_one_object_and_nothing_else(doctor: Doctor, healthy_rows: list[Row]) -> None:
