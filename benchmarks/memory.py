@@ -104,7 +104,7 @@ def of_plain_trl(variant: str, words: list[str], out: Path) -> dict[str, float]:
 
     settings = read_settings("train", [*words, *VARIANTS["n = 0"], f"output_dir={out / 'run'}"])
     base = settings.model.name
-    layout = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking).layout
+    layout = expansion_plan(settings.model, settings.seed, settings.dataset, base=base).layout
     rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
     problems: Dataset = load_run_problems(settings, Console(stderr=True)).train
     own = {"output_dir": str(out), "report_to": "none", "eval_strategy": "no", "seed": settings.seed}

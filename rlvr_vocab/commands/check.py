@@ -127,7 +127,7 @@ def _show_prompts(
         UserError: the model cannot be loaded, has no chat template, or its template rejects a prompt.
     """
     # These import torch and transformers, which take seconds.
-    from rlvr_vocab.runs.model import untrained_plan
+    from rlvr_vocab.runs.model import expansion_plan
     from rlvr_vocab.runs.prompts import (
         asks_to_think,
         limits_that_fit,
@@ -143,7 +143,7 @@ def _show_prompts(
     prompts = trained if problems.eval is None else [*trained, *problems.eval["prompt"]]
     rows = [divided.problems[index].row_number for index in (*divided.parts.train, *divided.parts.held_out)]
     thinks = asks_to_think(prompts, model.think_tags)
-    plan = untrained_plan(model, settings.seed, settings.dataset, thinks)
+    plan = expansion_plan(model, settings.seed, settings.dataset, thinks=thinks)
     require_chat_template(plan)
     with progress_bar(console, "counting tokens", len(prompts)) as display:
         ids = chat_ids(plan.tokenizer, prompts, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlvr_vocab.config.command_settings import ExpandSettings
-from rlvr_vocab.runs.model import untrained_plan
+from rlvr_vocab.runs.model import expansion_plan
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.expand import write_expansion
@@ -12,7 +12,7 @@ from rlvr_vocab.vocab.expand import write_expansion
 def run(settings: ExpandSettings) -> int:
     quiet_libraries()
     console = make_console()
-    plan = untrained_plan(settings.model, settings.seed)
+    plan = expansion_plan(settings.model, settings.seed)
     write_expansion(plan, settings.out)
     console.print(
         f"{settings.out}: {plan.layout.standard_size} standard tokens and "

@@ -157,7 +157,7 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
     """The first training problems in seeded order, answered by a model as at the first training step."""
     # Imported here: torch and transformers take seconds to import, and the other inputs do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
-    from rlvr_vocab.runs.model import loading_kwargs, untrained_plan
+    from rlvr_vocab.runs.model import expansion_plan, loading_kwargs
     from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template
     from rlvr_vocab.vocab.expand import write_expansion
 
@@ -167,7 +167,7 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
     require_reward_columns(settings.rewards.functions, list(first), "the problems have")
     prompts = [problem.columns["prompts"] for problem in problems for _ in range(settings.samples)]
     thinks = asks_to_think(prompts, model.think_tags, settings.rewards, {**first, "prompt": first["prompts"]})
-    plan = untrained_plan(model, settings.seed, settings.dataset, thinks)
+    plan = expansion_plan(model, settings.seed, settings.dataset, thinks=thinks)
     require_chat_template(plan)
     sampling = SamplingSettings(
         **model.generation_kwargs,

@@ -53,9 +53,6 @@ _SHOWN_KEYS = (
 def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: HeldOutMetric) -> None:
     """Write the trained model with its card. An adapter is saved alone first, then merged into its base.
 
-    Args:
-        metric: the metric of the held-out problems.
-
     Raises:
         UserError: the merged model differs from the trained one; the adapter is kept.
     """
@@ -194,22 +191,14 @@ def write_card(folder: Path, card: Card, merge: MergeReport | None = None, *, al
     environment = jinja2.Environment(trim_blocks=True)
     environment.filters |= {"code": _code, "plain": _plain}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    # A fence ends at the first run of backticks that is as long as its own.
-    fence = "`" * max(3, 1 + _longest_ticks(card.get("system_prompt") or ""))
-    text = template.render(facts=card, version=__version__, fence=fence, layout=layout, merge=merge, alone=alone)
+    text = template.render(facts=card, version=__version__, layout=layout, merge=merge, alone=alone)
     ModelCard(without_secrets(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n")).save(folder / CARD)
 
 
 def _code(value: Any) -> str:
     """A value as a code span, safe from Markdown and HTML, also in a table."""
-    text = visible_text(" ".join(str(value).split())).replace("|", "\\|")
-    ticks = "`" * (1 + _longest_ticks(text))
-    pad = " " * (text.startswith("`") or text.endswith("`"))
-    return f"{ticks}{pad}{text}{pad}{ticks}"
-
-
-def _longest_ticks(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
+    text = visible_text(" ".join(str(value).split()))
+    return "`{}`".format(text.replace("`", "'").replace("|", "\\|"))
 
 
 def _plain(text: str) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -151,10 +151,7 @@ def _is_still_there(file: IO[str], folder: Path) -> bool:
 # --- the records written at the start ---
 
 
-Change = tuple[str, Any, Any]
-
-
-def changes_of(settings: RunSettings) -> list[Change]:
+def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:
     """(key, recorded value, new value) of each key that differs from the recorded configuration."""
     return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
 
@@ -202,11 +199,11 @@ def _record_changes(settings: RunSettings) -> None:
         for path in (results_file(folder, "after"), folder / SUMMARY):
             if path.exists():
                 path.rename(path.with_stem(f"{path.stem}_{summary['steps']}_steps"))
-    now = datetime.now(UTC).isoformat(timespec="seconds")
     if changes:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        rows = ({"at": now, "key": key, "from": there, "to": here} for key, there, here in changes)
         with (folder / CHANGES).open("a", encoding="utf-8") as file:
-            for key, there, here in changes:
-                file.write(json.dumps({"at": now, "key": key, "from": there, "to": here}, default=str) + "\n")
+            file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
 
 
 _PACKAGES = (
@@ -221,6 +218,7 @@ def environment() -> dict[str, Any]:
 
     root = Path(__file__).parents[2]
     commit = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    installed = {each.name.replace("_", "-"): each.version for each in distributions()}
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [without_secrets(word) for word in sys.argv],
@@ -230,12 +228,5 @@ def environment() -> dict[str, Any]:
         "processor_cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
-        "versions": {package: found for package in _PACKAGES if (found := _version(package)) is not None},
+        "versions": {package: installed[package] for package in _PACKAGES if package in installed},
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

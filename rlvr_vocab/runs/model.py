@@ -76,14 +76,14 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
         for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
     )
     with PartialState().main_process_first():  # the others find a created model in the cache
-        plan = untrained_plan(model, settings.seed, dataset, thinks)
+        plan = expansion_plan(model, settings.seed, dataset, thinks=thinks)
     require_chat_template(plan)
     warms_up = settings.warmup.max_steps > 0
     for rows in (problems.held_out, *(problems.by_stage if warms_up else ())):  # all others are rendered later
         chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])
     if warms_up:
         base = on_main_process(base_model, settings, problems.train)
-        plan = expansion_plan(base, model, settings.seed, dataset.open_thinking, thinks)
+        plan = expansion_plan(model, settings.seed, dataset, thinks=thinks, base=base)
     if prompt_is_thinking(plan.tokenizer, plan.layout):
         console.print(
             "the chat template opens the thinking, also in final_model; dataset.open_thinking=model keeps it unchanged"
@@ -131,21 +131,20 @@ def untrained_base(model: ModelSettings, seed: int, dataset: DatasetSettings | N
     return str(folder)
 
 
-def untrained_plan(
-    model: ModelSettings, seed: int, dataset: DatasetSettings | None = None, thinks: bool = False
-) -> ExpansionPlan:
-    """The expansion of the model before any warm-up; the dataset sets the system prompt and who opens the thinking."""
-    open_thinking = "auto" if dataset is None else dataset.open_thinking
-    return expansion_plan(untrained_base(model, seed, dataset), model, seed, open_thinking, thinks)
-
-
 def expansion_plan(
-    base: str, model: ModelSettings, seed: int, open_thinking: str = "auto", thinks: bool = False
+    model: ModelSettings,
+    seed: int,
+    dataset: DatasetSettings | None = None,
+    *,
+    thinks: bool = False,
+    base: str | None = None,
 ) -> ExpansionPlan:
-    """The expansion of a base model that the settings request; errors name those keys.
+    """The expansion of `base`, by default the model before any warm-up; errors name the keys of the model.
 
-    `auto` leaves the template of a model without copies alone, unless that `thinks` too.
+    `open_thinking=auto` leaves the template of a model without copies alone, unless that `thinks` too.
     """
+    base = base or untrained_base(model, seed, dataset)
+    open_thinking = "auto" if dataset is None else dataset.open_thinking
     if open_thinking == "auto" and not (thinks or model.adds_copies):
         open_thinking = "model"
     expansion = Expansion(
@@ -157,7 +156,7 @@ def expansion_plan(
         think_tags=model.think_tags,
         init_noise=model.init_noise,
         reasoning_rank=model.reasoning_rank,
-        open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
+        open_thinking=open_thinking,
         chat_template=template_text(model.chat_template),
         seed=seed,
     )
@@ -234,7 +233,7 @@ def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> 
         "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
         "form": form,
         "seed": settings.seed,
-        "bf16": _warms_up_in_bf16(settings),
+        "bf16": asks_for_bf16(sampling) and has_bf16(bool(sampling.get("use_cpu"))),
     }
     if warmup.until_accuracy is not None:
         key["limit"], key["temperature"] = sampling["max_completion_length"], sampling["temperature"]
@@ -242,17 +241,12 @@ def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> 
     return key
 
 
-def _warms_up_in_bf16(settings: RunSettings) -> bool:
-    """Whether the warm-up uses bf16, as GRPO does."""
-    grpo = settings.training.grpo
-    return asks_for_bf16(grpo) and has_bf16(bool(grpo.get("use_cpu")))
-
-
 def _run_warmup(
     base: str, unfinished: Path, settings: RunSettings, train: Dataset, form: str, console: Console
 ) -> Path:
     """Warm the model up; returns its folder inside `unfinished`, which also holds the checkpoints."""
     warmup, tags, grpo = settings.warmup, settings.model.think_tags, settings.training.grpo
+    use_cpu = bool(grpo.get("use_cpu"))
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
     worked = [
@@ -263,12 +257,8 @@ def _run_warmup(
         base, tags, template_text(settings.model.chat_template), source_kwargs(settings.model, base)
     )
     grader = Grader(grader_of_warmup(settings), reward_context(settings))
-    sampling = SamplingSettings(
-        grpo["max_completion_length"],
-        grpo["temperature"],
-        checked or 1,
-        limit_key="training.max_completion_length",
-    )
+    limit, limit_key = grpo["max_completion_length"], "training.max_completion_length"
+    sampling = SamplingSettings(limit, grpo["temperature"], checked or 1, limit_key=limit_key)
 
     def measure() -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
@@ -279,14 +269,13 @@ def _run_warmup(
         shown: dict[str, str] = {}
 
         def show(step: int, total: int, figures: Mapping[str, float]) -> None:
-            forms = {"accuracy": ".2f", "loss": ".3f"}
-            shown.update({name: format(value, forms[name]) for name, value in figures.items()})
+            shown.update({name: f"{value:.3f}" for name, value in figures.items()})
             display.update(step, shown, total=total)
 
         outcome = warm_up(
             *(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show),
-            use_cpu=bool(grpo.get("use_cpu")),
-            bf16=_warms_up_in_bf16(settings),
+            use_cpu=use_cpu,
+            bf16=asks_for_bf16(grpo) and has_bf16(use_cpu),
         )
         display.update(outcome.steps, shown, total=outcome.steps)
     made = unfinished / "model"

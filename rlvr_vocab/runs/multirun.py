@@ -9,7 +9,6 @@ import argparse
 import itertools
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ValueType
 from hydra.errors import HydraException
 
 from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, compose, parse_command_line
@@ -80,20 +80,15 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
 
 def _values(word: str) -> Words:
     """One argument for each value of `key=value`; text outside Hydra's grammar is a single value."""
-    if not re.search(r"=.*[,(]", word, re.DOTALL):  # every sweep has one of these
-        return (word,)
     try:
         override = OverridesParser.create().parse_override(word)
     except HydraException:
         return (word,)
     if not override.is_sweep_override():
         return (word,)
-    if not override.is_discrete_sweep():
-        raise UserError(f"cannot read {word!r}: an interval has no end of values; write range(1,4) or 1,2,3")
-    try:
-        return tuple(f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator())
-    except HydraException as error:  # glob(…)
-        raise UserError(f"cannot read {word!r}: write its values, as in 1,2,3 ({error})") from error
+    if override.value_type in (ValueType.INTERVAL_SWEEP, ValueType.GLOB_CHOICE_SWEEP):
+        raise UserError(f"cannot read {word!r}: write its values, as in 1,2,3 or range(1,4)")
+    return tuple(f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator())
 
 
 def _composed(command: str, words: Words, key: str) -> str:
@@ -120,10 +115,7 @@ def run_jobs(command: str, jobs: Sequence[Job]) -> int:
         first failed run.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(
-            "--multirun starts its runs itself, each in one process: slurm/sweep.sh runs a sweep on several GPUs, and "
-            "--job N is one run of it"
-        )
+        raise UserError("--multirun starts one process for each run: on several GPUs use slurm/sweep.sh, or --job N")
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, STARTED_BY_MULTIRUN: "1"}
     started: list[subprocess.Popen[bytes]] = []
@@ -145,19 +137,9 @@ def run_jobs(command: str, jobs: Sequence[Job]) -> int:
         started.append(subprocess.Popen(words, env=environment))
         code = started[-1].wait()
         codes.append(code if code >= 0 else 128 - code)
-    _print_outcome(jobs, codes)
+    outcomes = {0: "finished", RESUME_ME: "interrupted", None: "not started"}
+    for job, result in itertools.zip_longest(jobs, codes):
+        print(f"{outcomes.get(result, f'failed (exit code {result})')}: {job} -> {job.folder}", flush=True)
     if signals and (len(codes) < len(jobs) or codes[-1] != 0):
         return RESUME_ME
     return next((code for code in codes if code not in (0, RESUME_ME)), max(codes))
-
-
-def _print_outcome(jobs: Sequence[Job], codes: Sequence[int]) -> None:
-    ended = {0: "finished", RESUME_ME: "interrupted", None: "not started"}
-    print(f"{codes.count(0)} of {pluralize(len(jobs), 'job')} finished:")
-    for number, (job, code) in enumerate(itertools.zip_longest(jobs, codes), start=1):
-        print(f"  {number}  {job.folder}  {ended.get(code, f'failed (exit code {code})')}  {job}")
-    if codes.count(0) < len(jobs):
-        print("Run the same command again to resume the unfinished jobs.")
-    else:
-        print(shlex.join(["rlvr-vocab", "compare", f"runs=[{','.join(str(job.folder) for job in jobs)}]"]))
-    sys.stdout.flush()

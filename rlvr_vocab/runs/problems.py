@@ -10,12 +10,10 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from rich.console import Console
-from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
 
 from rlvr_vocab.config.sections import (
     DatasetSettings,
@@ -32,8 +30,8 @@ from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, load_problem_sets, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED
+from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED, read_record
 from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.record import RunOfCheckpoint
@@ -43,10 +41,8 @@ from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.verify.verifier import check_golds
 
-_PROMPTS_CHECKED, _SHOWN = 1_000, 3
+_PROMPTS_CHECKED = 1_000
 _FINGERPRINT = "sha256"
-_Part = TypedDict("_Part", {_FINGERPRINT: str})  # type: ignore[misc]
-_KINDS = {"held_out": _Part, "training": list[_Part]}
 
 
 @dataclass(frozen=True)
@@ -69,10 +65,11 @@ class RunProblems:
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
     """The stages of a run; a run without stages is one unnamed stage. A token budget counts as a goal."""
     stages = settings.stages or (StageSettings("", None, settings),)
-    budgets = [(stage, stage.run.training.max_tokens) for stage in stages]
     return tuple(
-        stage if tokens is None else replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
-        for stage, tokens in budgets
+        stage
+        if (tokens := stage.run.training.max_tokens) is None
+        else replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
+        for stage in stages
     )
 
 
@@ -85,17 +82,15 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     """
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
-    loaded, usable = {settings.dataset: own}, dict[DatasetSettings, Dataset]()
+    loaded, usable = {settings.dataset: own.train}, dict[DatasetSettings, Dataset]()
     by_stage: list[Dataset] = []
     training: list[dict[str, Any]] = []
     for stage in stages_of(settings):
         with stage_error_context(stage.name):
             dataset = stage.run.dataset
             if dataset not in loaded:
-                loaded[dataset] = _load(stage.run, console)
-            train = loaded[dataset].train
-            if dataset != settings.dataset:
-                train = _never_held_out(train, own.reserved_keys, stage.name, console)
+                loaded[dataset] = _never_held_out(_load(stage.run, console).train, own.reserved_keys, console)
+            train = loaded[dataset]
             named = {"stage": stage.name} if stage.name else {}
             training.append({**named, "dataset": dataset.name, _FINGERPRINT: fingerprint_of(_pairs(train))})
             if needs_gold_answers(stage.run.rewards.functions):
@@ -108,7 +103,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     measured = [] if held_out is None else _pairs(held_out)
     division = {"held_out": {"measured_on": len(measured), _FINGERPRINT: fingerprint_of(measured)}}
     problems = RunProblems(own.train, held_out, tuple(by_stage), {**division, "training": training})
-    _check_same_problems(settings, problems.report)
+    _require_same_problems(settings, problems.report)
     return problems
 
 
@@ -140,15 +135,11 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
     return usable
 
 
-def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
+def _never_held_out(train: Dataset, reserved_keys: frozenset[str], console: Console) -> Dataset:
     """Drop the problems that the run holds out: a stage may use the same set with another split."""
     kept = [index for index, text in enumerate(train["problem"]) if problem_key(text) not in reserved_keys]
-    if len(kept) == len(train):
-        return train
-    left_out = len(train) - len(kept)
-    console.print(
-        f"stage {stage}: problems left out of training because the run holds them out: {left_out:,}", markup=False
-    )
+    if len(kept) < len(train):
+        console.print(f"left out {len(train) - len(kept):,} more problems, which the run holds out")
     return train.select(kept)
 
 
@@ -165,11 +156,10 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
         found = check_golds(list(map(gold_text, golds)), lambda done, total: display.update(done, total=total))
     if not found.unusable:
         return rows
-    shown = [f"{(cell_text(golds[index]) or '')[:40]!r}: {why}" for index, why in list(found.unusable.items())[:_SHOWN]]
-    more = "; …" if len(found.unusable) > _SHOWN else ""
-    problems = pluralize(len(found.unusable), "problem")
+    index, why = next(iter(found.unusable.items()))
     console.print(
-        f"left out {problems} {which} with gold answers that the verifier cannot use ({'; '.join(shown)}{more})",
+        f"left out {pluralize(len(found.unusable), 'problem')} {which} with gold answers that the verifier cannot use "
+        f"(such as {(cell_text(golds[index]) or '')[:40]!r}: {why})",
         markup=False,
     )
     return rows.select([index for index in range(len(rows)) if index not in found.unusable])
@@ -215,11 +205,11 @@ def write_problems_record(run: Run, problems: RunProblems, num_fitting: Sequence
     atomic_write(run.folder / PROBLEMS, json_text(report))
 
 
-def _check_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> None:
+def _require_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> None:
     """Reject a resume with other problems: the run would be evaluated on problems that it has trained on."""
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
-    recorded = read_json_if_there(settings.output_dir / PROBLEMS, _KINDS)  # written before the first step
+    recorded = read_record(settings.output_dir, PROBLEMS)  # written before the first step
     changes = [] if recorded is None else _changes(recorded, report)
     if changes:
         raise UserError(
@@ -232,10 +222,8 @@ def _check_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> No
 def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The parts whose fingerprints differ."""
     parts = [("held out", recorded["held_out"], now["held_out"])]
-    parts += [
-        (here.get("stage", "training"), there, here)
-        for there, here in zip(recorded["training"], now["training"], strict=False)
-    ]
+    pairs = zip(recorded["training"], now["training"], strict=False)
+    parts += [(here.get("stage", "training"), there, here) for there, here in pairs]
     return [where for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
 
 
@@ -249,9 +237,11 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
     if run.folder is None or run.settings is None:
         return f"problems of {dataset}; the checkpoint is not in the folder of a run"
     try:
-        held_out, trained, changed = _recorded_division(run.folder, run.settings)
+        held_out, trained, training = _division(run.settings)
+        recorded = read_record(run.folder, PROBLEMS)
     except UserError as error:
         return f"warning: cannot check whether the run in {run.folder} trained on these problems: {error}"
+    changed = [] if recorded is None else _changes(recorded, {**recorded, "training": training})
     if changed:
         return (
             f"warning: the problems of the run in {run.folder} or their split changed since it was trained "
@@ -265,24 +255,20 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
     return f"problems of {dataset}; the run in {run.folder} trained on none of them"
 
 
-def _recorded_division(folder: Path, settings: RunSettings) -> tuple[frozenset[str], set[str], list[str]]:
-    """The keys of a run's held-out problems, those of its training problems, and the differences from its record."""
+def _division(settings: RunSettings) -> tuple[set[str], set[str], list[dict[str, Any]]]:
+    """The keys of a run's held-out problems, those of its training problems, and their fingerprints by stage."""
 
     def divided(dataset: DatasetSettings) -> DividedProblems:
         return read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
 
     own = divided(settings.dataset)
-    reserved = frozenset(problem.key for problem in own.reserved)
+    reserved = {problem.key for problem in own.reserved}
     trained = {problem.key for problem in own.trained} if settings.warmup.max_steps else set()
     training = []
     for stage in stages_of(settings):
-        dataset = stage.run.dataset
-        problems = (own if dataset == settings.dataset else divided(dataset)).trained
+        problems = (own if stage.run.dataset == settings.dataset else divided(stage.run.dataset)).trained
         allowed = [problem for problem in problems if problem.key not in reserved]
         trained.update(problem.key for problem in allowed)
-        fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
-        training.append({**({"stage": stage.name} if stage.name else {}), _FINGERPRINT: fingerprint})
-    recorded = read_json_if_there(folder / PROBLEMS, _KINDS)
-    if recorded is None:
-        return reserved, trained, []
-    return reserved, trained, _changes(recorded, {"held_out": recorded["held_out"], "training": training})
+        named = {"stage": stage.name} if stage.name else {}
+        training.append({**named, _FINGERPRINT: fingerprint_of(problem.fingerprinted for problem in allowed)})
+    return reserved, trained, training

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from typing import Any
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from datasets import Dataset
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.analysis.doctor.finding import Finding
@@ -31,7 +32,7 @@ from rlvr_vocab.errors import (
     stop_signals,
     write_exit_code,
 )
-from rlvr_vocab.files import atomic_write, read_json
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
@@ -47,7 +48,6 @@ from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoints import (
     clear_leftovers,
-    newest_checkpoint,
     newest_checkpoint_for_all,
     problem_of_checkpoint,
     set_invalid_aside,
@@ -76,7 +76,6 @@ class StageRecord:
 
     Attributes:
         ended_by: `steps`, or the goal that it reached.
-        steps_without_signal: logged steps whose groups all had equal rewards: their policy gradient was zero.
         reward_failures: number of rows on which each reward function failed, by its name.
         drawn: numbers of problems drawn and skipped under dynamic sampling.
     """
@@ -84,7 +83,6 @@ class StageRecord:
     name: str
     steps: int
     ended_by: str
-    steps_without_signal: int
     reward_failures: dict[str, int]
     seconds: float
     drawn: dict[str, Any] | None = None
@@ -115,12 +113,10 @@ class Stage:
     def record(self) -> StageRecord | None:
         """The record of the stage if it has ended, else None."""
         path = self.folder / STAGE_RECORD
-        if not path.is_file():
-            return None
         try:
-            return StageRecord(**read_json(path, {"steps": int, "seconds": float, "reward_failures": dict}))
-        except (UserError, TypeError) as error:
-            raise UserError(f"{path} is not readable ({error}); remove it to train this stage again") from error
+            return TypeAdapter(StageRecord).validate_json(path.read_bytes()) if path.is_file() else None
+        except ValidationError as error:
+            raise UserError(f"{path} is damaged; remove it to train this stage again") from error
 
 
 def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:
@@ -164,25 +160,25 @@ def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | 
             for sentence in set_invalid_aside(folder):
                 console.print(f"warning: {sentence}", style="yellow", markup=False)
         else:
-            _set_later_aside(Path(resume).expanduser(), folder, console)
-        found = [newest_checkpoint(folder)]
+            _set_later_aside(resume, folder, console)
+        steps = steps_in(folder)
+        found = [steps[max(steps)] if steps else None]
     [checkpoint] = broadcast_object_list(found)
     if checkpoint is not None:
         console.print(f"going on from {checkpoint}", markup=False)
     return checkpoint
 
 
-def _set_later_aside(checkpoint: Path, folder: Path, console: Console) -> None:
-    steps = {path.resolve(): step for step, path in steps_in(folder).items()}
-    named = steps.get(checkpoint.resolve())
+def _set_later_aside(resume: str, folder: Path, console: Console) -> None:
+    """Rename the checkpoints that are later than the named one."""
+    checkpoint, steps = Path(resume).expanduser(), steps_in(folder)
+    named = next((step for step, path in steps.items() if path.resolve() == checkpoint.resolve()), None)
     if named is None:
-        raise UserError(
-            f"resume={checkpoint}: the checkpoints of the training to resume are in {folder}; name one of them"
-        )
+        raise UserError(f"resume={resume}: the checkpoints of the training to resume are in {folder}; name one of them")
     problem = problem_of_checkpoint(checkpoint)
     if problem is not None:
-        raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
-    for path, step in steps.items():
+        raise UserError(f"resume={resume}: it is not valid: {problem}")
+    for step, path in steps.items():
         if step > named:
             console.print(f"{path.name} is renamed to {set_aside(path, 'later').name}", markup=False)
 
@@ -204,19 +200,20 @@ class StagedRun:
     Attributes:
         trainer: the trainer of the current stage, or of the last one.
         records: those of the stages that have ended.
+        seconds_of_earlier_starts: seconds of training before the current start of the run.
         trainer_class: trains each stage.
     """
 
     trainer_class: type[RegionGRPOTrainer] = RegionGRPOTrainer
+    trainer: RegionGRPOTrainer
 
     def __init__(self, run: Run, stages: Sequence[Stage], held_out: HeldOutEvaluator, stop: StopOnSignalOrTime) -> None:
         self._run, self._stages, self._held_out, self._stop = run, stages, held_out, stop
         self._console = run.console
         if PartialState().is_main_process:
             start_wandb(run.settings)
-        self._seconds_now = 0.0
         self.records = ended_records(stages)
-        self.trainer: RegionGRPOTrainer
+        self.seconds_of_earlier_starts = 0.0
 
     @property
     def steps(self) -> int:
@@ -226,11 +223,6 @@ class StagedRun:
     def step_of_the_weights(self) -> int | None:
         """The step of the run that the weights are from; None if the best checkpoint was loaded at the end."""
         return None if self.trainer.args.load_best_model_at_end else self.steps
-
-    @property
-    def seconds_of_earlier_starts(self) -> float:
-        """Seconds of training before the current start of the run."""
-        return sum(record.seconds for record in self.records) - self._seconds_now
 
     def train(self) -> None:
         """Train the stages that have not ended; the held-out problems are evaluated before the first step of a run.
@@ -242,6 +234,7 @@ class StagedRun:
         if len(self.records) == len(self._stages):
             self._load_last_stage(resume)
             resume = "auto"
+        self.seconds_of_earlier_starts = sum(record.seconds for record in self.records)
         while len(self.records) < len(self._stages):
             stage = self._stages[len(self.records)]
             checkpoint = checkpoint_to_resume(stage.folder, resume, self._console)
@@ -272,23 +265,20 @@ class StagedRun:
             self.trainer.checkpoints.load_weights(checkpoint)
             return
         if PartialState().is_main_process:
-            _set_later_aside(Path(resume).expanduser(), stage.folder, self._console)
+            _set_later_aside(resume, stage.folder, self._console)
             (stage.folder / STAGE_RECORD).unlink()
         PartialState().wait_for_everyone()
         self.records.pop()
 
     def summary(self) -> dict[str, Any]:
         """The figures of the training in `summary.json`."""
-        failures: Counter[str] = Counter()
-        for record in self.records:
-            failures.update(record.reward_failures)
+        failures = sum((Counter(record.reward_failures) for record in self.records), Counter())
         summary = {
             "exp_name": self._run.settings.exp_name,
             "finished": True,
             "reasoning_vocab_size": self._run.layout.size,
             "train_problems": len(self._stages[0].train),
             "steps": self.steps,
-            "steps_without_signal": sum(record.steps_without_signal for record in self.records),
             "reward_failures": dict(failures),
             "grpo_seconds": round(sum(record.seconds for record in self.records), 1),
         }
@@ -345,12 +335,11 @@ class StagedRun:
             write_rows_until_now(self._run.folder / METRICS, trainer.stage_context, trainer.state)
         state = trainer.state
         reached = until is not None and until.reached(state.log_history)
-        self._seconds_now += checkpoints.trained_seconds - checkpoints.seconds_before
+        self.seconds_of_earlier_starts += checkpoints.seconds_before
         record = StageRecord(
             name=stage.name,
             steps=state.global_step,
             ended_by=f"until {until}" if reached else "steps",
-            steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in state.log_history),
             reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
             seconds=round(checkpoints.trained_seconds, 1),
             drawn=None if trainer.dynamic_sampling is None else trainer.dynamic_sampling.order.summary(),
@@ -379,11 +368,10 @@ class StagedRun:
         ended = state.global_step >= state.max_steps or (until is not None and until.reached(state.log_history))
         if reason is None or ended:
             return
-        saved = max(steps_in(Path(trainer.args.output_dir)), default=None)
-        where = f"saved in checkpoint-{saved}" if saved == state.global_step else f"not saved; the last one is {saved}"
+        saved = max(steps_in(stage.folder), default="none")
         write_exit_code(RESUME_ME)
         trainer.accelerator.wait_for_everyone()  # a launcher kills all processes once one has exited
-        message = f"by {reason} after step {state.global_step}, {where}; the same command goes on"
+        message = f"by {reason} after step {state.global_step}, saved in checkpoint-{saved}; the same command goes on"
         raise Interrupted(message if is_main else "")
 
 
@@ -404,20 +392,13 @@ class DisplayCallback(TrainerCallback):
         self._doctor = Doctor(facts)
         self._known: set[str] = set()
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             for row in read_metrics(self._context.run_folder / METRICS):  # their findings were shown before
                 self._new_findings(row)
             self._display.begins(state.global_step, state.max_steps)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
         row = logged_row(self._context, state.global_step, logs)
         if state.is_world_process_zero and row is not None:
             self._display.row(row, state.global_step, state.max_steps)

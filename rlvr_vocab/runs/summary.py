@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -28,7 +26,7 @@ from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, grade
 from rlvr_vocab.plan.problems import ProblemsAhead
 from rlvr_vocab.plan.workload import Sharding
 from rlvr_vocab.record.files import METRICS, SUMMARY, is_finished, read_record
-from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
+from rlvr_vocab.record.manifest import damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, RunRecord, is_number, read_metrics, split_evaluations
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import Run, changes_of
@@ -73,32 +71,19 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     Raises:
         UserError: the run is finished, but one of its result files is damaged or missing.
     """
-    [summary] = broadcast_object_list(
-        [_finished_summary(settings, console) if PartialState().is_main_process else None]
-    )
-    return summary
-
-
-def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
-    folder = settings.output_dir
-    if settings.overwrite or settings.resume != "auto" or not (folder / SUMMARY).is_file():
-        return None
-    if changes_of(settings):
-        return None
-    records, samples = damage_of_run(folder, hashed=True)
-    if records:
-        more = f" and {len(records) - 1} more" if len(records) > 1 else ""
-        raise UserError(
-            f"{folder}: this run is finished, and {records[0]}{more}. Restore the file, or delete it and {SUMMARY} to "
-            "create both again from the last checkpoint, or train again with overwrite=true"
-        )
-    summary = read_record(folder, SUMMARY)
-    if not is_finished(summary):
-        return None
-    if not (folder / MANIFEST).is_file():
-        samples = [f"{MANIFEST} is missing: the files of this finished run cannot be checked"]
-    for line in samples:
-        console.print(f"warning: {folder}: {line}", style="yellow", markup=False)
+    folder, summary = settings.output_dir, None
+    trains = settings.overwrite or settings.resume != "auto" or not (folder / SUMMARY).is_file()
+    if PartialState().is_main_process and not trains and not changes_of(settings):
+        records, samples = damage_of_run(folder, hashed=True)
+        if records:
+            raise UserError(
+                f"{folder}: this run is finished, and {records[0]}. Restore the file, or delete it and {SUMMARY} to "
+                "create both again from the last checkpoint, or train again with overwrite=true"
+            )
+        for line in samples:
+            console.print(f"warning: {folder}: {line}", style="yellow", markup=False)
+        summary = read_record(folder, SUMMARY)
+    [summary] = broadcast_object_list([summary if is_finished(summary) else None])
     return summary
 
 
@@ -125,20 +110,18 @@ def _peaks_of_run(rows: Rows) -> dict[str, float]:
 
     Peaks of steps come from the logged rows, the others from the run's last start.
     """
-    of_steps = [
-        {phase.removeprefix("memory/"): row[phase] for phase in MEMORY_OF_PHASE.values() if is_number(row.get(phase))}
-        for row in rows
-    ]
     peak_memory.enter(None)
+    peaks = [(phase, peak) for of_process in gather_object([peak_memory.highest]) for phase, peak in of_process.items()]
+    names = MEMORY_OF_PHASE.values()
+    peaks += [(name.removeprefix("memory/"), row[name]) for row in rows for name in names if is_number(row.get(name))]
     highest: dict[str, float] = {}
-    for peaks in [*gather_object([peak_memory.highest]), *of_steps]:
-        highest |= {phase: max(peak, highest.get(phase, 0.0)) for phase, peak in peaks.items()}
-    return {phase: round(peak, 3) for phase, peak in highest.items()}
+    for phase, peak in peaks:
+        highest[phase] = max(round(peak, 3), highest.get(phase, 0.0))
+    return highest
 
 
 def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     """Print the outcome, warnings, a sampled answer, and the next commands to type."""
-    command = "rlvr-vocab" if shutil.which("rlvr-vocab") else str(Path(sys.executable).with_name("rlvr-vocab"))
     console.print()
     console.print(_outcome(summary))
     warnings = [
@@ -146,28 +129,23 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
         f"rewards/{name}/failures in metrics.jsonl"
         for name, failures in summary.get("reward_failures", {}).items()
     ]
-    if summary["steps_without_signal"] == summary["steps"]:
-        warnings.append("no step had a group whose rewards differed, so the policy gradient was always zero")
+    more = f"rlvr-vocab doctor run={shlex.quote(str(folder))}"
     for finding in summary.get("findings", ()):
-        more = f"{command} doctor run={shlex.quote(str(folder))}"
         warnings.append(f"finding: {finding['title']} (step {finding['step']}): {more}")
     for line in warnings:
         console.print(line, style="yellow", markup=False)
     sample = summary["sample"]
     if sample is not None:
         gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
-        colour = shows_colours(console)
-        shown = "in colour" if colour else "marked"
-        line = f"\na sampled answer to {sample['problem']!r}{gold}, reasoning tokens {shown}:"
-        console.print(line, markup=False)
-        console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
+        console.print(f"\na sampled answer to {sample['problem']!r}{gold}, reasoning tokens marked:", markup=False)
+        console.print(Text("  ") + marked_text(sample["stretches"], colour=shows_colours(console)))
     models = "final_adapter/, final_model" if (folder / "final_adapter").is_dir() else "final_model"
     prompt = "…" if sample is None else sample["problem"]
     console.print(
         f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
-        f"  {command} samples run={folder}\n"
-        f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
-        f"  {command} train --help                          # every key",
+        f"  rlvr-vocab samples run={folder}\n"
+        f"  rlvr-vocab generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
+        "  rlvr-vocab train --help                          # every key",
         markup=False,
     )
 

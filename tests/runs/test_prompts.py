@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.runs.model import untrained_plan
+from rlvr_vocab.runs.model import expansion_plan
 from rlvr_vocab.runs.prompts import asks_to_think, limits_that_fit, thinking_warnings, warmup_form
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
@@ -47,7 +47,7 @@ def in_a_folder_with_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def warnings(folder: Path, *words: str) -> list[str]:
     given = [f"model.name={folder}", "dataset=local", "dataset.name=x.jsonl", "dataset.system_prompt=Solve it."]
     settings = read_settings("train", [*given, *words])
-    plan = untrained_plan(settings.model, settings.seed, settings.dataset)
+    plan = expansion_plan(settings.model, settings.seed, settings.dataset)
     roles = (("system", settings.dataset.system_prompt), ("user", "6*7?"))
     prompt = [{"role": role, "content": content} for role, content in roles if content]
     rows = Dataset.from_list([{"prompt": prompt, "solution": "42", "answer": "42"}] * 2)
@@ -122,7 +122,7 @@ def test_a_template_is_changed_only_for_a_run_that_is_to_think(
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "6*7?"}]
     tags = settings.model.think_tags
     thinks = asks_to_think([messages], tags, settings.rewards, {"prompt": messages, "solution": "42"})
-    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
+    plan = expansion_plan(settings.model, settings.seed, settings.dataset, thinks=thinks)
     text = plan.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert text.endswith(f"{tags[0]}\n") is opens
 

@@ -30,7 +30,7 @@ def stages(tmp_path: Path) -> list[Stage]:
 
 
 def end(stage: Stage) -> StageRecord:
-    record = StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
+    record = StageRecord(stage.name, 4, "steps", {}, 1.5)
     stage.folder.mkdir(parents=True)
     (stage.folder / "stage.json").write_text(json.dumps(asdict(record)))
     return record
@@ -44,7 +44,7 @@ def test_the_stages_that_have_ended_are_known_by_their_records(stages: list[Stag
     assert ended_records(stages) == [first, last]
     for broken in ("{", '{"name": "form"}', '{"name": "form", "steps": "six"}'):
         (stages[0].folder / "stage.json").write_text(broken)
-        with pytest.raises(UserError, match=r"1_form/stage\.json is not readable"):
+        with pytest.raises(UserError, match=r"1_form/stage\.json is damaged"):
             ended_records(stages)
 
 
@@ -88,7 +88,7 @@ def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[S
     monkeypatch.setattr(StagedRun, "_make_trainer", new_trainer)
     monkeypatch.setattr(stages_module, "newest_checkpoint_for_all", lambda folder, at_step: folder)
     monkeypatch.setattr(
-        StagedRun, "_train", lambda run, stage, checkpoint: StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
+        StagedRun, "_train", lambda run, stage, checkpoint: StageRecord(stage.name, 4, "steps", {}, 1.5)
     )
     held_out: Any = SimpleNamespace(measure_before=lambda trainer: None)
     nothing: Any = None
@@ -108,7 +108,7 @@ def test_the_trainer_of_a_stage_gets_its_own_kl(tmp_path: Path, expand_shape: An
     ]
     monkeypatch.setattr(StagedRun, "trainer_class", staticmethod(lambda folder, **more: given.append(more)))
     staged = StagedRun(run_of(stages), stages, nothing, nothing)
-    staged.records = [StageRecord("a", 4, "steps", 0, {}, 1.5)]
+    staged.records = [StageRecord("a", 4, "steps", {}, 1.5)]
     staged._make_trainer(stages[1])
     assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("ids", 3)]
 

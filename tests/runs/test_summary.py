@@ -15,7 +15,6 @@ SUMMARY = {
     "steps": 4,
     "grpo_seconds": 3.0,
     "seconds": 5.0,
-    "steps_without_signal": 0,
     "sample": None,
 }
 
@@ -31,8 +30,7 @@ def screen(colour: bool = False, **more: Any) -> list[str]:
 def test_the_outcome_is_a_line_and_nothing_is_printed_of_failures_that_were_none() -> None:
     shown = screen(reward_failures={})
     assert shown[1] == "held-out accuracy on 8 problems: 25.0% before GRPO, 50.0% after (+25.0 points, 4 steps, 3 s)"
-    assert not any("failed" in line or "finding" in line or "no step" in line for line in shown)
-    assert "no step had a group whose rewards differed" in screen(steps_without_signal=4)[2]
+    assert not any("failed" in line or "finding" in line for line in shown)
 
 
 def test_failed_rewards_and_findings_are_named() -> None:
@@ -47,4 +45,4 @@ def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() 
     sample = {"problem": "6*7", "solution": "42", "stretches": [("<think>\n\x1b[2J6", 0), ("*7", 1)]}
     assert screen(sample=sample)[4:6] == ["  <think>", "␛[2J6⟦*7⟧"]
     coloured = "\n".join(screen(colour=True, sample=sample))
-    assert "in colour" in coloured and "⟦" not in coloured and "\x1b[2J" not in coloured
+    assert "⟦" not in coloured and "\x1b[2J" not in coloured

@@ -15,7 +15,7 @@ from rlvr_vocab.runs.summary import finished_summary
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 RUN = Path("out/run")
-FINISHED = {"finished": True, "steps": 40, "seconds": 9.5, "grpo_seconds": 8, "steps_without_signal": 0}
+FINISHED = {"finished": True, "steps": 40, "seconds": 9.5, "grpo_seconds": 8}
 FINISHED |= {"sample": None, "held_out_problems": 0, "exp_name": "run", "reasoning_vocab_size": 0}
 FINISHED |= {"accuracy_before": None, "accuracy_after": None}
 
