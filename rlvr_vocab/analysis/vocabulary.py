@@ -29,7 +29,7 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
-from rlvr_vocab.vocab.weights import reading_weights
+from rlvr_vocab.vocab.weights import reading_model
 
 VOCABULARY = "vocabulary.csv"
 MOST_STEPS = 200
@@ -148,7 +148,7 @@ def token_tables(folder: Path, rows: int) -> dict[Side, torch.Tensor]:
         UserError: there is no such table, or it cannot be read.
     """
     tables: dict[str, torch.Tensor] = {}
-    with reading_weights(folder):
+    with reading_model(folder):
         for file in sorted(folder.glob("*.safetensors")):
             with safe_open(file, framework="pt") as weights:
                 for name in weights.keys():  # noqa: SIM118  # not a mapping

@@ -32,10 +32,9 @@ from rlvr_vocab.vocab.weights import (
     find_base,
     is_adapter,
     read_adapter_config,
-    reading_weights,
+    reading_model,
     refuse_invalid_generation_config,
     refuse_not_finite,
-    refuse_pickled,
 )
 
 ADAPTER = "default"  # PEFT's name of a run's one adapter
@@ -194,10 +193,8 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
         UserError: weights that cannot be read, an adapter without its base, or one that does not fit it.
     """
     source = find_base(folder, base) if is_adapter(folder) else folder
-    refuse_pickled(folder, str(folder))
-    refuse_pickled(source, str(source))
     refuse_invalid_generation_config(source)
-    with reading_weights(source):
+    with reading_model(source):
         model = AutoModelForCausalLM.from_pretrained(str(source), **{"dtype": "auto", **READ_AS_DATA, **model_kwargs})
     whole = put_adapter_on(model, folder).eval() if is_adapter(folder) else model.eval()
     refuse_not_finite(whole, folder)

@@ -75,8 +75,7 @@ class RowDelta(nn.Module):
 class CopiedRows:
     """A model whose tables hold only the standard rows, with deltas for the copies.
 
-    The embedding has a submodule `difference`. An untied head has one too, and a head with a bias has a parameter
-    `difference_bias`.
+    The embedding has a submodule `difference`, and so has an untied head. The head's bias of a copy is its source's.
     """
 
     def __init__(self, model: Any, layout: VocabLayout, folder: str | Path) -> None:
@@ -95,9 +94,6 @@ class CopiedRows:
             parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
             module.difference = RowDelta(*(None if part is None else _typed(part, module.weight) for part in parts))
             module.difference.requires_grad_(module.weight.requires_grad)
-        bias = stored.get("output.bias")
-        if bias is not None:
-            self.head.difference_bias = nn.Parameter(_typed(bias, self.head.weight), self.head.weight.requires_grad)
         self.embedding.forward = partial(self._embed, self.embedding.forward)
         self.head.forward = partial(self._logits, self.head.forward)
         model.save_pretrained = partial(self._save_pretrained, model.save_pretrained)
@@ -110,25 +106,14 @@ class CopiedRows:
     def head_weights(self, hidden: torch.Tensor) -> HeadWeights:
         """The output embedding as `region_logprobs` takes it."""
         delta = self._output_delta
-        return HeadWeights(
-            self.head.weight,
-            self.head.bias,
-            projected=delta.projected(hidden),
-            factor=delta.B,
-            factor_bias=self._delta_bias,
-        )
+        return HeadWeights(self.head.weight, self.head.bias, projected=delta.projected(hidden), factor=delta.B)
 
     def head_parameters(self) -> list[torch.Tensor | None]:
-        return [self.head.weight, self.head.bias, self._output_delta.A, self._output_delta.B, self._delta_bias]
+        return [self.head.weight, self.head.bias, self._output_delta.A, self._output_delta.B]
 
     @property
     def _output_delta(self) -> Any:
         return (self.embedding if self.tied else self.head).difference.in_force
-
-    @property
-    def _delta_bias(self) -> nn.Parameter | None:
-        bias: nn.Parameter | None = getattr(self.head, "difference_bias", None)
-        return bias
 
     def _read(self, folder: str | Path) -> dict[str, torch.Tensor]:
         return read_differences(folder) if self.layout.reasoning_rank else {}
@@ -159,12 +144,10 @@ class CopiedRows:
         # Summed in float32, as in scoring: in 16 bits a small delta would be rounded away.
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_copies = logits if self.layout.copies_each_token_once else logits[..., self._sources_on(logits.device)]
-        delta, bias = self._output_delta, self._delta_bias
+        delta = self._output_delta
         projected = delta.projected(hidden)
         if projected is not None:
             of_copies = of_copies + F.linear(projected, delta.B.to(projected.dtype))
-        if bias is not None:
-            of_copies = of_copies + bias
         return torch.cat((logits, of_copies), dim=-1)
 
     def _sources_on(self, device: torch.device) -> torch.Tensor:
@@ -182,8 +165,7 @@ class CopiedRows:
                 with whole_in_zero3(delta.A, delta.B):
                     yield name, whole_table(tensor, self.sources, _gathered(delta.A), _gathered(delta.B))
             elif name == f"{names[self.head]}.bias":
-                with whole_in_zero3(self._delta_bias):
-                    yield name, whole_table(tensor, self.sources, None, _gathered(self._delta_bias))
+                yield name, whole_table(tensor, self.sources)
             elif ".difference" not in name:
                 yield name, tensor
 
@@ -193,12 +175,8 @@ class CopiedRows:
     def _names_on_disk(self) -> dict[str, str]:
         """The name of each delta on disk, by its name in the model's state dict."""
         names = self._names()
-        found = {
-            f"{names[module]}.difference.{part}": f"{table}.{part}"
-            for table, module in self.own_tables()
-            for part in ("A", "B")
-        }
-        return {**found, f"{names[self.head]}.difference_bias": "output.bias"}
+        tables = [(f"{names[module]}.difference", table) for table, module in self.own_tables()]
+        return {f"{name}.{part}": f"{table}.{part}" for name, table in tables for part in ("A", "B")}
 
     @contextmanager
     def reading(self, folder: str | Path) -> Iterator[None]:
@@ -238,7 +216,7 @@ class CopiedRows:
         if self.tied and f"{head}.weight" in stock:
             stock[f"{head}.weight"] = stock[f"{names[self.embedding]}.weight"]
         if f"{head}.bias" in stock:
-            stock[f"{head}.bias"] = whole_table(stock[f"{head}.bias"], self.sources, None, stored.get("output.bias"))
+            stock[f"{head}.bias"] = whole_table(stock[f"{head}.bias"], self.sources)
         own_save_pretrained(save_directory, *args, state_dict=stock, **kwargs)
         if stored:
             save_differences(save_directory, stored)
@@ -254,7 +232,7 @@ def whole_table(
     Args:
         standard: `(V, …)`.
         sources: `(K,)` the standard token that each copy copies.
-        A, B: the factors of a `RowDelta`; `B` alone is the delta of a bias.
+        A, B: the factors of a `RowDelta`.
     """
     whole = standard.new_empty((len(standard) + len(sources), *standard.shape[1:]))
     whole[: len(standard)] = standard
@@ -262,8 +240,8 @@ def whole_table(
     for start in range(0, len(copies), ROWS_AT_ONCE):
         ks = slice(start, start + ROWS_AT_ONCE)
         copies[ks] = standard[sources[ks]]
-        if B is not None:
-            delta = B[ks] if A is None else B[ks].float() @ A.float()
+        if A is not None and B is not None:
+            delta = B[ks].float() @ A.float()
             copies[ks] = copies[ks].to(delta.dtype) + delta
     return whole
 
@@ -291,7 +269,7 @@ def save_differences(folder: str | Path, differences: Mapping[str, torch.Tensor]
 
 
 def read_differences(folder: str | Path) -> dict[str, torch.Tensor]:
-    """The deltas of a model folder, by table and part: `input.A`, `output.B`, `output.bias`, ….
+    """The deltas of a model folder, by table and part: `input.A`, `input.B`, `output.A`, `output.B`.
 
     Raises:
         UserError: they cannot be read.

@@ -34,12 +34,10 @@ from rlvr_vocab.vocab.tokenizer import (
 from rlvr_vocab.vocab.weights import (
     NO_CODE,
     READ_AS_DATA,
-    reading_weights,
+    reading_model,
     refuse_invalid_generation_config,
     refuse_not_finite,
-    refuse_pickled,
     weights_fingerprint,
-    why_not_read,
 )
 
 EXPANSION_RECORD = "expansion.json"
@@ -236,8 +234,7 @@ def read_with_think_tags(
 
 
 def _read_weights(base: str, source_kwargs: Mapping[str, Any], dtype: str) -> PreTrainedModel:
-    refuse_pickled(base, base)
-    with reading_weights(base):
+    with reading_model(base):
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, **{**READ_AS_DATA, **source_kwargs})
     refuse_not_finite(model, base)
     return model
@@ -249,13 +246,9 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
     Raises:
         UserError: there is none by that name, or its weights are quantized.
     """
-    try:
+    with reading_model(base):
         config = AutoConfig.from_pretrained(base, **source_kwargs)
         tokenizer = AutoTokenizer.from_pretrained(base, **source_kwargs)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        other = UserError(f"{base} cannot be loaded as a language model: {reason}", about="base")
-        raise why_not_read(base, error) or other from error
     refuse_quantized(base, getattr(config, "quantization_config", None))
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -312,8 +305,6 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
         for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
             copies[ks] = tensor[sources[ks]]
         if tensor.dim() == 1:
-            if layout.reasoning_rank:
-                differences["output.bias"] = torch.zeros(layout.size)
             continue
         noise_K1 = None
         if expansion.init_noise:

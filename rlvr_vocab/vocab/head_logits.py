@@ -40,9 +40,8 @@ class HeadWeights(NamedTuple):
         bias: `(R,)`.
         own_rows: `(K, H)` that replace the copies' rows of the weight.
         projected: `(N, r)`, hidden states times `A` of a `RowDelta`. The product of a copy without a row of its own is
-            its source's plus `projected · factor[k]` plus `factor_bias[k]`.
+            its source's plus `projected · factor[k]`.
         factor: `(K, r)`, `B` of that `RowDelta`.
-        factor_bias: `(K,)`.
     """
 
     weight: torch.Tensor
@@ -50,7 +49,6 @@ class HeadWeights(NamedTuple):
     own_rows: torch.Tensor | None = None
     projected: torch.Tensor | None = None
     factor: torch.Tensor | None = None
-    factor_bias: torch.Tensor | None = None
 
     def with_tables_in(self, dtype: torch.dtype) -> HeadWeights:
         own, factor = (None if table is None else table.to(dtype) for table in (self.own_rows, self.factor))
@@ -61,12 +59,11 @@ Ids = slice | torch.Tensor
 
 
 class Operand(NamedTuple):
-    """The fields of `HeadWeights` that are multiplied and added for some ids, and the indices of the ids in them."""
+    """The table of `HeadWeights` that gives the products of some ids, their rows in it, and those with a bias."""
 
     table: Literal["weight", "own_rows", "factor"]
     rows: Ids
-    bias: Literal["bias", "factor_bias"]
-    biases: Ids
+    biases: Ids | None
 
 
 class Inputs(NamedTuple):
@@ -156,21 +153,20 @@ class HeadLogits:
     def _product(self, inputs: Inputs, ids: Ids, out: torch.Tensor | None = None) -> torch.Tensor | None:
         """The product of ids, or of their deltas; None where that is 0."""
         operand = self._operand(ids)
-        table, bias = getattr(self.weights, operand.table), getattr(self.weights, operand.bias)
+        table, bias = getattr(self.weights, operand.table), self.weights.bias
         if table is None:
             return None
         z = _product(self._left(inputs, operand), table[operand.rows].to(self.compute_dtype), self.sum_dtype, out)
-        return z if bias is None else z.add_(bias[operand.biases].to(self.sum_dtype))
+        return z if bias is None or operand.biases is None else z.add_(bias[operand.biases].to(self.sum_dtype))
 
     def _operand(self, ids: Ids) -> Operand:
         standard = self.policy.layout.standard_size
         if isinstance(ids, slice) and ids.start < standard:
-            return Operand("weight", ids, "bias", ids)
+            return Operand("weight", ids, ids)
         ks = slice(ids.start - standard, ids.stop - standard) if isinstance(ids, slice) else ids - standard
         if self.from_source:
-            return Operand("factor", ks, "factor_bias", ks)
-        own = self.weights.own_rows is not None
-        return Operand("own_rows", ks, "bias", ids) if own else Operand("weight", ids, "bias", ids)
+            return Operand("factor", ks, None)
+        return Operand("weight", ids, ids) if self.weights.own_rows is None else Operand("own_rows", ks, ids)
 
     def _left(self, inputs: Inputs, operand: Operand) -> torch.Tensor:
         if operand.table != "factor":
@@ -212,9 +208,8 @@ class HeadLogits:
             table = getattr(self.weights, operand.table)
             if grad_nc is None or table is None:
                 continue
-            of_bias = getattr(of_weights, operand.bias)
-            if of_bias is not None:
-                of_bias[operand.biases] += grad_nc.sum(0)
+            if of_weights.bias is not None and operand.biases is not None:
+                of_weights.bias[operand.biases] += grad_nc.sum(0)
             grad_nc = grad_nc.to(self.compute_dtype)
             of_left = of_weights.projected if operand.table == "factor" else of_hidden
             if of_left is not None:

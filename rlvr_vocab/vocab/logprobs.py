@@ -80,7 +80,7 @@ def region_logprobs(
 class _RegionLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
-        weights, (targets, regions, policy, settings) = HeadWeights(*arguments[:6]), arguments[6:]
+        weights, (targets, regions, policy, settings) = HeadWeights(*arguments[:5]), arguments[5:]
         ctx.set_materialize_grads(False)
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -111,17 +111,16 @@ class _RegionLogProbs(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         hidden, *saved, targets, texts, regions, figures = ctx.saved_tensors
         weights = HeadWeights(*saved)
-        with whole_in_zero3(weights.weight, weights.bias, weights.own_rows, weights.factor, weights.factor_bias):
+        with whole_in_zero3(weights.weight, weights.bias, weights.own_rows, weights.factor):
             head = HeadLogits(weights, ctx.policy, ctx.settings, ctx.compute_dtype)
             # Summed in float32 (or float64) for products of any dtype.
             sums = [
                 each.new_zeros(each.shape, dtype=head.sum_dtype) if needed and each is not None else None
-                for each, needed in zip((hidden, *weights), ctx.needs_input_grad[:7], strict=True)
+                for each, needed in zip((hidden, *weights), ctx.needs_input_grad[:6], strict=True)
             ]
             of_hidden, of_weights = sums[0], HeadWeights(*sums[1:])  # type: ignore[arg-type]
-            # Gradients of biases are sums of the products' gradients; all others are multiplied.
-            has_bias = of_weights.bias is not None or of_weights.factor_bias is not None
-            dtype = head.sum_dtype if has_bias else head.compute_dtype
+            # A bias's gradient is a sum of the products' gradients; all others are multiplied.
+            dtype = head.compute_dtype if of_weights.bias is None else head.sum_dtype
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]

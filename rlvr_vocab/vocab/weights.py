@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import json_text, read_json, read_json_if_there
 from rlvr_vocab.record.files import initial_models_of
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 if TYPE_CHECKING:
     import torch
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 # Arguments of every `from_pretrained`; a user may set `trust_remote_code`.
 NO_CODE = {"trust_remote_code": False}
 READ_AS_DATA = {"use_safetensors": True, **NO_CODE}
-_TO_CONVERT = "convert them to safetensors where nothing can be lost, or take a revision that has them"
-_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-# Prefixes of the pickles that a trainer leaves beside the weights.
-_NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "pending")
 _GENERATION = {
     "eos_token_id": int | list[int] | None,
     "suppress_tokens": list[int] | None,
@@ -44,42 +39,18 @@ BASE_RECORD = "base_weights.json"
 _FINGERPRINT = "fingerprint"
 
 
-def refuse_pickled(folder: str | Path, given: str) -> None:
-    """Raises UserError where a folder has only pickled weights, which can run code when they are loaded.
-
-    Args:
-        given: the folder as the user named it.
-    """
-    if any(Path(folder).glob("*.safetensors")):
-        return
-    for path in (path for pattern in _PICKLED for path in sorted(Path(folder).glob(pattern))):
-        if not path.name.startswith(_NO_WEIGHTS):
-            raise UserError(f"{given}: holds only pickled weights ({path.name}), which are not read: {_TO_CONVERT}")
-
-
-def why_not_read(name: str, error: Exception) -> UserError | None:
-    """One line for Transformers' refusal of pickles or remote code; None for another error."""
-    message = " ".join(str(error).split())
-    if "custom code" in message:
-        return UserError(f"{name} needs its own Python code, which is not run", about="base with code")
-    if "cannot be loaded with `safetensors`" in message:
-        return UserError(f"{name}: holds only pickled weights, which are not read: {_TO_CONVERT}", about="base")
-    return None
-
-
 @contextmanager
-def reading_weights(name: str | Path) -> Iterator[None]:
-    """Inside the block, an error of reading a model's weights becomes a UserError of one line."""
+def reading_model(name: str | Path) -> Iterator[None]:
+    """Inside the block, an error of reading a model's files becomes a UserError of one line."""
     from safetensors import SafetensorError
 
     try:
         yield
     except (SafetensorError, OSError, ValueError) as error:
-        reason = why_not_read(str(name), error)
-        if reason is None and isinstance(error, ValueError):
-            raise
-        other = UserError(f"the weights of {name} cannot be read: {' '.join(str(error).split())}")
-        raise reason or other from error
+        if "custom code" in str(error):
+            raise UserError(f"{name} needs its own Python code, which is not run", about="base with code") from error
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{name} cannot be loaded as a language model: {reason}", about="base") from error
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
@@ -88,8 +59,7 @@ def stored_dtype(folder: Path) -> torch.dtype:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
-    named = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None) or torch.float32
-    return named if isinstance(named, torch.dtype) else getattr(torch, named)
+    return config.get_text_config().dtype or config.dtype or torch.float32
 
 
 def refuse_not_finite(model: torch.nn.Module, name: str | Path) -> None:
@@ -109,8 +79,6 @@ def refuse_invalid_generation_config(folder: str | Path) -> None:
     content = read_json_if_there(path, _GENERATION) or {}
     try:
         GenerationConfig(**content)
-        if (content.get("temperature") or 0) < 0:
-            raise ValueError("temperature is below 0")
     except (TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path} is not valid: {' '.join(str(error).split())}") from error
 
@@ -143,13 +111,10 @@ def _hashed_tensors(path: Path) -> Iterator[tuple[str, bytes]]:
             start, end = (8 + length + offset for offset in entry["data_offsets"])
             if end > size:
                 raise UserError(f"{path} cannot be read as weights: it is cut short")
-            digest, hashed = (
-                hashlib.sha256(f"{entry['dtype']} {entry['shape']}".encode()),
-                min(_TENSOR_END, end - start),
-            )
-            for place in (start, end - hashed):
+            digest = hashlib.sha256(f"{entry['dtype']} {entry['shape']}".encode())
+            for place in (start, max(start, end - _TENSOR_END)):
                 file.seek(place)
-                digest.update(file.read(hashed))
+                digest.update(file.read(min(_TENSOR_END, end - start)))
             yield name, digest.digest()
 
 
@@ -158,8 +123,8 @@ def is_adapter(folder: str | Path) -> bool:
 
 
 def read_adapter_config(folder: Path) -> dict[str, Any]:
-    """The configuration of an adapter; UserError where it cannot be read, or names no `peft_type`."""
-    return read_json(folder / ADAPTER_CONFIG, {"peft_type": str})
+    """The configuration of an adapter; UserError where it cannot be read."""
+    return read_json(folder / ADAPTER_CONFIG, {"peft_type": str, "base_model_name_or_path": str | None})
 
 
 def record_base(folder: str | Path, base: Path) -> None:
@@ -174,17 +139,17 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     run was moved.
 
     Raises:
-        UserError: there is no such folder, or its vocabulary or weights are not those of the adapter's base.
+        UserError: there is no such folder, or its weights are not those of the adapter's base.
     """
     folder = Path(folder)
     recorded = read_adapter_config(folder).get("base_model_name_or_path")
-    own = [Path(recorded)] if isinstance(recorded, str) and recorded else []
+    own = [Path(recorded)] if recorded else []
     candidates = [Path(given)] if given is not None else [*own, *initial_models_of(folder)]
     there = [path for path in candidates if (path / "config.json").is_file()]
     if not there:
         where = f"base={given}" if given is not None else f"its base {recorded or '(none recorded)'}"
         raise UserError(f"{folder} is an adapter, and {where} is not there: give the model it was trained on as base=…")
-    reasons = [_other_vocabulary(folder, base) or other_weights(folder, base, " as base=…") for base in there]
+    reasons = [other_weights(folder, base, " as base=…") for base in there]
     if None not in reasons:
         raise UserError(str(reasons[0]))
     return there[reasons.index(None)]
@@ -195,15 +160,8 @@ def folder_with(name: str, folder: str | Path, base: str | Path | None = None) -
     return Path(folder) if Path(folder, name).is_file() or not is_adapter(folder) else find_base(folder, base)
 
 
-def _other_vocabulary(folder: Path, base: Path) -> str | None:
-    """Why a model is not the base of an adapter, by its layout; None where it may be."""
-    if not (folder / LAYOUT_FILE).is_file() or VocabLayout.load(folder) == VocabLayout.load(base):
-        return None  # without a layout, an adapter of another tool
-    return f"{base} has another vocabulary than {folder} was trained with: it is not the base of this adapter"
-
-
 def other_weights(folder: Path, base: Path, as_key: str = "") -> str | None:
-    """Why a model is not the base of an adapter, by its weights; None where it may be."""
+    """Why a model is not the one that a folder was trained on; None where it may be."""
     record = folder / BASE_RECORD
     if not record.is_file() or read_json(record).get(_FINGERPRINT) == weights_fingerprint(base):
         return None  # without a record, an adapter of another tool

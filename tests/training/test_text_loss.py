@@ -54,9 +54,7 @@ class Dense:
                 continue
             if each.size(0) == self._layout.standard_size:
                 copies = each[sources]
-                if name.endswith(".bias"):
-                    copies = copies + self.leaves[name.replace(".bias", ".difference_bias")]
-                else:
+                if name.endswith(".weight"):
                     B = self.leaves[name.replace(".weight", ".difference.B")]
                     A = self.leaves.get(name.replace(".weight", ".difference.A"))
                     copies = copies + (B if A is None else B @ A)

@@ -100,19 +100,18 @@ class Case:
         self.bias = leaf(len(self.weight)) if bias else None
         self.A = leaf(RANK, HIDDEN) if form == "low_rank" else None
         self.B = leaf(copies, RANK) if form == "low_rank" else None
-        self.factor_bias = leaf(copies) if bias and self.B is not None else None
         self.form = form
         allowed = torch.isfinite(self.policy.bias)[self.regions].float()
         self.targets = torch.multinomial(allowed, 1, generator=generator).squeeze(1)
 
     @property
     def leaves(self):
-        every = (self.hidden, self.weight, self.bias, self.A, self.B, self.factor_bias)
+        every = (self.hidden, self.weight, self.bias, self.A, self.B)
         return [each for each in every if each is not None]
 
     def scores(self, settings, own_rows=None):
         projected = None if self.A is None else self.hidden @ self.A.t()
-        parts = (self.weight, self.bias, own_rows, projected, self.B, self.factor_bias)
+        parts = (self.weight, self.bias, own_rows, projected, self.B)
         rows = HeadWeights(*(None if each is None else each.to(DEVICE) for each in parts))
         hidden, targets, regions = (each.to(DEVICE) for each in (self.hidden, self.targets, self.regions))
         scores = region_logprobs(hidden, rows, targets, regions, self.policy, settings)
@@ -126,8 +125,7 @@ class Case:
         if self.B is not None:
             copies = copies + self.B.double() @ self.A.double()
         if bias is not None:
-            of_copies = 0 if self.factor_bias is None else self.factor_bias.double()
-            bias = torch.cat([bias, bias[self.sources] + of_copies])
+            bias = torch.cat([bias, bias[self.sources]])
         return torch.cat([weight, copies]), bias
 
     def dense(self, settings):

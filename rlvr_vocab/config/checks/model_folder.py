@@ -11,7 +11,7 @@ from rlvr_vocab.files import read_json
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_quantized
-from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, refuse_pickled
+from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
 
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
@@ -44,7 +44,6 @@ def check_adapter_folder(folder: Path, base: Path | None) -> None:
     """An adapter with whole weights, and the model that it belongs on."""
     weights = folder / ADAPTER_WEIGHTS
     if not weights.is_file():
-        refuse_pickled(folder, f"checkpoint={folder}")
         raise UserError(f"checkpoint={folder}: an adapter's configuration, but no {ADAPTER_WEIGHTS} in it")
     try:
         with safe_open(weights, framework="numpy"):
@@ -80,9 +79,8 @@ def check_folder(folder: Path, given: str) -> dict[str, Any]:
     config = read_json(folder / "config.json")
     if not config.get("model_type"):
         raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
-    refuse_pickled(folder, given)
     if next(folder.glob("*.safetensors"), None) is None:
-        raise UserError(f"{given}: no weights in it (*.safetensors)")
+        raise UserError(f"{given}: no weights in it (*.safetensors); pickled ones are not read")
     if not any((folder / name).is_file() for name in _TOKENIZER):
         raise UserError(f"{given}: no tokenizer in it ({' or '.join(_TOKENIZER)})")
     return config
