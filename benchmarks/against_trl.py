@@ -29,7 +29,6 @@ from rlvr_vocab.runs.model import loading_kwargs
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 
@@ -79,7 +78,7 @@ def plain_trl(run: Path) -> tuple[list[dict[str, float]], list[float]]:
     if settings.model.reasoning_vocab_size != 0:
         sys.exit(f"{run} has a reasoning vocabulary, which TRL knows nothing of")
     initial_model = run / INITIAL_MODEL
-    rewards = build_rewards(settings.rewards.functions, reward_context(settings, VocabLayout.load(initial_model)))
+    rewards = build_rewards(settings.rewards.functions, reward_context(settings))
     with tempfile.TemporaryDirectory() as out:
         own = {"output_dir": out, "report_to": "none", "save_strategy": "no", "eval_strategy": "no"}
         loading = {"model_init_kwargs": loading_kwargs(settings.model)}

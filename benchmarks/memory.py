@@ -96,7 +96,7 @@ def of_plain_trl(variant: str, words: list[str], out: Path) -> dict[str, float]:
 
     from rlvr_vocab.config.load import read_settings
     from rlvr_vocab.rewards.build import build_rewards
-    from rlvr_vocab.runs.model import expansion_plan, loading_kwargs
+    from rlvr_vocab.runs.model import loading_kwargs
     from rlvr_vocab.runs.problems import load_run_problems
     from rlvr_vocab.runs.rewards import reward_context
     from rlvr_vocab.training.arguments import grpo_config
@@ -104,8 +104,7 @@ def of_plain_trl(variant: str, words: list[str], out: Path) -> dict[str, float]:
 
     settings = read_settings("train", [*words, *VARIANTS["n = 0"], f"output_dir={out / 'run'}"])
     base = settings.model.name
-    layout = expansion_plan(settings.model, settings.seed, settings.dataset, base=base).layout
-    rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
+    rewards = build_rewards(settings.rewards.functions, reward_context(settings))
     problems: Dataset = load_run_problems(settings, Console(stderr=True)).train
     own = {"output_dir": str(out), "report_to": "none", "eval_strategy": "no", "seed": settings.seed}
     loading = {"model_init_kwargs": loading_kwargs(settings.model)}

@@ -43,11 +43,12 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems
+from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.problems import problems_line
 from rlvr_vocab.runs.record import run_of_checkpoint
-from rlvr_vocab.runs.rewards import grader_of_checkpoint, layout_context, require_reward_columns
+from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
@@ -142,7 +143,7 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    grader = Grader(spec, layout_context(layout, (opened, closed), sampling.max_new_tokens))
+    grader = Grader(spec, RewardContext((opened, closed), sampling.max_new_tokens))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
     return Candidate(checkpoint, folder, layout, tokenizer, sampling, grader, depends_on)

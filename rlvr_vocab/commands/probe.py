@@ -112,7 +112,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
                 longest = max(map(len, chat_ids(checkpoint.tokenizer, prompts)))
                 engine = vllm_continuations(model, checkpoint.layout, longest, sampling)
             with engine as sample:
-                grades = Grader(grader, reward_context(last, checkpoint.layout))
+                grades = Grader(grader, reward_context(last))
                 _answer(
                     Prober(checkpoint, grades, sampling, sample), settings, folder, rows, missing, permuted, console
                 )

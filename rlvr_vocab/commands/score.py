@@ -32,12 +32,10 @@ from rlvr_vocab.runs.rewards import (
     example_turns,
     gold_forms,
     highest_reward_form,
-    layout_context,
     require_reward_columns,
 )
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import nearest_word, pluralize, short_text, visible_text
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 FAILED = 1
 _SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
@@ -184,8 +182,7 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
         problem = problems[number // settings.samples]
         row = problem.answered([{"role": "assistant", "content": each.turn}], each.completion_ids)
         rows.append(replace(row, place={**problem.place, "sample": number % settings.samples + 1}))
-    context = layout_context(checkpoint.layout, model.think_tags, sampling.max_new_tokens)
-    rewards = build_rewards(settings.rewards.functions, context)
+    rewards = build_rewards(settings.rewards.functions, RewardContext(model.think_tags, sampling.max_new_tokens))
     score_rows(rewards, rows, console)
     for row in rows[: settings.show]:
         asked = f"asked: {short_text(row.columns['prompts'][-1]['content'], 120)}{row.gold}"
@@ -296,9 +293,7 @@ def recorded_context(path: Path) -> RewardContext:
         return RewardContext(think_tags=THINK_TAGS)
     config = read_recorded(run, resolve=True)
     opened, closed = config["model"]["think_tags"]
-    model = run / INITIAL_MODEL if run == folders[0].parent else folders[0].parent
-    layout = VocabLayout.load(model) if (model / LAYOUT_FILE).is_file() else None
-    return layout_context(layout, (opened, closed), config["training"].get("max_completion_length"))
+    return RewardContext((opened, closed), config["training"].get("max_completion_length"))
 
 
 def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

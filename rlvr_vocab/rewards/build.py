@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
-import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,7 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import RewardSpec, Traits, is_user_code, require_allowed, traits_of
+from rlvr_vocab.rewards.reward import RewardSpec, Traits, is_user_code, parameters_of, require_allowed, traits_of
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
 # Arguments that TRL passes to every reward function beside the columns of the data set.
@@ -31,9 +32,6 @@ class RewardContext:
     """Values of a run that a reward function gets by the names of its parameters; None for those not known."""
 
     think_tags: tuple[str, str] | None = None
-    standard_size: int | None = None
-    think_open_id: int | None = None
-    think_close_id: int | None = None
     max_completion_length: int | None = None
 
 
@@ -48,25 +46,13 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
     rewards = []
     for spec, name in zip(specs, logged_names(specs), strict=True):
         function, deadline = find_function(spec.name), spec.deadline
-        parameters = _parameters(function)
-        if not (is_user_code(spec.name) and _takes_any(function)):
+        parameters, takes_any = parameters_of(function)
+        if not (is_user_code(spec.name) and takes_any):
             _require_known(spec, [each for each in parameters if each not in FROM_THE_TRAINER])
         if isinstance(deadline, str):
             deadline = DEADLINE if is_user_code(spec.name) else None
-        elif deadline is not None and not is_user_code(spec.name):
-            raise UserError(f"rewards: {spec.name} is of the library, ends by itself, and takes no deadline")
         filled = {key: value for key, value in asdict(context).items() if key in parameters and value is not None}
-        rewards.append(
-            Reward(
-                function,
-                name,
-                weight=spec.weight,
-                params={**filled, **spec.params},
-                full_mark=spec.full_mark,
-                adaptive=spec.adaptive,
-                deadline=deadline,
-            )
-        )
+        rewards.append(Reward(function, name, replace(spec, params={**filled, **spec.params}), deadline))
     return rewards
 
 
@@ -78,7 +64,8 @@ def find_function(name: str) -> Callable[..., Any]:
     """
     if is_user_code(name):
         function = load_function(name)
-        if not _takes_any(function) and "completions" not in _parameters(function):
+        parameters, takes_any = parameters_of(function)
+        if not takes_any and "completions" not in parameters:
             raise UserError(f"rewards: {name} takes no parameter completions, so it is no reward and is not called")
         return function
     if name not in LIBRARY:
@@ -99,7 +86,8 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
     """The columns that a function cannot do without; `trainer` names those that it gets besides the data set's."""
     function = find_function(spec.name)
     given = {*trainer, *spec.params, *getattr(function, "settings", ())}
-    return [name for name, item in _parameters(function).items() if item.default is item.empty and name not in given]
+    parameters, _ = parameters_of(function)
+    return [name for name, item in parameters.items() if item.default is item.empty and name not in given]
 
 
 def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
@@ -107,19 +95,14 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
 
     User code that is called like a function of the library has the name of its file in front.
     """
-    plain_names, names = [], list[str]()
+    names, seen = [], Counter[str]()
     for spec in specs:
-        where, _, function = spec.name.rpartition(":")
-        if where and function in LIBRARY:
+        where, _, name = spec.name.rpartition(":")
+        if where and name in LIBRARY:
             module = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
-            function = f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{function}"
-        plain_names.append(function)
-    for plain in plain_names:
-        name, number = plain, 1
-        while name in names or (number > 1 and name in plain_names):
-            number += 1
-            name = f"{plain}_{number}"
-        names.append(name)
+            name = f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{name}"
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
     return names
 
 
@@ -128,20 +111,6 @@ def _require_known(spec: RewardSpec, names: Sequence[str]) -> None:
         if name not in names:
             hint = did_you_mean(name, names) or f"; its parameters are {', '.join(names) or 'none'}"
             raise UserError(f"rewards: {spec.name} has no parameter {name}{hint}")
-
-
-def _parameters(function: Callable[..., Any], *more: Any) -> dict[str, inspect.Parameter]:
-    """The parameters that can be given by keyword; none for a function in C that does not list them."""
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, *more)
-    try:
-        parameters = inspect.signature(function).parameters
-    except ValueError:
-        return {}
-    return {name: item for name, item in parameters.items() if item.kind in kinds}
-
-
-def _takes_any(function: Callable[..., Any]) -> bool:
-    return len(_parameters(function, inspect.Parameter.VAR_KEYWORD)) > len(_parameters(function))
 
 
 # --- code of the user's own ---
@@ -161,9 +130,7 @@ def load_function(name: str) -> Callable[..., Any]:
         raise
     except BaseException as error:  # anything that user code raises, SystemExit too
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        is_file = isinstance(error, ModuleNotFoundError) and Path(f"{where}.py").is_file()
-        hint = f"; name the file: {where}.py:{attribute}" if is_file else ""
-        raise UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}{hint}") from error
+        raise UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}") from error
     try:
         function = attrgetter(attribute)(module)
     except AttributeError:
@@ -175,27 +142,31 @@ def load_function(name: str) -> Callable[..., Any]:
     return function
 
 
-def source_file(name: str) -> Path | None:
-    """The file that a user's function is named by, or that of its module; None for a module without one."""
-    where, _, _ = name.rpartition(":")
+def code_record(name: str) -> dict[str, str]:
+    """A function of the library by the first of its names; user code with its file, and a hash of the content."""
+    if name in LIBRARY:
+        return {"name": LIBRARY[name].__name__}
+    find_function(name)  # which imports its module
+    where, _, function = name.rpartition(":")
     file = where if where.endswith(".py") else getattr(sys.modules[where], "__file__", None)
-    return None if file is None else Path(file).expanduser()
+    if file is None:
+        return {"name": name}
+    path = Path(file).expanduser()
+    return {"name": function, "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        nearest = [str(other) for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise UserError(f"rewards: no such file {path}{did_you_mean(str(path), nearest)}")
-    key = f"rlvr_vocab_user_code_{path.resolve()}"
+        raise UserError(f"rewards: no such file {path}")
+    path = path.resolve()
+    key = f"rlvr_vocab_user_code_{path}"
     if key in sys.modules:
         return sys.modules[key]
-    spec = importlib.util.spec_from_file_location(key, path.resolve())
+    spec = importlib.util.spec_from_file_location(key, path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[key] = module
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:  # last, unlike where the file is run by itself: it hides no installed package
-        sys.path.append(folder)
+    module = sys.modules[key] = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:  # last, unlike where the file is run by itself: it hides no installed package
+        sys.path.append(str(path.parent))
     try:
         spec.loader.exec_module(module)
     except BaseException:

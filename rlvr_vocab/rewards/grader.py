@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,11 +10,11 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import (
     RewardContext,
     build_rewards,
+    code_record,
     declared,
     find_function,
     logged_names,
     required_columns,
-    source_file,
 )
 from rlvr_vocab.rewards.guard import Reward, trial_columns
 from rlvr_vocab.rewards.library import LIBRARY
@@ -58,7 +57,7 @@ class GraderSpec:
         """For records: equal, but for the name, for graders that give the same figures."""
         weights = [1.0 if self.takes_one_as_it_is else each.weight for each in self.functions]
         functions = [
-            {**_code_of(each.name), "params": dict(each.params), "weight": weight}
+            {**code_record(each.name), "params": dict(each.params), "weight": weight}
             for each, weight in zip(self.functions, weights, strict=True)
         ]
         return {"name": self.name, "functions": functions, "threshold": self.threshold}
@@ -67,7 +66,7 @@ class GraderSpec:
         """The same of `form`."""
         if (form := self.form) is None:
             return None
-        return {**_code_of(form.name), "params": dict(form.params), "full_mark": form.full_mark}
+        return {**code_record(form.name), "params": dict(form.params), "full_mark": form.full_mark}
 
 
 def grader_spec(
@@ -97,13 +96,8 @@ def grader_spec(
         if declared(only).grades or (asked is not None and is_user_code(only.name)):
             threshold = declared(only).full_mark if only.full_mark is None else only.full_mark
     # One with partial credit, as `xml_tags`, comes after those that all turns in format earn.
-    forms = sorted(filter(is_form, given), key=lambda spec: declared(spec).full_mark != 1.0)
+    forms = sorted((s for s in given if declared(s).is_format), key=lambda spec: declared(spec).full_mark != 1.0)
     return GraderSpec(functions, threshold, forms[0] if forms else None)
-
-
-def is_form(spec: RewardSpec) -> bool:
-    """Whether a reward declares that it scores the form of a turn."""
-    return declared(spec).is_format
 
 
 def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
@@ -121,18 +115,6 @@ def _shaped(spec: RewardSpec) -> RewardSpec | None:
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
     is_grader = isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades
     return RewardSpec(str(shaped)) if is_grader else None
-
-
-def _code_of(name: str) -> dict[str, str]:
-    """A function of the library by the first of its names; user code with its file, and a hash of the content."""
-    if name in LIBRARY:
-        return {"name": LIBRARY[name].__name__}
-    find_function(name)  # which imports its module
-    file = source_file(name)
-    if file is None:
-        return {"name": name}
-    content = hashlib.sha256(file.read_bytes()).hexdigest()
-    return {"name": name.rpartition(":")[2], "file": file.name, "sha256": content}
 
 
 @dataclass(frozen=True)

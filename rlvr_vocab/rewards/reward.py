@@ -172,6 +172,20 @@ def require_allowed(name: str, effect: str) -> None:
         raise UserError(f"{name} {effect}: {where}; if you trust that run, add trust_code=true")
 
 
+def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """The parameters that can be given by keyword, and whether the function takes any others.
+
+    There are none for a function in C that does not list them.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:
+        return {}, False
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = {name: item for name, item in parameters.items() if item.kind in by_keyword}
+    return named, any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+
+
 def is_user_code(name: str) -> bool:
     """Whether a reward is named by where its code is, rather than by its name in the library."""
     return ":" in name

@@ -53,7 +53,7 @@ class HeldOutEvaluator:
         settings = stages_of(run.settings)[-1].run
         grpo = settings.training.grpo
         self._run, self.problems = run, problems
-        self._grader = Grader(grader_of_run(settings), reward_context(settings, run.layout))
+        self._grader = Grader(grader_of_run(settings), reward_context(settings))
         self.graded_by = self._grader.spec.record()
         self.metric = HeldOutMetric.of(self.graded_by)
         self._size = 0 if problems is None else len(problems)

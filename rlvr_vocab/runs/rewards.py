@@ -25,8 +25,6 @@ from rlvr_vocab.verify.boxed_answer import SOURCES
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from rlvr_vocab.vocab.layout import VocabLayout
-
 _ROWS = 8
 # The columns of the gold answers, and the remedy if a reward function lacks them.
 GOLD_COLUMNS = ("solution", "answer")
@@ -35,21 +33,14 @@ _BOXED = "\\boxed{{{answer}}}"
 _ANSWERS = {"box": "\\boxed{…}", "answer_tag": "<answer>…</answer>", "hash": "#### …", "phrase": "The answer is …"}
 
 
-def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
-    """The facts of a run that reward functions can request; without a layout, no vocabulary ids."""
-    return layout_context(layout, settings.model.think_tags, settings.training.grpo["max_completion_length"])
-
-
-def layout_context(layout: VocabLayout | None, think_tags: tuple[str, str], limit: int | None) -> RewardContext:
-    """The facts that reward functions can request; those of the layout only if there is one."""
-    if layout is None:
-        return RewardContext(think_tags, max_completion_length=limit)
-    return RewardContext(think_tags, layout.standard_size, layout.think_open_id, layout.think_close_id, limit)
+def reward_context(settings: RunSettings) -> RewardContext:
+    """The facts of a run that reward functions can request."""
+    return RewardContext(settings.model.think_tags, settings.training.grpo["max_completion_length"])
 
 
 def dummy_context(context: RewardContext) -> RewardContext:
-    """The context with dummy values for facts that need a loaded model, for a dry run."""
-    return RewardContext(context.think_tags or THINK_TAGS, 1_000, 1, 2, context.max_completion_length or 1_000)
+    """The context with dummy values for unknown facts, for a dry run."""
+    return RewardContext(context.think_tags or THINK_TAGS, context.max_completion_length or 1_000)
 
 
 def grader_of_run(settings: RunSettings) -> GraderSpec:

@@ -293,7 +293,7 @@ class StagedRun:
         context = StageContext(
             self._run.folder, stage.name, sum(record.steps for record in self.records[: stage.number - 1])
         )
-        rewards = build_rewards(settings.rewards.functions, reward_context(settings, self._run.layout))
+        rewards = build_rewards(settings.rewards.functions, reward_context(settings))
         use_cpu = bool(training.grpo.get("use_cpu"))
         args = grpo_config(
             {

@@ -17,7 +17,7 @@ from jinja2 import TemplateError, TemplateSyntaxError
 
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import Deadline, DeadlineThread, TimedOut
+from rlvr_vocab.rewards.guard import run_in_thread
 from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
@@ -159,14 +159,14 @@ def chat_texts(
 
     try:
         while len(texts) < len(conversations):
-            DeadlineThread("chat template").call(render, Deadline(SECONDS))
+            run_in_thread(render, "chat template").result(SECONDS)
     except TemplateSyntaxError as error:
         raise UserError(f"the chat template does not parse: line {error.lineno}: {error.message}") from error
-    except (TimedOut, *_RAISED) as error:
+    except (TimeoutError, *_RAISED) as error:
         conversation = conversations[len(texts)]
         row = "the prompt" if row_numbers is None else f"row {row_numbers[len(texts)]},"
         where = f"{row} {short_text(conversation[-1]['content'])!r}"
-        if isinstance(error, TimedOut):
+        if isinstance(error, TimeoutError):
             raise UserError(f"the chat template did not finish within {SECONDS:g} seconds for {where}") from error
         hint = "; a template without system messages needs dataset.system_prompt=null"
         hint *= any(message["role"] == "system" for message in conversation)

@@ -136,9 +136,7 @@ def test_what_holds_no_completions_is_refused_with_what_does(run: Path, tmp_path
 
 def test_what_a_run_left_is_judged_with_what_the_run_knew(run: Path, tmp_path: Path) -> None:
     for path in ("evaluation/after.jsonl", "stages/1_format/checkpoint-20/evaluation/gsm8k/results.jsonl"):
-        assert recorded_context(run / path) == RewardContext(("[r]", "[/r]"), 100, 7, 8, 48)
-    (run / "initial_model" / "reasoning_vocab.json").unlink()
-    assert recorded_context(run / "completions") == RewardContext(("[r]", "[/r]"), max_completion_length=48)
+        assert recorded_context(run / path) == RewardContext(("[r]", "[/r]"), 48)
     for path in ("samples.jsonl", "completions/mine.csv"):  # of no run
         assert recorded_context(tmp_path / path) == RewardContext(THINK_TAGS)
 

@@ -9,7 +9,7 @@ from rlvr_vocab.rewards.adaptive import Adaptation
 from rlvr_vocab.rewards.build import DEADLINE, RewardContext, build_rewards, load_function, required_columns
 from rlvr_vocab.rewards.reward import RewardSpec, Score
 
-CONTEXT = RewardContext(("[r]", "[/r]"), 100, 90, 91, 64)
+CONTEXT = RewardContext(("[r]", "[/r]"), 64)
 SOURCE = """
 import functools
 from rlvr_vocab.rewards.reward import Score, reward
@@ -97,8 +97,6 @@ def test_required_columns_are_parameters_without_a_value(mine):
         (RewardSpec("acuracy"), "no reward acuracy; did you mean accuracy?"),
         (RewardSpec("length", params={"longst": 1}), "length has no parameter longst; did you mean longest?"),
         (RewardSpec("builtins:max"), "builtins:max takes no parameter completions"),
-        (RewardSpec("boxed", deadline=5.0), "boxed is of the library, ends by itself, and takes no deadline"),
-        (RewardSpec("os:system"), "os:system takes no parameter completions"),
     ],
 )
 def test_a_wrong_name_or_parameter_is_refused(spec, said):
@@ -167,9 +165,8 @@ def test_a_file_may_import_its_neighbours_and_hides_no_package(file, tmp_path, m
     [
         ("{file}:shots", "'shots' does not exist in {file}; did you mean shouts?"),
         ("{file}:CONSTANT", "CONSTANT is no function"),
-        ("my reward.py:shouts", "no such file my reward.py; did you mean my rewards.py?"),
+        ("my reward.py:shouts", "no such file my reward.py"),
         ("no_such_module:shouts", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("my rewards:shouts", "name the file: my rewards.py:shouts"),
     ],
 )
 def test_what_cannot_be_found_is_named_with_the_nearest(name, said, file):

@@ -1,13 +1,11 @@
 """Scores of the form of a turn: tags, elements, boxes, JSON."""
 
-import re
 import socket
 import time
 
 import pytest
 from trl.rewards import think_format_reward
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.formats import boxed, json_format, think_format, xml_format, xml_tags
 
 
@@ -57,21 +55,6 @@ def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
     turns = [ON_LINES + "x" * size for size in (1_000, 1_000_000)]
     assert xml_tags(turns, least=-1.0) == pytest.approx([-0.5, -1.0])
     assert xml_tags(turns, penalty=0.0001) == pytest.approx([0.4, 0.0])
-
-
-def test_a_search_finds_what_the_guides_regular_expression_finds_in_linear_time_and_excludes_lines():
-    turns = [
-        "Sure! <reasoning>x</reasoning> <answer>42</answer> Bye",
-        "<answer>1</answer><reasoning>x</reasoning>\n\n<answer>2</answer>",
-        "<reasoning>x</reasoning>so<reasoning>x</reasoning><answer>1</answer>",
-        "</reasoning><answer><reasoning></answer>",
-        "<reasoning>x</reasoning><answer>1",
-    ]
-    found = [re.search(r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", turn, re.DOTALL) for turn in turns]
-    assert xml_format(turns, search=True) == [float(each is not None) for each in found]
-    assert xml_format(["<reasoning>" * 200_000 + "</reasoning>"], search=True) == [0.0]
-    with pytest.raises(UserError, match="exclude each other"):
-        xml_format([""], search=True, strict_newlines=True)
 
 
 @pytest.mark.parametrize(

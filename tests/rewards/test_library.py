@@ -35,10 +35,8 @@ from rlvr_vocab.sandbox.program import encoded
 NEEDED = {
     "cosine_length": {"max_completion_length": 16, "grader": "numeric"},
     "llm_judge": {"url": "http://127.0.0.1:9/v1", "model": "judge", "rubric": "?", "budget": 0, "cache": None},
-    "forbidden_text": {"patterns": {"[a-z]+9": 0.5}},
     "length": {"longest": 16},
     "overlong": {"max_completion_length": 16, "cache": 4},
-    "reasoning_share": {"standard_size": 400, "think_open_id": 1, "think_close_id": 2},
 }
 needs_gym = pytest.mark.skipif(find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed")
 NAMES = [pytest.param(name, marks=needs_gym) if name == "reasoning_gym" else name for name in LIBRARY]
@@ -99,8 +97,7 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
         ("length", {"longest": 4, "unit": "letters"}, "length: unit=letters: should be 'tokens', 'words' or "),
         ("overlong", {"max_completion_length": 5, "cache": 6}, "overlong: cache=6 is more than max_completion_length"),
         ("cosine_length", {"max_completion_length": 5, "grader": "numerik"}, "cosine_length: grader=numerik is "),
-        ("reasoning_share", {"standard_size": 9, "think_open_id": 1}, "reasoning_share: think_close_id is missing"),
-        ("forbidden_text", {"patterns": {"(": 1.0}}, "forbidden_text: patterns={'(': 1.0}: no regular "),
+        ("overlong", {}, "overlong: max_completion_length is missing"),
         ("llm_judge", {**NEEDED["llm_judge"], "url": "localhost"}, "llm_judge: url=localhost: "),
         ("llm_judge", {**NEEDED["llm_judge"], "scale": [5, 1]}, "llm_judge: scale=[5.0, 1.0]: "),
     ],
@@ -112,11 +109,10 @@ def test_wrong_settings_are_refused_before_anything_is_scored(name, settings, me
     assert str(raised.value).startswith(message)
 
 
-@pytest.mark.parametrize("name", ["length", "overlong", "cosine_length", "repetition", "reasoning_share"])
+@pytest.mark.parametrize("name", ["length", "repetition"])
 def test_tokens_that_nobody_sampled_are_named(name):
-    settings = NEEDED.get(name, {}) | ({"think_close_id": 2} if name == "reasoning_share" else {})
     with pytest.raises(UserError, match=f"^{name}: completion_ids is missing"):
-        LIBRARY[name](completions=[], solution=[], **settings)
+        LIBRARY[name](completions=[], **NEEDED.get(name, {}))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -69,8 +69,7 @@ def strict(completions, **columns):
 @pytest.mark.parametrize(
     ("functions", "refused"),
     [
-        ("[accuracy,debug,debug]", None),  # which only looks, and is not tried
-        ("[accuracy,mine.py:debug]", "reward mine_debug returned 'no'"),
+        ("[accuracy,mine.py:debug]", "reward debug returned 'no'"),
         ("[mine.py:strict]", "reward strict returned 'no'"),
         ("[xml_format,mine.py:strict]", None),  # tried in the form that the rewards ask for
         ("[mine.py:other_column]", "needs a column 'difficulty'; the problems have solution, level"),
@@ -80,11 +79,10 @@ def strict(completions, **columns):
             "multiple_choice gave None (the gold answer is not one letter); nothing gave None",
         ),
         ("[multiple_choice,accuracy]", None),
-        ("[multiple_choice,{name:accuracy,weight:0},debug]", "nothing could be learned"),
+        ("[multiple_choice,{name:accuracy,weight:0}]", "nothing could be learned"),
         ("[{name:accuracy,weight:0},{name:boxed,weight:0.0}]", "every weight is 0, so nothing could be learned"),
         ("[{name:accuracy,weight:0},boxed]", None),
         ("[diversity]", None),
-        ("[reasoning_share]", None),
     ],
 )
 def test_rewards_are_tried_on_right_answers_before_training(

@@ -21,9 +21,6 @@ from rlvr_vocab.verify.worker_pool import WorkerPool
 _XML = re.compile(r"\s*<reasoning>.*</reasoning>\s*<answer>.*</answer>\s*", re.DOTALL)
 _XML_ON_LINES = re.compile(r"<reasoning>\n.*\n</reasoning>\n<answer>\n.*\n</answer>\n?", re.DOTALL)
 _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
-_BETWEEN = re.compile(r"</reasoning>\s*<answer>")
-# Each on a line of its own, as in `count_xml` of Will Brown's `grpo_demo.py`.
-_XML_LINES = ("<reasoning>\n", "\n</reasoning>\n", "\n<answer>\n", "\n</answer>")
 
 
 @reward(is_format=True, aliases=("think_format_reward",))  # TRL's name
@@ -58,39 +55,27 @@ def think_format(
 
 
 @reward(is_format=True, answer_in="xml")
-def xml_format(
-    completions: Sequence[Any], *, strict_newlines: bool = False, search: bool = False, **_columns: Any
-) -> list[Score]:
+def xml_format(completions: Sequence[Any], *, strict_newlines: bool = False, **_columns: Any) -> list[Score]:
     r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
 
-    From Will Brown's `grpo_demo.py`, whose patterns do not match across lines. `strict_newlines` wants each tag on a
-    line of its own, as there; with `search` the elements may stand anywhere in the turn.
+    From Will Brown's `grpo_demo.py`, whose patterns do not match across lines. `strict_newlines` requires each tag on a
+    line of its own, as there.
 
     >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
     ...          "<reasoning>6 * 7</reasoning> <answer>42</answer>", "<answer>42</answer>"]
-    >>> xml_format(turns), xml_format(turns, strict_newlines=True), xml_format(["Sure! " + turns[1]], search=True)
-    ([1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0])
+    >>> xml_format(turns), xml_format(turns, strict_newlines=True)
+    ([1.0, 1.0, 0.0], [1.0, 0.0, 0.0])
     """
-    if search and strict_newlines:
-        raise UserError("xml_format: strict_newlines=true and search=true exclude each other: set one")
     pattern = _XML_ON_LINES if strict_newlines else _XML
 
-    def found(turn: str) -> Score:
-        """As `<reasoning>.*?</reasoning>\\s*<answer>.*?</answer>`, in linear time."""
-        start = turn.find(_XML_TAGS[0])
-        between = _BETWEEN.search(turn, start + len(_XML_TAGS[0])) if start >= 0 else None
-        if between is None or _XML_TAGS[3] not in turn[between.end() :]:
-            return Score(0.0, "no reasoning element with an answer element after it")
-        return Score(1.0, "both elements")
-
-    def matched(turn: str) -> Score:
+    def score(turn: str) -> Score:
         for tag in _XML_TAGS:
             if turn.count(tag) != 1:
                 return Score(0.0, f"{pluralize(turn.count(tag), 'time')} {tag}")
         is_matched = pattern.fullmatch(turn)
         return Score(1.0, "both elements, nothing else") if is_matched else Score(0.0, "tags or text out of place")
 
-    return [(found if search else matched)(turn_text(completion)) for completion in completions]
+    return [score(turn_text(completion)) for completion in completions]
 
 
 @reward(full_mark=0.5, is_format=True, answer_in="xml")
@@ -99,24 +84,22 @@ def xml_tags(
     *,
     penalty: NonNegativeFloat = 0.001,
     least: Annotated[float, Field(le=0.5)] = 0.0,
-    strict_newlines: bool = False,
     **_columns: Any,
 ) -> list[Score]:
     r"""Partial credit on the way to `xml_format`: 0.125 a tag that stands once, less `penalty` a character behind.
 
-    From `count_xml` of Will Brown's `grpo_demo.py`, which wants each tag on a line of its own (`strict_newlines`),
-    charges the end twice, and has no lower bound.
+    From `count_xml` of Will Brown's `grpo_demo.py`, which requires each tag on its own line, charges the end twice and
+    has no lower bound.
 
     >>> turn = "<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n"
     >>> xml_tags([turn, turn + "Bye!", "<reasoning>6 * 7"])
     [0.5, 0.496, 0.125]
     """
-    wanted = _XML_LINES if strict_newlines else _XML_TAGS
     scores = []
     for turn in map(turn_text, completions):
-        tags = sum(turn.count(tag) == 1 for tag in wanted)
-        _, end, after = turn.rpartition(wanted[-1])
-        extra = len(after.removeprefix("\n") if strict_newlines else after.strip()) if end else 0
+        tags = sum(turn.count(tag) == 1 for tag in _XML_TAGS)
+        _, end, after = turn.rpartition(_XML_TAGS[-1])
+        extra = len(after.strip()) if end else 0
         reason = f"{tags} of 4 tags" + (f", {pluralize(extra, 'character')} after the end" if extra else "")
         scores.append(Score(max(least, 0.125 * tags - penalty * extra), reason))
     return scores

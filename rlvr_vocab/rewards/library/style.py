@@ -1,45 +1,35 @@
-"""Rewards for length, style and sameness, reasoning tokens among the thinking, and one that prints a batch."""
+"""Rewards for length, repetition and sameness."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
-import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Hashable, Sequence
 from itertools import combinations, groupby, islice
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
-from rlvr_vocab.text import nearest_and_all, pluralize, short_text
+from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, reward, turn_text
+from rlvr_vocab.text import nearest_and_all, pluralize
 
 Unit = Literal["tokens", "words", "characters"]
 _COUNTS_SAMPLED = "it counts what a model samples, and nobody sampled a made-up turn"
 _PASSING_SCORE = 0.5
 _SHINGLE = 3
 _MOST_WORDS = 20_000  # that a text is compared by
-_SEARCHED = 20_000  # characters, from the start: a user's pattern may take quadratic time
 
 
-def parts(
+def _parts(
     reward: str, completions: Sequence[Any], completion_ids: Sequence[Sequence[int]] | None, unit: Unit
 ) -> list[Sequence[Hashable]]:
     """Each completion as a sequence of its sampled tokens, its words in lower case, or its characters."""
     if unit == "tokens":
-        return list(sampled_ids(reward, completion_ids))
+        if completion_ids is None:
+            raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, which a trainer passes")
+        return list(completion_ids)
     texts = [turn_text(completion) for completion in completions]
     return [text.lower().split() for text in texts] if unit == "words" else list(texts)
-
-
-def sampled_ids(reward: str, completion_ids: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
-    """The ids sampled for each completion; raises UserError where they are not known."""
-    if completion_ids is None:
-        raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, which a trainer passes")
-    return completion_ids
 
 
 @reward(skip_gold_check=_COUNTS_SAMPLED)
@@ -67,7 +57,7 @@ def length(
     if falloff is None:
         falloff = max(1, shortest if longest is None else longest - shortest)
     scores = []
-    for size in map(len, parts("length", completions, completion_ids, unit)):
+    for size in map(len, _parts("length", completions, completion_ids, unit)):
         distance = max(shortest - size, size - (math.inf if longest is None else longest), 0)
         side = "" if not distance else ", too short" if size < shortest else ", too long"
         scores.append(Score(max(0.0, 1.0 - distance / falloff), f"{size} {unit}{side}"))
@@ -84,7 +74,7 @@ def length(
 def cosine_length(
     completions: Sequence[Any],
     solution: Sequence[Any],
-    completion_ids: Sequence[Sequence[int]] | None = None,
+    completion_ids: Sequence[Sequence[int]],
     *,
     max_completion_length: PositiveInt,
     min_value_correct: float = 0.5,
@@ -92,7 +82,7 @@ def cosine_length(
     min_value_wrong: float = -1.0,
     max_value_wrong: float = -0.5,
     exceed_penalty: float | None = None,
-    grader: str | Callable[..., list[float | None]] = "accuracy",
+    grader: str = "accuracy",
     think_tags: Tags = THINK_TAGS,
     **columns: Any,
 ) -> list[Score]:
@@ -104,13 +94,9 @@ def cosine_length(
     >>> [round(s, 3) for s in cosine_length(turns, ["7"] * 4, ids, max_completion_length=100, grader="numeric")]
     [1.0, 0.75, -0.75, -0.5]
     """
-    if isinstance(grader, str) and grader not in LIBRARY:
+    if grader not in LIBRARY:
         raise UserError(f"cosine_length: grader={grader} is unknown{nearest_and_all(grader, sorted(LIBRARY))}")
-    grade: Callable[..., list[float | None]] = LIBRARY[grader] if isinstance(grader, str) else grader
-    # Without what the grader could log with: the run may use it as a reward of its own besides.
-    columns = {name: column for name, column in columns.items() if name not in ("log_extra", "log_metric")}
-    sizes = [len(ids) for ids in sampled_ids("cosine_length", completion_ids)]
-    grades = grade(completions=completions, solution=solution, think_tags=think_tags, **columns)
+    grades = LIBRARY[grader](completions=completions, solution=solution, think_tags=think_tags, **columns)
 
     def score(given: float | None, size: int) -> Score:
         if given is None:
@@ -123,13 +109,13 @@ def cosine_length(
         progress = min(size / max_completion_length, 1.0)  # past the limit the cosine would climb again
         return Score(at_the_limit + 0.5 * (at_once - at_the_limit) * (1.0 + math.cos(math.pi * progress)), reason)
 
-    return list(map(score, grades, sizes))
+    return list(map(score, grades, map(len, completion_ids)))
 
 
 @reward(full_mark=0.0, skip_gold_check=_COUNTS_SAMPLED, aliases=("get_soft_overlong_punishment",))  # TRL's name
 def overlong(
     completions: Sequence[Any],
-    completion_ids: Sequence[Sequence[int]] | None = None,
+    completion_ids: Sequence[Sequence[int]],
     *,
     max_completion_length: PositiveInt,
     cache: NonNegativeInt | None = None,
@@ -148,53 +134,10 @@ def overlong(
     free = max_completion_length - cache
 
     def score(size: int) -> Score:
-        if size <= free:
-            return Score(0.0, pluralize(size, "token"))
-        if size > max_completion_length:
-            return Score(-1.0, f"{pluralize(size, 'token')}, over the limit")
-        return Score((free - size) / cache, f"{pluralize(size - free, 'token')} into the last {cache}")
+        value = 0.0 if size <= free else -1.0 if size > max_completion_length else (free - size) / cache
+        return Score(value, f"{pluralize(size, 'token')}, free up to {free}")
 
-    return [score(len(ids)) for ids in sampled_ids("overlong", completion_ids)]
-
-
-@reward(skip_gold_check=_COUNTS_SAMPLED)
-def reasoning_share(
-    completions: Sequence[Any],
-    completion_ids: Sequence[Sequence[int]] | None = None,
-    *,
-    standard_size: NonNegativeInt,
-    think_open_id: NonNegativeInt,
-    think_close_id: NonNegativeInt,
-    target: Annotated[float, Field(ge=0, le=1)] = 1.0,
-    think_tags: Tags = THINK_TAGS,
-    **_columns: Any,
-) -> list[Score]:
-    """The share of reasoning tokens among the tokens sampled while thinking, or how near it is to a target.
-
-    A completion whose text begins with the opening tag, and whose sampled ids do not, began to think in the prompt.
-
-    >>> turns, ids = ["<think>a b</think>c", "d"], [[90, 10, 111, 91, 12], [13]]
-    >>> reasoning_share(turns, ids, standard_size=100, think_open_id=90, think_close_id=91, target=0.5)
-    [0.6666666666666666, None]
-    """
-    wanted = Fraction(str(target))
-    scores = []
-    for completion, ids in zip(completions, sampled_ids("reasoning_share", completion_ids), strict=True):
-        thinking = turn_text(completion).startswith(think_tags[0]) and list(ids[:1]) != [think_open_id]
-        tokens = reasoning_tokens = 0
-        for token in ids:
-            # A token belongs to the region in which it was chosen: a closing tag was chosen while thinking.
-            tokens += thinking
-            reasoning_tokens += thinking and token >= standard_size
-            thinking = token == think_open_id or (thinking and token != think_close_id)
-        if not tokens:
-            scores.append(Score(None, "no thinking"))
-            continue
-        # Exact until the end, so that with the target 1 the score is the share to the last digit.
-        distance = abs(Fraction(reasoning_tokens, tokens) - wanted)
-        value = float(1 - distance / max(wanted, 1 - wanted))
-        scores.append(Score(value, f"{reasoning_tokens} of {tokens} thinking tokens"))
-    return scores
+    return [score(len(ids)) for ids in completion_ids]
 
 
 @reward(full_mark=0.0, skip_gold_check=_COUNTS_SAMPLED, aliases=("get_repetition_penalty_reward",))  # TRL's name
@@ -216,7 +159,7 @@ def repetition(
     [0.0, -0.75]
     """
     scores = []
-    for items in parts("repetition", completions, completion_ids, unit):
+    for items in _parts("repetition", completions, completion_ids, unit):
         total = len(items) - ngram_size + 1
         if total < 1:
             scores.append(Score(0.0, "too short to repeat itself"))
@@ -266,72 +209,3 @@ def _shingles(text: str) -> set[tuple[str, ...]]:
     """Every three words in a row."""
     words = text.lower().split(maxsplit=_MOST_WORDS)[:_MOST_WORDS]
     return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
-
-
-@reward(full_mark=0.0)
-def forbidden_text(
-    completions: Sequence[Any],
-    *,
-    patterns: Annotated[Mapping[str, NonNegativeFloat], Field(min_length=1)],
-    at_most: PositiveInt = 1,
-    where: Literal["answer", "thinking", "all"] = "all",
-    think_tags: Tags = THINK_TAGS,
-    **_columns: Any,
-) -> list[Score]:
-    r"""A penalty for each pattern that occurs, as often as it does, up to `at_most` times.
-
-    The first 20,000 characters are searched. A pattern that backtracks, like `(a+)+b`, can take for ever.
-
-    >>> forbidden_text(["Sure! As an AI, sure!", "42"], patterns={"(?i)sure": 0.25, "As an AI": 0.5}, at_most=2)
-    [-1.0, 0.0]
-    """
-    try:
-        compiled = [(re.compile(pattern), penalty) for pattern, penalty in patterns.items()]
-    except (re.error, OverflowError) as error:
-        raise UserError(f"forbidden_text: patterns={short_text(patterns)}: no regular expression: {error}") from error
-    scores = []
-    for completion in completions:
-        text = _part(turn_text(completion), where, think_tags)[:_SEARCHED]
-        counts = [sum(1 for _ in islice(pattern.finditer(text), at_most)) for pattern, _ in compiled]
-        cost = sum(count * penalty for count, (_, penalty) in zip(counts, compiled, strict=True))
-        found = [short_text(repr(pattern)) for count, pattern in zip(counts, patterns, strict=True) if count]
-        scores.append(Score(-cost if cost else 0.0, f"found {', '.join(found)}" if found else "nothing forbidden"))
-    return scores
-
-
-def _part(turn: str, where: str, think_tags: tuple[str, str]) -> str:
-    """The part of a turn that is searched; one that never stops thinking has no answer."""
-    answer = after_thinking(turn, think_tags)
-    if where == "answer":
-        return answer or ""
-    return turn if where == "all" or answer is None else turn[: len(turn) - len(answer)]
-
-
-_calls = itertools.count()
-
-
-@reward(skip_gold_check="it judges nothing", dry_run=False)
-def debug(
-    completions: Sequence[Any],
-    prompts: Sequence[Any] | None = None,
-    *,
-    samples: PositiveInt = 1,
-    every: PositiveInt = 1,
-    **columns: Any,
-) -> list[Score]:
-    """1 for everything; prints `samples` completions of every `every`-th batch, with their columns, to standard error.
-
-    A reward that is the same for all changes no advantage, so it may stand beside others.
-
-    >>> debug(["<think>6 * 7</think>42", "43"], prompts=["6 * 7?"] * 2, solution=["42"] * 2)
-    [1.0, 1.0]
-    """
-    number_shown = min(samples, len(completions)) if next(_calls) % every == 0 else 0
-    texts = {"prompt": prompts, "completion": [turn_text(completion) for completion in completions]}
-    for row in range(number_shown):
-        print(f"debug {row + 1} of {len(completions)}", file=sys.stderr)
-        for name, column in (texts | columns).items():
-            if name != "think_tags" and isinstance(column, list | tuple) and len(column) == len(completions):
-                cell = column[row] if name in texts and isinstance(column[row], str) else repr(column[row])
-                print(f"  {name}: {short_text(cell, 2_000 if name in texts else 200, keep_end=True)}", file=sys.stderr)
-    return [Score(1.0, "shown" if row < number_shown else "not shown") for row in range(len(completions))]

@@ -51,7 +51,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         (["completions={completions}", "out={completions}"], "out={completions}"),
         (["completions=no.jsonl"], "no.jsonl does not exist"),
         (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has "),
-        (["completions={completions}", "rewards=[overlong]"], "overlong: max_completion_length is missing"),
+        (["completions={completions}", "rewards=[overlong]"], "overlong needs completion_ids; {completions} has "),
         (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
     ],
 )  # fmt: skip
