@@ -140,9 +140,11 @@ class Reward:
         the call succeeds.
         """
         logged: list[Callable[[], None]] = []
-        given = {name: list(column) if isinstance(column, list) else column for name, column in columns.items()}
+        given: dict[str, Any] = {
+            name: list(column) if isinstance(column, list) else column for name, column in columns.items()
+        }
         for name in ("log_extra", "log_metric"):
-            if (log := given.get(name)) is not None:
+            if (log := columns.get(name)) is not None:
                 given[name] = partial(_log_later, logged, log)
 
         def call() -> list[Score]:
