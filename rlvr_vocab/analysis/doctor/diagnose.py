@@ -58,7 +58,7 @@ class Doctor:
 
     def close(self, summary: Row) -> list[Finding]:
         """The new findings by the outcome of a finished run."""
-        self._history.summary = summary
+        self._history.close(summary)
         return self._look()
 
     def findings(self) -> list[Finding]:

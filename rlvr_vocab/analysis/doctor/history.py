@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rlvr_vocab.record.metrics import RewardFact, Row, RunFacts, is_number, is_step_row
-from rlvr_vocab.rewards.reward import Traits, traits_by_name
+from rlvr_vocab.rewards.reward import traits_by_name
 
 WINDOW = 10.0  # steps: the figures of one follow the luck of a few problems
 FEWEST_ROWS = 3  # of a window, however many steps a row holds
@@ -22,19 +22,20 @@ RISEN = 3.0  # standard errors that a window lies above the first (simulated: do
 NEARLY_NONE, NEARLY_ALL = 0.1, 0.9
 RECURRING = 0.3  # share of rows: once is an accident, three times in ten is a habit
 
+_HELD_OUT = ("accuracy", "reward", "reward_std")
 _FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
 # Only a row for which completions were sampled has these: not so where several updates are made from one batch.
 _OF_SAMPLING = ("reward", "completions/mean_length", "completions/clipped_ratio")
 
 
-def declared(reward: RewardFact) -> Traits:
-    """The traits of a reward function by its logged name; a second one of a name is logged as name_2."""
-    return traits_by_name(re.sub(r"_\d+$", "", reward.name))
+def library_name(reward: RewardFact) -> str:
+    """The name under which the library may have a reward function; a second one of a name is logged as name_2."""
+    return re.sub(r"_\d+$", "", reward.name)
 
 
 def full_mark(reward: RewardFact) -> float:
     """The score of success."""
-    return declared(reward).full_mark if reward.full_mark is None else reward.full_mark
+    return traits_by_name(library_name(reward)).full_mark if reward.full_mark is None else reward.full_mark
 
 
 class Estimate(NamedTuple):
@@ -56,11 +57,19 @@ class Evaluation(NamedTuple):
 
     step: int
     value: float
+    deviation: float | None
     problems: float
     reward: Estimate | None
     first_reward: Estimate | None
-    stage: object = None
-    deviation: float | None = None
+    stage: object
+
+    @property
+    def error(self) -> float:
+        """Standard error; of an accuracy with one more right and one more wrong problem."""
+        if self.deviation is not None:
+            return self.deviation / math.sqrt(max(1, self.problems))
+        share = (self.value * self.problems + 1) / (self.problems + 2)
+        return math.sqrt(share * (1 - share) / max(1, self.problems - 1))
 
 
 class RowSeries:
@@ -110,6 +119,7 @@ class History:
         rows: with rewards at the weights of the configuration; `sampled`: those with figures of completions.
         rows_since_warmup: rows since the learning rate stopped to rise.
         kl: steps and values, the first and the last.
+        before_and_after: the measurements of a finished run.
         best, best_step: the highest mean reward of a window, and the step at its end.
         has_risen: whether some window had a reward clearly above the first one's.
     """
@@ -117,7 +127,7 @@ class History:
     def __init__(self, facts: RunFacts) -> None:
         self._run = facts
         self.evaluations: deque[Evaluation] = deque(maxlen=_EVALUATIONS)
-        self.summary: Row | None = None
+        self.before_and_after: tuple[Evaluation | None, Evaluation | None] = (None, None)
         self._begin(None)
 
     def _begin(self, stage: object) -> None:
@@ -126,8 +136,6 @@ class History:
         rewards = self.facts.rewards
         self.largest_weight = max((abs(each.weight) for each in rewards), default=1.0) or 1.0
         self.full_reward = sum(each.weight * full_mark(each) for each in rewards if each.weight > 0)
-        adapts = any(reward.adaptive for reward in rewards)
-        self.reward_name = "reward at the first weights" if adapts else "reward"
         self.rows_since_warmup = 0
         self.kl: list[tuple[int, float]] = []
         self.best: Estimate | None = None
@@ -166,32 +174,38 @@ class History:
             self.has_risen |= recent.is_above(first, RISEN)
 
     def _add_evaluation(self, row: Row) -> None:
-        accuracy, reward, deviation, problems = (
-            number(row, f"eval/{name}") for name in ("accuracy", "reward", "reward_std", "problems")
+        names = ("eval/accuracy", "eval/reward", "eval/reward_std", "eval/problems")
+        now = self.reward_in(self.sampled.recent() or self.sampled.earliest())
+        found = self._evaluation(row, names, int(row["step"]), now)
+        if found is not None:
+            self.evaluations.append(found)
+
+    def close(self, summary: Row) -> None:
+        """Add the measurements before and after a finished run."""
+        now = self.reward_in(self.sampled.recent())
+        before, after = (
+            self._evaluation(summary, (*(f"{name}_{when}" for name in _HELD_OUT), "held_out_problems"), step, reward)
+            for when, step, reward in (("before", 0, self.first_reward), ("after", self.step, now))
         )
-        if accuracy is not None:
-            value, deviation = accuracy, None
-        elif reward is not None and deviation is not None:  # of one problem there is no deviation
-            value = reward
-        else:
-            return
-        if problems is not None:
-            now = self.reward_in(self.sampled.recent() or self.sampled.earliest())
-            figures = (int(row["step"]), value, problems, now, self.first_reward)
-            self.evaluations.append(Evaluation(*figures, self._stage, deviation))
+        self.before_and_after = before, after
+
+    def _evaluation(self, row: Row, names: Sequence[str], step: int, now: Estimate | None) -> Evaluation | None:
+        """The measurement in a row; None without one, or for the reward of one problem, which has no deviation."""
+        accuracy, reward, deviation, problems = (number(row, name) for name in names)
+        value = reward if accuracy is None else accuracy
+        if value is None or not problems or (accuracy is None and deviation is None):
+            return None
+        spread = deviation if accuracy is None else None
+        return Evaluation(step, value, spread, problems, now, self.first_reward, self._stage)
 
     def _at_first_weights(self, row: Row) -> Row:
-        """The row; where weights adapt, with the reward and the spreads that it would have if they did not."""
+        """The row; where weights adapt, with the reward at the first weights, and without its spread."""
         rewards = self.facts.rewards
         scores = [number(row, f"rewards/{each.name}/mean") for each in rewards]
         known = [each.weight * score for each, score in zip(rewards, scores, strict=True) if score is not None]
         if not any(each.adaptive for each in rewards) or len(known) < len(rewards):
             return row
-        weights = [number(row, f"rewards/{each.name}/weight") for each in rewards]
-        now = max(abs(each.weight if own is None else own) for each, own in zip(rewards, weights, strict=True))
-        spreads = {name: number(row, name) for name in ("reward_std", "groups/reward_std")}
-        scaled = {name: self.largest_weight / (now or 1.0) * std for name, std in spreads.items() if std is not None}
-        return {**row, **scaled, "reward": math.fsum(known)}
+        return {**row, "reward": math.fsum(known), "reward_std": None, "groups/reward_std": None}
 
     @property
     def step(self) -> int:

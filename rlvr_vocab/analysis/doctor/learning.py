@@ -6,9 +6,7 @@ Each rule returns its finding where the rows so far show it; its thresholds stan
 from __future__ import annotations
 
 import math
-import re
 from itertools import pairwise
-from typing import Any
 
 from rlvr_vocab.analysis.doctor.finding import Finding, figure, share, steps
 from rlvr_vocab.analysis.doctor.history import (
@@ -17,15 +15,16 @@ from rlvr_vocab.analysis.doctor.history import (
     Estimate,
     Evaluation,
     History,
-    declared,
     full_mark,
+    library_name,
     mean,
     median,
     recurs,
     values,
 )
-from rlvr_vocab.record.metrics import RewardFact, Row, is_number
+from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import traits_by_name
 
 _ALIKE = 0.9  # share of completions in groups of equal rewards: nine of ten groups teach nothing
 _LEAST_STD = 0.1  # `reward_std` in units of the largest weight (docs/guide.md)
@@ -103,15 +102,14 @@ def _spreads(history: History) -> str:
     return f"{steps(rows)}, means: {means} (limits {limits})"
 
 
-_FORMAT_NAME = re.compile(r"format|tag|xml|think|struct|box", re.IGNORECASE)
-_PENALTY_NAME = re.compile(r"(^|_)(no|not|without|missing|bad|wrong)_|penalt|punish|violation|forbid|error", re.I)
-
-
 def format_reward_zero(history: History) -> Finding | None:
     rows = history.sampled.recent()
     if not rows or history.sampled.count > 10 * len(rows):
         return None
-    for name in (each.name for each in history.facts.rewards if _pays_for_a_format(each)):
+    for reward in history.facts.rewards:
+        name = reward.name
+        if reward.weight <= 0 or full_mark(reward) <= 0 or not traits_by_name(library_name(reward)).is_format:
+            continue
         means, spreads = (values(rows, f"rewards/{name}/{metric}") for metric in ("mean", "std"))
         if len(means) < len(rows) or any(means) or any(spreads):
             continue
@@ -127,33 +125,21 @@ def format_reward_zero(history: History) -> Finding | None:
     return None
 
 
-def _pays_for_a_format(reward: RewardFact) -> bool:
-    """Whether it pays for one: a penalty is 0 where there is nothing to punish."""
-    if reward.weight <= 0 or full_mark(reward) <= 0:
-        return False
-    if declared(reward).is_format or _is_of_library(reward.name):
-        return declared(reward).is_format
-    return bool(_FORMAT_NAME.search(reward.name)) and not _PENALTY_NAME.search(reward.name)
-
-
-def _is_of_library(logged_name: str) -> bool:
-    return re.sub(r"_\d+$", "", logged_name) in LIBRARY
-
-
 _UNSCORED = 0.05  # share of completions: one in twenty is sampled for nothing
 
 
 def rows_skipped(history: History) -> Finding | None:
-    rows, names = history.sampled.recent(), [reward.name for reward in history.facts.rewards]
+    rows, rewards = history.sampled.recent(), history.facts.rewards
     seen = []
-    for name in names if rows else ():
+    for reward in rewards if rows else ():
+        name = reward.name
         for metric in ("timeouts", "failures"):
             counts = [value for value in values(rows, f"rewards/{name}/{metric}") if value > 0]
             if recurs(len(counts), rows):
                 seen.append(f"rewards/{name}/{metric} {sum(counts):g} in {len(counts)} of {len(rows)} rows")
         unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
         # Among several functions one of the user's own may pass on rows that are for another.
-        if unscored > _UNSCORED and (len(names) == 1 or _is_of_library(name)):
+        if unscored > _UNSCORED and (len(rewards) == 1 or library_name(reward) in LIBRARY):
             seen.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(_UNSCORED)})")
     if not seen:
         return None
@@ -194,7 +180,7 @@ def reward_flat(history: History) -> Finding | None:
     return Finding(
         "The reward does not rise",
         "warning",
-        f"{history.reward_name} {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in "
+        f"reward {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in "
         f"{steps(late_rows)}: a gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std "
         f"{figure(spread)}{f'; kl {figure(kl)} at step {step} (limit {figure(_NO_KL)})' if is_still else ''}",
         "the updates are too small to be seen: the learning rate is too low"
@@ -226,8 +212,7 @@ def reward_collapsed(history: History) -> Finding | None:
             return Finding(
                 "The reward has fallen and not come back",
                 "error",
-                f"{history.reward_name} {figure(now.mean)} in {steps(rows)}, after {figure(before.mean)} in {where} "
-                f"(limit {_LOST} ×)",
+                f"reward {figure(now.mean)} in {steps(rows)}, after {figure(before.mean)} in {where} (limit {_LOST} ×)",
                 "the learning rate is too high: such a fall does not heal",
                 "training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
             )
@@ -241,9 +226,9 @@ _ENOUGH_TO_PAIR = 4
 
 def held_out_accuracy_falls(history: History) -> Finding | None:
     """Over four evaluations, or from before the run to after it."""
-    around, evaluations = _before_and_after(history), list(history.evaluations)
-    if around is not None:
-        best, last = around
+    (best, last), evaluations = history.before_and_after, list(history.evaluations)
+    if best is not None and last is not None:
+        pass
     elif len(evaluations) >= _ENOUGH_TO_PAIR:
         # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
         *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
@@ -252,7 +237,7 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
         return None
     # The reward of another stage is that of other functions.
     before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
-    error, fall = math.hypot(_error(best), _error(last)), best.value - last.value
+    error, fall = math.hypot(best.error, last.error), best.value - last.value
     least, measured = (_FALL, "accuracy") if last.deviation is None else (_FALL * last.deviation, "reward")
     if before is None or now is None or fall <= least or fall < _FALL_ERRORS * error:
         return None
@@ -262,7 +247,7 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
         "The reward rises while held-out answers get worse",
         "error",
         f"eval/{measured} {figure(best.value)} up to step {best.step}, {figure(last.value)} at step {last.step} "
-        f"(standard error of the difference {figure(error)}); {history.reward_name} {figure(before.mean)} and then "
+        f"(standard error of the difference {figure(error)}); reward {figure(before.mean)} and then "
         f"{figure(now.mean)}",
         "the policy learns the problems, or a hole in the reward: read rlvr-vocab samples order=highest",
         "training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close a hole",
@@ -273,32 +258,4 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
 def _both(one: Evaluation, other: Evaluation) -> Evaluation:
     """Two evaluations as one, with the reward of the second."""
     spread = None if one.deviation is None or other.deviation is None else max(one.deviation, other.deviation)
-    value, problems = (one.value + other.value) / 2, one.problems + other.problems
-    return other._replace(value=value, problems=problems, deviation=spread)
-
-
-def _error(one: Evaluation) -> float:
-    """Standard error; of an accuracy with one more right and one more wrong problem."""
-    if one.deviation is not None:
-        return one.deviation / math.sqrt(max(1, one.problems))
-    part = (one.value * one.problems + 1) / (one.problems + 2)
-    return math.sqrt(max(0.0, part * (1 - part) / max(1, one.problems - 1)))  # percentages are no shares
-
-
-def _before_and_after(history: History) -> tuple[Evaluation, Evaluation] | None:
-    """The measurements of a finished run: accuracy, or reward where nothing is right or wrong."""
-    summary = history.summary or {}
-    name = "accuracy" if is_number(summary.get("accuracy_before")) else "reward"
-    before, after, problems = (summary.get(key) for key in (f"{name}_before", f"{name}_after", "held_out_problems"))
-    if not (is_number(before) and is_number(after) and is_number(problems) and problems and history.rows.count):
-        return None
-    deviations: list[Any] = [None, None]
-    if name == "reward":
-        deviations = [summary.get(f"reward_std_{when}") for when in ("before", "after")]
-        if not all(map(is_number, deviations)):
-            return None
-    now, first = history.reward_in(history.sampled.recent()), history.first_reward
-    return (
-        Evaluation(0, before, problems, first, first, deviation=deviations[0]),
-        Evaluation(history.step, after, problems, now, first, deviation=deviations[1]),
-    )
+    return other._replace(value=(one.value + other.value) / 2, problems=one.problems + other.problems, deviation=spread)

@@ -173,7 +173,7 @@ def loss_not_finite(history: History) -> Finding | None:
 
 
 _MOVED, _ROUNDED = 0.01, 0.5  # share of values: AdamW moves every value that has a gradient
-_NO_RATE, _LEAST_RATE = 1e-8, 1e-12
+_LEAST_RATE = 1e-12
 _RATE_JUDGED = 0.1  # of `training.learning_rate`: the ends of a warm-up and of a decay may round away
 
 
@@ -181,14 +181,12 @@ def weights_not_moving(history: History) -> Finding | None:
     """A rate of 0, a frozen adapter, or weights that round updates away."""
     asked, rows = history.facts.learning_rate, history.rows.recent()
     rates = values(rows, "learning_rate")
-    if rows and len(rates) == len(rows) and max(rates) <= (_NO_RATE if asked <= _NO_RATE else _LEAST_RATE):
+    if rows and len(rates) == len(rows) and max(rates) <= _LEAST_RATE:
         return Finding(
             "The learning rate is next to 0",
             "error",
             f"learning_rate {figure(max(rates))} in {steps(rows)}, training.learning_rate={figure(asked)}",
-            "training.learning_rate is too low to move anything"
-            if asked <= _NO_RATE
-            else "the schedule has ended before the run",
+            "training.learning_rate is 0, or the schedule has ended before the run",
             "training.learning_rate: such as 5e-6; training.lr_scheduler_type=constant_with_warmup",
         )
     least = max(_LEAST_RATE, _RATE_JUDGED * asked)
