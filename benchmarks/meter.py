@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from step import VARIANTS, make_base, parse, ready_to_step, step
 
-from rlvr_vocab.training.metrics.batch import BatchMetrics
+from rlvr_vocab.training.metrics import batch as metrics
 
 
 def main() -> None:
@@ -41,11 +41,11 @@ def has_copies(variant: str) -> bool:
 def measure(arguments: argparse.Namespace) -> np.ndarray:
     """`(pairs, 2)`: how many times as long a step with the meter takes, in time of the processor and in seconds."""
     trainer, batch, optimizer = ready_to_step(arguments)
-    blocks, log = trainer.policy.text_blocks, BatchMetrics._hidden_channel
+    blocks, log = trainer.policy.text_blocks, metrics.hidden_channel_sums
     meters = {True: (blocks, log), False: (without_capacity(blocks), lambda *_: {})}
 
     def timed(metered: bool) -> np.ndarray:
-        trainer.policy.text_blocks, BatchMetrics._hidden_channel = meters[metered]
+        trainer.policy.text_blocks, metrics.hidden_channel_sums = meters[metered]
         before = np.array([time.process_time(), time.perf_counter()])
         step(trainer, batch, optimizer)
         return np.array([time.process_time(), time.perf_counter()]) - before

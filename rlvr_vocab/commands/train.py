@@ -23,7 +23,7 @@ from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stages import StagedRun, make_stages
 from rlvr_vocab.runs.summary import finished_summary, print_summary, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.training.checkpoints import report_disk_full
+from rlvr_vocab.training.checkpoint_folders import report_disk_full
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 
 DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`

@@ -46,7 +46,7 @@ from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.checkpoints import (
+from rlvr_vocab.training.checkpoint_folders import (
     clear_leftovers,
     newest_checkpoint_for_all,
     problem_of_checkpoint,

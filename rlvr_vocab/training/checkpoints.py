@@ -1,216 +1,284 @@
-"""The checkpoints of a training: found, checked, and written so that every folder `checkpoint-<step>` is whole.
+"""The checkpoints of a trainer, from which a training goes on to the bit.
 
-A checkpoint is written in `.saving/`, synced, given its manifest, synced again, and then renamed. An old one is renamed
-before it is deleted. A manifest lists the files with sizes and hashes; a folder without a valid one does not count.
+Transformers and TRL write weights, optimizer, schedule and random states. `pending_<process>.pt` holds the rest: the
+completions that are still to be trained on, the metrics that are still to be logged, the order of the problems, the
+adaptive weights and the failures of reward functions.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
-import pickle
-import re
-import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object
-from safetensors import SafetensorError
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_pt_utils import safe_globals
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.record.manifest import MANIFEST, problem_with, set_aside, write_manifest
-from rlvr_vocab.vocab.weights import weights_fingerprint
+from rlvr_vocab.training.checkpoint_folders import clear_leftovers, save_whole
+from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_files_after
+from rlvr_vocab.training.metrics.step_clock import peak_memory
+from rlvr_vocab.training.settings import UntilSettings
+from rlvr_vocab.training.sharding import require_same_sharding
+from rlvr_vocab.training.stage import AtTrainBegin
+from rlvr_vocab.vocab.weights import other_weights
 
 logger = logging.getLogger(__name__)
 
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-# Errors of reading a file as plain tensors.
-_NOT_PLAIN = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError)
+OnFullDisk = Literal["stop", "go_on"]
 
 
-def problem_of_checkpoint(folder: Path, *, hashed: bool = True) -> str | None:
-    """The fault of a checkpoint, with the file; None where it is valid. Not `hashed`: by sizes alone."""
-    problem = problem_with(folder, hashed=hashed)
-    if problem is not None:
-        return problem
-    try:
-        weights_fingerprint(folder)
-        path = folder / TRAINER_STATE_NAME
-        if path.is_file():
-            TrainerState.load_from_json(str(path))
-        for path in sorted((*folder.glob("*.pt"), *folder.glob("*.pth"))):
-            with safe_globals():
-                torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except UserError as error:
-        return str(error)
-    except _NOT_PLAIN as error:
-        return f"{path.name} cannot be read as plain data ({type(error).__name__})"
-    return None
+class TrainerCheckpoints:
+    """Saves the state of a `RegionGRPOTrainer`, and restores it from a checkpoint.
 
-
-def newest_checkpoint(output_dir: Path, at_step: int | None = None, *, hashed: bool = True) -> Path | None:
-    """The valid checkpoint of the highest step, or that of a given step; None where there is none."""
-    steps = steps_in(output_dir)
-    wanted = sorted(steps, reverse=True) if at_step is None else [at_step] * (at_step in steps)
-    return next((steps[step] for step in wanted if problem_of_checkpoint(steps[step], hashed=hashed) is None), None)
-
-
-def newest_checkpoint_for_all(output_dir: Path, at_step: int | None = None) -> Path | None:
-    """The same for every process of a run; the main one searches."""
-    found = newest_checkpoint(output_dir, at_step) if PartialState().is_main_process else None
-    [agreed] = broadcast_object_list([found])
-    return agreed
-
-
-def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Path | None:
-    """The checkpoint that a trainer resumes: the named one, checked by sizes, or, for True, the newest valid one."""
-    if resume is True:
-        for sentence in set_invalid_aside(output_dir) if PartialState().is_main_process else ():
-            logger.warning(sentence)
-        return newest_checkpoint_for_all(output_dir)
-    problem = problem_of_checkpoint(Path(resume), hashed=False) if resume else None
-    if problem is not None:
-        raise UserError(f"{resume}: nothing can go on from it: {problem}")
-    return Path(resume) if resume else None
-
-
-def set_invalid_aside(output_dir: Path) -> list[str]:
-    """Rename the folders that are newer than the newest valid checkpoint; return a message for each."""
-    sentences = []
-    for _, folder in sorted(steps_in(output_dir).items(), reverse=True):
-        problem = problem_of_checkpoint(folder)
-        if problem is None:
-            break
-        aside = set_aside(folder, "broken")
-        sentences.append(f"{folder} is not valid: {problem}; it is set aside as {aside.name}")
-    return sentences
-
-
-def steps_in(output_dir: Path) -> dict[int, Path]:
-    """The folders with the names of checkpoints, by their step."""
-    return {
-        int(match[1]): path for path in output_dir.glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))
-    }
-
-
-_SAVING, _DELETING = ".saving", ".deleting"
-# Errors of a full disk or quota, of the system and of safetensors; torch names its file and no reason.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FULL_IN_WORDS = ("No space left on device", "Disk quota exceeded", "inline_container.cc")
-
-
-def save_whole(
-    output_dir: Path,
-    step: int,
-    write: Callable[[Path], None],
-    *,
-    publishes: bool,
-    keep: int | None = None,
-    best: int | None = None,
-) -> str | None:
-    """Write a checkpoint, each process its part by `write`; return a message where the disk is full, and leave nothing.
-
-    Args:
-        publishes: whether this process renames it once all have written.
-        keep: the number of checkpoints that stay, this one included; None: all. The one of step `best` stays too.
+    Attributes:
+        seconds_before: seconds of training before the last resume.
     """
-    staged = output_dir / _SAVING / f"checkpoint-{step}"
-    full = _in_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
-    full = full or _in_any_process(_fills_the_disk(lambda: write(staged)))
-    full = full or _in_any_process(publishes and _fills_the_disk(lambda: _publish(staged, output_dir)))
-    if publishes:
-        clear_leftovers(output_dir)
-    if full:
-        whole = newest_checkpoint(output_dir, hashed=False)
-        rest = "there is no earlier one" if whole is None else f"{whole.name} is intact"
-        return f"the disk of {output_dir} has no room for checkpoint-{step}; {rest}"
-    if publishes and keep is not None:
-        for number, folder in sorted(steps_in(output_dir).items(), reverse=True)[keep:]:
-            if number != best:
-                _remove(folder)
-    return None
 
+    seconds_before = 0.0
+    _saved_step: int | None = None
+    _finished_epochs = 0
 
-def clear_leftovers(output_dir: Path) -> None:
-    """Remove the leftovers of a save or a deletion that was killed."""
-    for folder in (output_dir / _SAVING, output_dir / _DELETING):
-        shutil.rmtree(folder, ignore_errors=True)  # a network file system keeps deleted files that are open
+    def __init__(self, trainer: Any, on_full_disk: OnFullDisk) -> None:
+        self._trainer, self._on_full_disk = trainer, on_full_disk
+        self._began = time.monotonic()
 
+    @property
+    def trained_seconds(self) -> float:
+        """Seconds of training, over all resumes."""
+        return self.seconds_before + time.monotonic() - self._began
 
-def is_full(error: BaseException) -> bool:
-    """Whether an error is that of a full disk."""
-    if isinstance(error, OSError):
-        return error.errno in _FULL
-    return any(words in str(error) for words in _FULL_IN_WORDS)
+    @property
+    def output_dir(self) -> Path:
+        return Path(self._trainer.args.output_dir)
 
+    # --- resuming ---
 
-@contextmanager
-def report_disk_full(folder: Path) -> Iterator[None]:
-    """Inside the block the error of a full disk becomes OutOfRoom, one line."""
-    try:
+    @contextmanager
+    def resuming(self, checkpoint: Path | None) -> Iterator[None]:
+        """Inside the block a training goes on from a checkpoint, or begins where it is None."""
+        trainer = self._trainer
+        if checkpoint is None:
+            self._remove_after(0)
+            yield
+            return
+        require_rollout_state(checkpoint, trainer.args.world_size)
+        other = other_weights(checkpoint, trainer.initial_model)
+        if other is not None:
+            raise UserError(other)
+        require_same_sharding(checkpoint, trainer.accelerator.state)
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        self._remove_after(state.global_step)
+        self._finished_epochs = int(state.epoch or 0)
+        restore = AtTrainBegin(lambda: self._restore_rollout_state(checkpoint))
+        trainer.add_callback(restore)
+        try:
+            yield
+        finally:
+            trainer.remove_callback(restore)
+
+    def _remove_after(self, step: int) -> None:
+        """Remove the leftovers of a killed process, and its files of steps that are now taken again."""
+        self._began = time.monotonic()
+        if self._trainer.args.should_save:
+            context = self._trainer.stage_context
+            clear_leftovers(self.output_dir)
+            remove_step_files_after(context.run_step(step), context.run_folder)
+        self._trainer.accelerator.wait_for_everyone()
+
+    def skip_finished_epochs(self, sampler: Any) -> Any:
+        """TRL's sampler of problems, moved on by the finished epochs: it draws one order after another."""
+        if sampler.shuffle:
+            for _ in range(self._finished_epochs):
+                torch.randperm(sampler.num_samples, generator=sampler.generator)
+        return sampler
+
+    @contextmanager
+    def keeping_configured_settings(self) -> Iterator[None]:
+        """Inside the block optimizer and schedule are loaded; rates, weight decay and such stay as configured."""
+        optimizer, scheduler = self._trainer.optimizer, self._trainer.lr_scheduler
+        configured = [
+            {name: value for name, value in group.items() if name not in ("params", "lr", "initial_lr")}
+            for group in optimizer.param_groups
+        ]
+        rates = list(scheduler.base_lrs) if isinstance(scheduler, LambdaLR) else None
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        if not is_full(error):
-            raise
-        what = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
-        raise OutOfRoom(f"the disk of {folder} is full{what}. Make room and give the same command again") from error
+        for group, settings in zip(optimizer.param_groups, configured, strict=True):
+            group.update(settings)
+        if rates is None or rates == scheduler.base_lrs:
+            return
+        scheduler.base_lrs = rates
+        now = [rate * factor(scheduler.last_epoch) for rate, factor in zip(rates, scheduler.lr_lambdas, strict=True)]
+        scheduler._last_lr = now
+        for group, rate, initial in zip(optimizer.param_groups, now, rates, strict=True):
+            group["lr"], group["initial_lr"] = rate, initial
 
+    def load_weights(self, checkpoint: Path) -> None:
+        """Load the weights of a checkpoint, and nothing else of it; UserError under DeepSpeed, which cannot."""
+        if self._trainer.is_deepspeed_enabled:
+            raise UserError(
+                f"{checkpoint}: there is nothing left to train, and under DeepSpeed its weights cannot be taken over; "
+                "the same command in one process writes what is left"
+            )
+        self._trainer._load_from_checkpoint(str(checkpoint))
 
-def _publish(staged: Path, output_dir: Path) -> None:
-    for path in [*staged.rglob("*"), staged]:
-        _sync(path)
-    write_manifest(staged)
-    _sync(staged / MANIFEST)
-    _sync(staged)
-    final = output_dir / staged.name
-    if final.exists():  # of a run that was resumed before this step
-        _remove(final)
-    staged.rename(final)
-    _sync(output_dir)
+    def load_end(self, checkpoint: Path, until: UntilSettings | None = None) -> bool:
+        """Load a checkpoint after which nothing is left to train; False, without effect, where something is.
 
-
-def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
-    output_dir.mkdir(parents=True, exist_ok=True)
-    earlier = steps_in(output_dir)
-    files = earlier[max(earlier)].rglob("*") if earlier else ()
-    return shutil.disk_usage(output_dir).free < sum(path.stat().st_size for path in files if path.is_file())
-
-
-def _fills_the_disk(work: Callable[[], None]) -> bool:
-    try:
-        with report_disk_full(Path()):
-            work()
-    except OutOfRoom:
+        Transformers would train one more step from a checkpoint of the last one.
+        """
+        trainer, state = self._trainer, TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        if trainer.args.max_steps > 0:
+            over = state.global_step >= trainer.args.max_steps
+        else:
+            over = (state.epoch or 0) >= trainer.args.num_train_epochs
+        if not over and not (until is not None and until.reached(state.log_history)):
+            return False
+        best = trainer.args.load_best_model_at_end and state.best_global_step
+        self.load_weights(checkpoint.with_name(f"checkpoint-{state.best_global_step}") if best else checkpoint)
+        trainer.state = state
+        self._saved_step = state.global_step
+        self._restore_totals(checkpoint)
+        self._began = time.monotonic()
         return True
-    return False
+
+    # --- saving ---
+
+    @peak_memory.phase("saving")
+    def save(self, write: Callable[[], None]) -> None:
+        """Write a checkpoint of the present step; OutOfRoom where the disk is full and the training is to stop then.
+
+        Args:
+            write: writes the files of Transformers and TRL.
+        """
+        args, state = self._trainer.args, self._trainer.state
+        if self._saved_step == state.global_step:
+            return
+        full = save_whole(
+            self.output_dir,
+            state.global_step,
+            lambda folder: self._write(folder, write),
+            publishes=args.should_save,
+            keep=args.save_total_limit,
+            best=state.best_global_step,
+        )
+        if full is None:
+            self._saved_step = state.global_step
+        elif self._on_full_disk == "go_on":
+            logger.warning("%s; the training goes on without it", full)
+        else:
+            raise OutOfRoom(f"{full}. Make room and give the same command again, or set on_full_disk=go_on")
+
+    def _write(self, folder: Path, write: Callable[[], None]) -> None:
+        trainer = self._trainer
+        args, state = trainer.args, trainer.state
+        model_alone = args.save_only_model
+        # A run that stops before its end goes on from here.
+        stops_early = trainer.control.should_training_stop and state.global_step < state.max_steps
+        args.save_only_model = model_alone and not stops_early
+        try:
+            with trainer.staged_in(folder.parent):
+                write()
+            if not args.save_only_model:
+                self._save_rollout_state(folder)
+        finally:
+            args.save_only_model = model_alone
+        if args.should_save and state.best_global_step:  # Transformers has looked for it in the staged folder
+            state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
+            state.save_to_json(str(folder / TRAINER_STATE_NAME))
+
+    def save_now(self) -> None:
+        """Write a checkpoint of the present step, where there is none yet."""
+        if self._saved_step != self._trainer.state.global_step:
+            self._trainer._save_checkpoint(self._trainer.model, trial=None)
+
+    # --- `pending_<process>.pt` ---
+
+    def _save_rollout_state(self, folder: Path) -> None:
+        trainer = self._trainer
+        sampling, rollouts = trainer.dynamic_sampling, trainer.newest_rollouts
+        content = {
+            **trainer.unfinished_step(),
+            "batches": self._batches(),
+            "rollouts": None if rollouts is None else asdict(rollouts),
+            "adaptive_weights": {name: weight.state() for name, weight in trainer.adaptive_weights.items()},
+            "problem_order": None if sampling is None else sampling.order.state(),
+            "reward_failures": {each.name: each.failures for each in self._counting_functions() if each.failures},
+            "seconds": self.trained_seconds,
+        }
+        torch.save(content, _pending(folder, trainer.accelerator.process_index))
+
+    def _restore_rollout_state(self, checkpoint: Path) -> None:
+        """Restore the content of a file, once the trainer has set its own start values."""
+        own = self._restore_totals(checkpoint)
+        if own is None:
+            return
+        same_batches = own["batches"] == self._batches()
+        if not same_batches and own["buffered_inputs"] is not None:
+            logger.warning("the completions pending in %s are of another batch: drawn anew", checkpoint)
+        self._trainer.take_up_unfinished_step(own, with_buffer=same_batches)
+        self._trainer.newest_rollouts = None if own["rollouts"] is None else CompletionRows(**own["rollouts"])
+
+    def _restore_totals(self, checkpoint: Path) -> dict[str, Any] | None:
+        """Restore counts, adaptive weights and the order of the problems, which are the same in all processes.
+
+        Returns:
+            All of this process's state; None where the checkpoint has none of it.
+        """
+        trainer = self._trainer
+        own, of_the_first = (_pending(checkpoint, process) for process in (trainer.accelerator.process_index, 0))
+        if not of_the_first.exists():  # save_only_model
+            return None
+        device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
+        content: dict[str, Any] = torch.load(
+            own if own.exists() else of_the_first,
+            map_location="cpu" if device.type == "cpu" else device,
+            weights_only=True,
+        )
+        for name, weight in trainer.adaptive_weights.items():
+            if name in content["adaptive_weights"]:  # one that was not adaptive begins anew
+                weight.restore(content["adaptive_weights"][name])
+        trainer.apply_adaptive_weights()
+        if trainer.dynamic_sampling is not None and content["problem_order"] is not None:
+            trainer.dynamic_sampling.order.restore(content["problem_order"])
+        self.seconds_before = content["seconds"]
+        if not own.exists():  # fewer processes wrote it
+            return None
+        for function in self._counting_functions():
+            function.failures = content["reward_failures"].get(function.name, 0)
+        return content
+
+    def _batches(self) -> list[int]:
+        """The settings that decide which part of a buffer is trained on when."""
+        args = self._trainer.args
+        iterations = self._trainer.num_iterations
+        return [args.per_device_train_batch_size, args.steps_per_generation, iterations, args.world_size]
+
+    def _counting_functions(self) -> list[Any]:
+        """The reward functions that count their failures."""
+        return [function for function in self._trainer.reward_funcs if hasattr(function, "failures")]
 
 
-def _in_any_process(found: bool) -> bool:
-    return any(gather_object([found]))
+def require_rollout_state(checkpoint: Path, processes: int) -> None:
+    """UserError where a checkpoint holds weights alone; a warning where another number of processes wrote it."""
+    written = len(list(checkpoint.glob("pending_*.pt")))
+    if not written:
+        raise UserError(
+            f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
+            "it; train anew, with it as the base model or from the beginning"
+        )
+    if written != processes:
+        logger.warning(
+            f"{checkpoint} was written by {written} processes, and {processes} go on from it: with other random "
+            "numbers, and with completions drawn anew"
+        )
 
 
-def _remove(folder: Path) -> None:
-    doomed = folder.parent / _DELETING
-    try:
-        doomed.mkdir(exist_ok=True)
-        folder.rename(doomed / folder.name)
-        _sync(folder.parent)
-        shutil.rmtree(doomed)
-    except OSError as error:
-        logger.warning("%s could not be deleted: %s", folder, error.strerror or error)
-
-
-def _sync(path: Path) -> None:
-    """Sync a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _pending(folder: Path, process: int) -> Path:
+    return folder / f"pending_{process}.pt"

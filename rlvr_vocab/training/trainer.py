@@ -17,7 +17,8 @@ from trl import GRPOTrainer
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
-from rlvr_vocab.training.checkpoints import checkpoint_for_all
+from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
+from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
 from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, TextKL, require_scores
 from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
@@ -25,7 +26,6 @@ from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
 from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, without_dropout
-from rlvr_vocab.training.resume import OnFullDisk, TrainerCheckpoints
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import AtTrainBegin, StageContext, log_run_steps_to_wandb

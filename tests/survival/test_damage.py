@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpoints import newest_checkpoint
+from rlvr_vocab.training.checkpoint_folders import newest_checkpoint
 
 
 def cut(path):

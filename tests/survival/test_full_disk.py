@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpoints import steps_in
+from rlvr_vocab.training.checkpoint_folders import steps_in
 
 OUT_OF_ROOM = 74
 MEGABYTE = 2**20

@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpoints import steps_in
+from rlvr_vocab.training.checkpoint_folders import steps_in
 
 # One save in the middle of the run, with the deletion of an old checkpoint after it; and what lies around it.
 # Whatever is written before the folder of a checkpoint takes its name leaves the same behind.

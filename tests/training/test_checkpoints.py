@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from transformers import TrainerState
 
 from rlvr_vocab.record.manifest import write_manifest
-from rlvr_vocab.training.checkpoints import newest_checkpoint, set_invalid_aside
+from rlvr_vocab.training.checkpoint_folders import newest_checkpoint, set_invalid_aside
 
 
 def make_checkpoint(parent, step):

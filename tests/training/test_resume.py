@@ -16,9 +16,9 @@ from transformers import Trainer, TrainerCallback
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training import checkpoints
-from rlvr_vocab.training.checkpoints import clear_leftovers, is_full, save_whole, steps_in
-from rlvr_vocab.training.resume import require_rollout_state
+from rlvr_vocab.training import checkpoint_folders
+from rlvr_vocab.training.checkpoint_folders import clear_leftovers, is_full, save_whole, steps_in
+from rlvr_vocab.training.checkpoints import require_rollout_state
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
 
@@ -64,7 +64,7 @@ def test_nothing_is_written_where_less_is_free_than_the_newest_takes_and_no_file
         assert save_whole(tmp_path, step, write_a_file, publishes=True) is None
     (tmp_path / "checkpoint-2" / "weights").write_bytes(b"123")
     monkeypatch.setattr(manifest, "_sha256", pytest.fail)
-    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    monkeypatch.setattr(checkpoint_folders.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     message = save_whole(tmp_path, 3, pytest.fail, publishes=True)
     assert message == f"the disk of {tmp_path} has no room for checkpoint-3; checkpoint-1 is intact"
 
@@ -95,7 +95,7 @@ def test_a_full_disk_is_told_from_other_errors(error, full, tmp_path):
 
 @pytest.mark.parametrize("on_full_disk", ["go_on", "stop"])
 def test_a_trainer_without_room_stops_or_goes_on_as_it_is_told(on_full_disk, made, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoints, "_less_is_free_than_the_newest_takes", lambda folder: True)
+    monkeypatch.setattr(checkpoint_folders, "_less_is_free_than_the_newest_takes", lambda folder: True)
     trainer = made(on_full_disk=on_full_disk)
     if on_full_disk == "go_on":
         with caplog.at_level(logging.WARNING):

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.metrics import PHASES
-from rlvr_vocab.training.checkpoints import newest_checkpoint
+from rlvr_vocab.training.checkpoint_folders import newest_checkpoint
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -28,15 +28,14 @@ from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 
 # Shapes: B completions, of all processes where rewards are meant, group after group; R reward functions;
-# G completions of a group; T positions of prompt and completion, P of the prompt, C of the completion.
+# G completions of a group; T positions of prompt and completion, C of the completion.
 
 
 class BatchMetrics:
     """Logs the groups, regions and entropies of a `RegionGRPOTrainer`'s batches, over all processes."""
 
     def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-        self._means = {True: StepMeans(), False: StepMeans()}  # by whether the model trains
+        self._trainer, self._means = trainer, StepMeans(trainer)
 
     def log_batch(
         self, batch: dict[str, Any], rewards_BR: torch.Tensor, entropies: Sequence[Sequence[Sequence[float]]] | None
@@ -49,15 +48,13 @@ class BatchMetrics:
         trainer = self._trainer
         if trainer.model.training:
             self._log_groups(rewards_BR)
-        counts = region_counts(batch["prompt_ids"], batch["completion_ids"], batch["completion_mask"], trainer.policy)
-        counts = trainer.accelerator.reduce(counts, reduction="sum")
-        for name, value in region_metrics(counts, copies=trainer.policy.layout.size > 0).items():
-            trainer.present_metrics[name].append(value)
+        ids, mask = whole_sequences(batch)
+        sums = region_sums(ids, batch["completion_mask"], trainer.policy)
+        for name, (total, count) in reduced(sums, trainer.accelerator).items():
+            if count:
+                trainer.present_metrics[name].append(total / count)
         if entropies is not None:
-            ids, mask = (
-                torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
-            )
-            of_texts_BC, of_copies_BC = (_padded(rows, batch["completion_mask"]) for rows in entropies)
+            of_texts_BC, of_copies_BC = (padded(rows, batch["completion_mask"]) for rows in entropies)
             self.log_entropies(of_texts_BC, of_copies_BC, ids, mask, prefix="sampling/")
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
@@ -89,37 +86,20 @@ class BatchMetrics:
             text_BC: in nats, at the last C positions of the ids.
             capacity_BC: the largest value of `copies_BC`; without it no distance from chance is logged.
         """
-        trainer, length = self._trainer, text_BC.size(1)
-        mask_BC, regions_BC = mask_BT[:, -length:], scored_regions(ids_BT, trainer.policy.layout)[:, -length:]
-        of_both = [region_entropies(each, regions_BC, mask_BC) for each in (text_BC, copies_BC)]
-        of_text, of_copies = trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
+        layout, length = self._trainer.policy.layout, text_BC.size(1)
+        regions_BC, mask_BC = scored_regions(ids_BT, layout)[:, -length:], mask_BT[:, -length:].bool()
+        thinking_BC, answering_BC = (mask_BC & (regions_BC == region) for region in (THINKING, ANSWERING))
+        of_thinking, of_answering = (masked_sum(text_BC, each) for each in (thinking_BC, answering_BC))
         sums = {
-            "entropy/text": of_text.sum(0),
-            "entropy/thinking": of_text[THINKING],
-            "entropy/answering": of_text[ANSWERING],
+            "entropy/text": of_answering + of_thinking,
+            "entropy/thinking": of_thinking,
+            "entropy/answering": of_answering,
         }
-        if trainer.policy.layout.size:
-            sums["entropy/copies"] = of_copies[THINKING]
+        if layout.size:
+            sums["entropy/copies"] = masked_sum(copies_BC, thinking_BC)
             if capacity_BC is not None:
-                sums |= self._hidden_channel(copies_BC, capacity_BC, (regions_BC == THINKING) & mask_BC.bool())
-        means, step, metrics = self._means[trainer.model.training], trainer.state.global_step, trainer.present_metrics
-        for name, each in sums.items():
-            means.log(f"{prefix}{name}", each, step, metrics)
-
-    def _hidden_channel(
-        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
-    ) -> Mapping[str, torch.Tensor]:
-        """The sum of each meter in bits, and its number of thinking tokens or of completions that think."""
-        capacity, entropy = (each[thinking_BC].double().sum() / math.log(2) for each in (capacity_BC, copies_BC))
-        tokens, completions = (each.sum().double() for each in (thinking_BC, thinking_BC.any(1)))
-        capacity, bound, tokens, completions = self._trainer.accelerator.reduce(
-            torch.stack([capacity, capacity - entropy, tokens, completions]), reduction="sum"
-        )
-        return {
-            "hidden/capacity": torch.stack([capacity, tokens]),
-            "hidden/bound": torch.stack([bound, tokens]),
-            "hidden/bound_per_thought": torch.stack([bound, completions]),
-        }
+                sums |= hidden_channel_sums(copies_BC, capacity_BC, thinking_BC)
+        self._means.log({f"{prefix}{name}": each for name, each in sums.items()})
 
     def drop_all_scored(self) -> None:
         """Remove the `unscored` of each function that scored every row since the last log."""
@@ -128,27 +108,82 @@ class BatchMetrics:
             del metrics[name]
 
 
-def _padded(rows: Sequence[Sequence[float]], like_BC: torch.Tensor) -> torch.Tensor:
-    padded = torch.zeros(like_BC.shape, device=like_BC.device)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = torch.tensor(row, device=padded.device)
-    return padded
+def whole_sequences(batch: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask `(B, T)` of prompts and completions."""
+    ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
+    return ids, mask
+
+
+def padded(rows: Sequence[Sequence[float]], like_BC: torch.Tensor) -> torch.Tensor:
+    """The rows with zeros behind, in the shape of a tensor."""
+    width = like_BC.size(1)
+    return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], device=like_BC.device)
+
+
+def masked_sum(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """`(2,)` float64: the sum of the values under a mask of bool, and their number."""
+    return torch.stack([values[mask].double().sum(), mask.sum().double()])
+
+
+def reduced(sums: Mapping[str, torch.Tensor], accelerator: Any) -> dict[str, list[float]]:
+    """The sums of all processes, in one exchange."""
+    totals = accelerator.reduce(torch.stack([*sums.values()]), reduction="sum").tolist()
+    return dict(zip(sums, totals, strict=True))
 
 
 class StepMeans:
-    """Adds up the batches of a step, so that a logged value is the mean over its tokens, however it is divided."""
+    """Logs means over the tokens of a step, of all processes and batches, however it is divided into batches."""
 
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, torch.Tensor]] = {}
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._sums: dict[tuple[bool, str], tuple[int, float, float]] = {}
 
-    def log(self, name: str, sums: torch.Tensor, step: int, metrics: dict[str, list[float]]) -> None:
-        """Count a batch in the logged value of its step; `sums` is `(2,)`: sum of the values, number of tokens."""
-        counted_step, counted = self._sums.get(name, (step, torch.zeros_like(sums)))
-        goes_on = counted_step == step and bool(metrics.get(name)) and bool(counted[1])
-        self._sums[name] = step, sums + counted if goes_on else sums
-        total, tokens = self._sums[name][1].tolist()
-        if tokens:
-            metrics[name][-1 if goes_on else len(metrics[name]) :] = [total / tokens]
+    def log(self, sums: Mapping[str, torch.Tensor]) -> None:
+        """Count a batch in the logged values of its step; `sums` are those of `masked_sum`, by metric."""
+        trainer, metrics = self._trainer, self._trainer.present_metrics
+        step = trainer.state.global_step
+        for name, (total, tokens) in reduced(sums, trainer.accelerator).items():
+            key = trainer.model.training, name
+            counted_step, counted_total, counted_tokens = self._sums.get(key, (step, 0.0, 0.0))
+            goes_on = counted_step == step and bool(metrics.get(name)) and counted_tokens > 0
+            if goes_on:
+                total, tokens = total + counted_total, tokens + counted_tokens
+            self._sums[key] = step, total, tokens
+            if tokens:
+                metrics[name][-1 if goes_on else len(metrics[name]) :] = [total / tokens]
+
+
+def hidden_channel_sums(
+    copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """The sum of each meter in bits, and its number of thinking tokens or of completions that think."""
+    capacity, entropy = (each[thinking_BC].double().sum() / math.log(2) for each in (capacity_BC, copies_BC))
+    tokens, completions = (each.sum().double() for each in (thinking_BC, thinking_BC.any(1)))
+    return {
+        "hidden/capacity": torch.stack([capacity, tokens]),
+        "hidden/bound": torch.stack([capacity - entropy, tokens]),
+        "hidden/bound_per_thought": torch.stack([capacity - entropy, completions]),
+    }
+
+
+def region_sums(ids_BT: torch.Tensor, mask_BC: torch.Tensor, policy: RegionPolicy) -> dict[str, torch.Tensor]:
+    """By metric, `(2,)` float64: a count over a batch, and the number of completions or tokens that divides it.
+
+    A closing tag counts as thinking, an opening one as answering.
+    """
+    length, mask_BC = mask_BC.size(1), mask_BC.bool()
+    thinking_BC = (scored_regions(ids_BT, policy.layout)[:, -length:] == THINKING) & mask_BC
+    last = ids_BT.size(1) - length - 1 + mask_BC.sum(1)
+    ends_answering = regions_after(ids_BT, policy.layout).gather(1, last.unsqueeze(1)).squeeze(1) == ANSWERING
+    completions, thinking = torch.tensor(len(ids_BT), device=ids_BT.device), thinking_BC.sum()
+    counts = {
+        "thinking/mean_length": (thinking, completions),
+        "answering/mean_length": ((mask_BC & ~thinking_BC).sum(), completions),
+        "thinking/closed": ((thinking_BC.any(1) & ends_answering).sum(), completions),
+    }
+    if policy.layout.size:
+        counts["thinking/reasoning_share"] = (policy.is_reasoning(ids_BT[:, -length:]) & mask_BC).sum(), thinking
+    return {name: torch.stack(each).double() for name, each in counts.items()}
 
 
 def require_scores(
@@ -178,7 +213,7 @@ def reward_spread(rewards_BR: torch.Tensor, weights_R: torch.Tensor, group_size:
     """Mean over the groups of the standard deviation (n - 1) of the weighted reward; None without two to compare."""
     total_BG = weighted_total(rewards_BR, weights_R).double().view(-1, group_size)
     spread = nanstd(total_BG, dim=1).nanmean().item()
-    return None if spread != spread else spread
+    return None if math.isnan(spread) else spread
 
 
 def duplicates(texts: Sequence[str], group_size: int) -> float:
@@ -203,53 +238,6 @@ def shared(texts: Sequence[str], prompts: Sequence[Hashable]) -> float:
     return sum(len(prompts_of[text]) > 1 for text in texts) / len(texts)
 
 
-def region_counts(
-    prompt_ids_BP: torch.Tensor, completion_ids_BC: torch.Tensor, mask_BC: torch.Tensor, policy: RegionPolicy
-) -> torch.Tensor:
-    """Sums over a batch for `region_metrics`, to be added up over processes.
-
-    Returns:
-        `(5,)` float64: completions, thinking tokens (closing tag included), answering tokens, reasoning tokens,
-        completions whose thinking was closed.
-    """
-    ids = torch.cat([prompt_ids_BP, completion_ids_BC], dim=1)
-    prompt_length = prompt_ids_BP.size(1)
-    mask = mask_BC.bool()
-    thinking = (scored_regions(ids, policy.layout)[:, prompt_length:] == THINKING) & mask
-    last = prompt_length - 1 + mask.sum(1)
-    ends_answering = regions_after(ids, policy.layout).gather(1, last.unsqueeze(1)).squeeze(1) == ANSWERING
-    counts = (
-        torch.tensor(len(ids), device=ids.device),
-        thinking.sum(),
-        (mask & ~thinking).sum(),
-        (policy.is_reasoning(completion_ids_BC) & mask).sum(),
-        (thinking.any(1) & ends_answering).sum(),
-    )
-    return torch.stack(counts).double()
-
-
-def region_metrics(counts: torch.Tensor, *, copies: bool) -> dict[str, float]:
-    """Named metrics from `region_counts`; the share of reasoning tokens needs thinking tokens and copies."""
-    completions, thinking, answering, reasoning, closed = counts.tolist()
-    metrics = {
-        "thinking/mean_length": thinking / completions,
-        "answering/mean_length": answering / completions,
-        "thinking/closed": closed / completions,
-    }
-    if thinking and copies:
-        metrics["thinking/reasoning_share"] = reasoning / thinking
-    return metrics
-
-
-def region_entropies(entropies_BC: torch.Tensor, regions_BC: torch.Tensor, mask_BC: torch.Tensor) -> torch.Tensor:
-    """`(2, 2)` float64: for answering and thinking, the sum of entropies in nats and the number of tokens."""
-    sums = []
-    for region in (ANSWERING, THINKING):
-        chosen = (regions_BC == region) & mask_BC.bool()
-        sums.append(torch.stack([entropies_BC[chosen].double().sum(), chosen.sum().double()]))
-    return torch.stack(sums)
-
-
 # Completions of a batch that are scored once more where the loss's forward pass has dropout.
 _SCORED_WITHOUT_DROPOUT = 4
 
@@ -260,12 +248,12 @@ class SamplingGap:
     `loss_logps` are the log-probabilities of the loss's own forward pass; the trainer sets them.
     """
 
+    loss_logps: torch.Tensor | None = None
+    # A checkpoint is written after an update: completions that a resume finds unfinished were drawn before it.
+    _drawn_at: int | None = None
+
     def __init__(self, trainer: Any) -> None:
-        self.loss_logps: torch.Tensor | None = None
-        self._trainer = trainer
-        self._means = StepMeans()
-        # A checkpoint is written after an update: completions that a resume finds unfinished were drawn before it.
-        self._drawn_at: int | None = None
+        self._trainer, self._means = trainer, StepMeans(trainer)
 
     def completions_drawn(self) -> None:
         self._drawn_at = self._trainer.state.global_step
@@ -281,8 +269,8 @@ class SamplingGap:
         scored = self.loss_logps if scored is None else scored
         if compared and scored is not None:
             sampled, mask = (inputs[name][: len(scored)] for name in ("sampling_per_token_logps", "completion_mask"))
-            sums = trainer.accelerator.reduce(gap_sums(sampled, scored, mask), reduction="sum")
-            self._means.log("sampling/logp_gap", sums, trainer.state.global_step, trainer.train_metrics)
+            distances = (sampled.double() - scored.double()).abs()
+            self._means.log({"sampling/logp_gap": masked_sum(distances, mask.bool() & ~sampled.isnan())})
         self.loss_logps = None
 
     @torch.no_grad()
@@ -292,22 +280,9 @@ class SamplingGap:
             return inputs["old_per_token_logps"]
         if not has_dropout(model):
             return None
-        few = slice(_SCORED_WITHOUT_DROPOUT)
-        ids, mask = (
-            torch.cat([inputs[f"prompt_{name}"][few], inputs[f"completion_{name}"][few]], dim=1)
-            for name in ("ids", "mask")
-        )
-        trainer = self._trainer
+        few, trainer = [each[:_SCORED_WITHOUT_DROPOUT] for each in whole_sequences(inputs)], self._trainer
         with disable_gradient_checkpointing(trainer.model, trainer.args.gradient_checkpointing_kwargs):
-            scored, *_ = trainer._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].size(1))
-        return scored
-
-
-def gap_sums(sampled_BC: torch.Tensor, scored_BC: torch.Tensor, mask_BC: torch.Tensor) -> torch.Tensor:
-    """`(2,)` float64: sum of absolute differences and number of tokens, without those whose sampled value is NaN."""
-    counted = mask_BC.bool() & ~sampled_BC.isnan()
-    distances = (sampled_BC.double() - scored_BC.double()).abs()
-    return torch.stack([distances[counted].sum(), counted.sum().double()])
+            return trainer._get_per_token_logps_and_entropies(model, *few, inputs["completion_ids"].size(1))[0]
 
 
 _REFERENCE, _REFERENCE_COPIES = "ref_per_token_logps", "ref_copy_logps"
@@ -402,12 +377,8 @@ class ReferenceKL:
     def _kl(self, batch: dict[str, torch.Tensor]) -> dict[str, float]:
         """Means over tokens: `kl` over texts and, where one text has several ids, `kl/ids`."""
         trainer = self._trainer
-        arguments = (
-            torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
-            torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
-            batch["completion_ids"].size(1),
-            trainer.args.per_device_train_batch_size,
-        )
+        lengths = batch["completion_ids"].size(1), trainer.args.per_device_train_batch_size
+        arguments = (*whole_sequences(batch), *lengths)
         device = trainer.accelerator.device
         with (
             torch.random.fork_rng([device] if device.type == "cuda" else []),
@@ -423,9 +394,8 @@ class ReferenceKL:
         if trainer.policy.layout.size:
             log_ratios["kl/ids"] = reference_logps - logps
         mask = batch["completion_mask"].double()
-        sums = torch.stack([*((k3(each) * mask).sum() for each in log_ratios.values()), mask.sum()])
-        *totals, tokens = trainer.accelerator.reduce(sums, reduction="sum").tolist()
-        return {name: total / max(tokens, 1) for name, total in zip(log_ratios, totals, strict=True)}
+        sums = {name: torch.stack([(k3(each) * mask).sum(), mask.sum()]) for name, each in log_ratios.items()}
+        return {name: total / max(tokens, 1) for name, (total, tokens) in reduced(sums, trainer.accelerator).items()}
 
     @contextmanager
     def reference(self) -> Iterator[PreTrainedModel]:

@@ -21,7 +21,7 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 from rlvr_vocab.device import device_type
-from rlvr_vocab.training.checkpoints import newest_checkpoint, save_whole
+from rlvr_vocab.training.checkpoint_folders import newest_checkpoint, save_whole
 from rlvr_vocab.training.settings import WarmupSettings
 from rlvr_vocab.training.trl_seams import StagedCheckpoints
 

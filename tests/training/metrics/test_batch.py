@@ -3,19 +3,13 @@
 import math
 from collections import defaultdict
 from statistics import stdev
+from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 
-from rlvr_vocab.training.metrics.batch import (
-    StepMeans,
-    duplicates,
-    region_counts,
-    region_entropies,
-    region_metrics,
-    reward_spread,
-    shared,
-)
+from rlvr_vocab.training.metrics.batch import SamplingGap, StepMeans, duplicates, region_sums, reward_spread, shared
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 
@@ -64,39 +58,57 @@ def test_a_text_is_shared_where_another_prompt_was_given_it_too():
     assert shared(["a", "b", "a", "b"], ["1", "1", "1", "1"]) == 0  # the same problem twice in a batch is no other
 
 
-def test_counts_are_those_of_a_hand_counted_batch_and_of_nothing_after_its_end():
+def sums_of(prompts, completions, mask, policy=POLICY):
+    sums = region_sums(torch.cat([prompts, completions], dim=1), mask, policy)
+    return {name: tuple(each.tolist()) for name, each in sums.items()}
+
+
+def test_region_metrics_are_those_of_a_hand_counted_batch_and_of_nothing_after_its_end():
     garbage = torch.where(MASK.bool(), COMPLETIONS, torch.tensor(COPY + 3))
     for completions in (COMPLETIONS, garbage):
-        assert region_counts(PROMPTS, completions, MASK, POLICY).tolist() == [4, 12, 8, 6, 2]
-    counts = region_counts(PROMPTS[[0, 0]], torch.tensor([[1, CLOSE], [1, 1]]), torch.ones(2, 2), POLICY)
-    assert counts.tolist() == [2, 4, 0, 0, 1]  # a closing tag as the last id closes the thinking
+        assert sums_of(PROMPTS, completions, MASK) == {
+            "thinking/mean_length": (12, 4),
+            "answering/mean_length": (8, 4),
+            "thinking/closed": (2, 4),
+            "thinking/reasoning_share": (6, 12),
+        }
+    closed_by_the_last = sums_of(PROMPTS[[0, 0]], torch.tensor([[1, CLOSE], [1, 1]]), torch.ones(2, 2))
+    assert closed_by_the_last["thinking/closed"] == (1, 2) and closed_by_the_last["thinking/mean_length"] == (4, 2)
+    without_copies = RegionPolicy(VocabLayout(10, (), OPEN, CLOSE, (), (OPEN, CLOSE, END)))
+    assert "thinking/reasoning_share" not in sums_of(PROMPTS, PROMPTS, torch.ones(4, 3), without_copies)
 
 
-def test_figures_follow_from_counts():
-    assert region_metrics(torch.tensor([4.0, 12.0, 8.0, 6.0, 2.0]), copies=True) == {
-        "thinking/mean_length": 3.0,
-        "answering/mean_length": 2.0,
-        "thinking/closed": 0.5,
-        "thinking/reasoning_share": 0.5,
-    }
-    nothing_thought, no_copies = torch.tensor([4.0, 0.0, 8.0, 0.0, 0.0]), torch.tensor([4.0, 12.0, 8.0, 0.0, 2.0])
-    assert "thinking/reasoning_share" not in region_metrics(nothing_thought, copies=True)
-    assert "thinking/reasoning_share" not in region_metrics(no_copies, copies=False)
+@pytest.fixture
+def trainer():
+    """A stub that counts steps and holds metrics."""
+    return SimpleNamespace(
+        present_metrics=defaultdict(list),
+        state=SimpleNamespace(global_step=0),
+        model=SimpleNamespace(training=True),
+        accelerator=Accelerator(cpu=True),
+    )
 
 
-def test_entropies_are_summed_by_region():
-    entropies = torch.tensor([[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]])
-    regions, mask = torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
-    sums = region_entropies(entropies, regions, mask)
-    assert sums.dtype == torch.float64
-    assert sums.flatten().tolist() == pytest.approx([17.0, 2, 14.0, 3])
+def test_batches_of_a_step_are_one_mean_over_their_tokens_and_steps_are_apart(trainer):
+    metrics, means = trainer.present_metrics, StepMeans(trainer)
 
+    def log(step, total, tokens):
+        trainer.state.global_step = step
+        means.log({"gap": torch.tensor([total, tokens])})
 
-def test_batches_of_a_step_are_one_mean_over_their_tokens_and_steps_are_apart():
-    means, metrics = StepMeans(), defaultdict(list)
-    for step, total, tokens in ((0, 6.0, 2), (0, 2.0, 6), (1, 5.0, 1), (1, 0.0, 0), (2, 0.0, 0), (3, 8.0, 2)):
-        means.log("gap", torch.tensor([total, tokens]), step, metrics)
+    for batch in ((0, 6.0, 2.0), (0, 2.0, 6.0), (1, 5.0, 1.0), (1, 0.0, 0.0), (2, 0.0, 0.0), (3, 8.0, 2.0)):
+        log(*batch)
     assert metrics == {"gap": [1.0, 5.0, 4.0]}
     metrics.clear()  # a row that was logged is not gone on with
-    means.log("gap", torch.tensor([1.0, 2]), 3, metrics)
+    log(3, 1.0, 2.0)
     assert metrics == {"gap": [0.5]}
+
+
+def test_the_gap_is_over_tokens_of_completions_whose_sampled_log_probability_is_known(trainer):
+    gap, inputs = SamplingGap(trainer), {"completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
+    inputs["sampling_per_token_logps"] = torch.tensor([[-1.0, -2.0, NAN], [-3.0, -9.0, -9.0]])
+    inputs["old_per_token_logps"] = torch.tensor([[-1.5, -1.0, -1.0], [-3.25, 0.0, 0.0]])
+    gap.completions_drawn()
+    with gap.measured(None, inputs):
+        pass
+    assert trainer.present_metrics["sampling/logp_gap"] == [(0.5 + 1.0 + 0.25) / 3]

@@ -1,13 +1,10 @@
 """Sampled and scored log-probabilities of the same tokens: how far apart a run logs them to be."""
 
-import math
-
 import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlvr_vocab.training.metrics.batch import gap_sums
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -27,13 +24,6 @@ class OtherPolicy(RegionGRPOTrainer):
 def gaps_of(trainer):
     trainer.train()
     return [row.get("sampling/logp_gap") for row in trainer.state.log_history if "loss" in row]
-
-
-def test_tokens_that_count_are_those_of_completions_that_the_sampler_could_say_something_of():
-    sampled = torch.tensor([[-1.0, -2.0, math.nan], [-3.0, -9.0, -9.0]])
-    scored = torch.tensor([[-1.5, -1.0, -1.0], [-3.25, 0.0, 0.0]])
-    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
-    assert gap_sums(sampled, scored, mask).tolist() == [0.5 + 1.0 + 0.25, 3]
 
 
 @pytest.mark.parametrize(
