@@ -88,15 +88,12 @@ def one(arguments: argparse.Namespace, model: str, setting: str, further: list[s
     words = [*_OF_ALL, *SETTINGS[setting], *(f"training.{name}={size}" for name, size in sizes.items())]
     words += [f"training.num_generations={sizes['per_device_train_batch_size']}", f"model.name={model}"]
     words += [f"training.max_steps={arguments.steps}", *further]
-    folder, forecast_file = arguments.out / "run", arguments.out / "forecast.json"
+    folder = arguments.out / "run"
     shutil.rmtree(folder, ignore_errors=True)
-    forecast_file.unlink(missing_ok=True)
-    rlvr_vocab("plan", *words, "gpu=cpu", f"out={forecast_file}")
-    planned = json.loads(forecast_file.read_text())
-    rlvr_vocab("train", *words, f"output_dir={folder}")
+    planned = json.loads(subprocess.check_output([*PROGRAM, "plan", *words, "gpu=cpu", "format=json"]))
+    subprocess.run([*PROGRAM, "train", *words, f"output_dir={folder}"], check=True, stdout=sys.stderr)
     measured = measured_figures(read_metrics(folder / METRICS))
     summary = json.loads((folder / SUMMARY).read_text())
-    forecast_file.unlink()
     shutil.rmtree(folder)
     return {
         "sizes": sizes,
@@ -121,10 +118,6 @@ def row(model: str, setting: str, found: dict[str, Any]) -> str:
         f"| {model} | {setting} | {completions} | {forecast:.2f}, {measured:.2f} | {forecast / measured:.2f} | {where} "
         f"| {seconds:.1f}, {took:.1f} | {seconds / took:.2f} |"
     )
-
-
-def rlvr_vocab(*words: str) -> None:
-    subprocess.run([*PROGRAM, *words], check=True, stdout=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 _NEVER_WRAPPED = 10_000
@@ -85,6 +86,17 @@ def print_section(console: Console, title: str, lines: Iterable[str], style: str
     for line in lines:
         text = Text(line, style="yellow" if isinstance(line, Alarm) else "")
         console.print(Padding(text, (0, 0, 0, 2), expand=False))
+
+
+def print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], marked: str = "") -> None:
+    """A table without lines, its first column left and the others right; the row named `marked` is bold."""
+    table = Table(box=None, pad_edge=False)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        # Cells are no markup: a value of a configuration may look like it.
+        table.add_row(*map(Text, row), style="bold" if row[0] == marked != "" else "")
+    console.print(table)
 
 
 # TRL warns of every batch with a row that no reward scores, whole row included: a reward may not apply to a row, and

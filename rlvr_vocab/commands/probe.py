@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
@@ -22,8 +20,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
-from rlvr_vocab.evaluation.sampling import Continue, SamplingSettings, load_checkpoint, require_room
-from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
+from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.files import atomic_write, atomic_write_json, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.results import (
@@ -41,14 +38,13 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
-from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import chat_ids
 from rlvr_vocab.vocab.weights import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
 _THOUGHTS = "thoughts.jsonl"
-_TYPED = ("max_samples", "samples", "draws", "backend", "seed")  # keys that the answers depend on
+_TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
 
 
 def run(settings: ProbeSettings) -> int:
@@ -102,20 +98,11 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     with only_writer(place, "run"):
         _require_same(place, depends_on)
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        samples = bool(missing) or not (place / _THOUGHTS).exists()
-        if samples or not permuted.exists():
+        if missing or not permuted.exists() or not (place / _THOUGHTS).exists():
             checkpoint = load_checkpoint(model)
-            prompts = [row["prompt"] for row in rows]
-            require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, sampling)
-            engine: AbstractContextManager[Continue | None] = nullcontext()
-            if settings.backend == "vllm" and samples:
-                longest = max(map(len, chat_ids(checkpoint.tokenizer, prompts)))
-                engine = vllm_continuations(model, checkpoint.layout, longest, sampling)
-            with engine as sample:
-                grades = Grader(grader, reward_context(last))
-                _answer(
-                    Prober(checkpoint, grades, sampling, sample), settings, folder, rows, missing, permuted, console
-                )
+            require_room(checkpoint.model.config, checkpoint.tokenizer, [row["prompt"] for row in rows], sampling)
+            grades = Grader(grader, reward_context(last))
+            _answer(Prober(checkpoint, grades, sampling), settings, folder, rows, missing, permuted, console)
     answers = {arm: read_lines(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
     without = len(read_lines(place / _THOUGHTS, SampledThought))
     without -= len({(each.problem, each.sample) for each in answers["own"]})
@@ -164,12 +151,9 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
 
 
 def _print(console: Console, found: ProbeFindings) -> None:
-    table = Table(box=None, pad_edge=False)
-    for name in ("copies in the thought", found.metric.name, "less redrawn", "95 % interval", "log p(gold)"):
-        table.add_column(name, justify="left" if name.startswith("copies") else "right")
-    for each in found.arms:
-        table.add_row(each.arm.replace("_", " "), found.metric.value(each.value), *each.texts)
-    console.print(table)
+    columns = ["copies in the thought", found.metric.name, "less redrawn", "95 % interval", "log p(gold)"]
+    rows = [(each.arm.replace("_", " "), found.metric.value(each.value), *each.texts) for each in found.arms]
+    print_table(console, columns, rows)
     console.print(found.sentence, markup=False)
     if found.used is not None:
         console.print(f"Bits about the answer in the choices: {found.used.text()}.", markup=False)

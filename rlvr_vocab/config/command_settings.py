@@ -165,7 +165,6 @@ class ProbeSettings:
     draws: Count
     permutations: Count
     max_samples: Count | None
-    backend: Literal["transformers", "vllm"]
     batch_size: Count
     telling_effect: Annotated[float, Gt(0)]
     out: OutFolder | None
@@ -359,7 +358,6 @@ class PlanSettings(RunSettings):
     completion_tokens: Count | None
     train_problems: Count | None
     format: Literal["text", "json", "slurm_time"]
-    out: OutFile | None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.interventions import CopyExchange, Thought
-from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, Continue, SamplingSettings
+from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, SamplingSettings
 from rlvr_vocab.record.results import ARMS, PermutedThought, ProbeAnswer, SampledThought, is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
@@ -68,19 +68,12 @@ class _Version:
 
 
 class Prober:
-    """Samples, exchanges and grades thoughts of a model with copies, at a temperature above 0.
+    """Samples, exchanges and grades thoughts of a model with copies, at a temperature above 0."""
 
-    Args:
-        sample: samples thoughts and answers; None: the checkpoint's model, which redraws and scores in any case.
-    """
-
-    def __init__(
-        self, checkpoint: Checkpoint, grader: Grader, sampling: SamplingSettings, sample: Continue | None = None
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, grader: Grader, sampling: SamplingSettings) -> None:
         self._tokenizer, self._layout = checkpoint.tokenizer, checkpoint.layout
         self._grader, self._sampling = grader, sampling
         self._continuations = Continuations(checkpoint, sampling.temperature)
-        self._sample = sample or self._continuations.sample
         self._exchange = CopyExchange(self._continuations.policy)
 
     def think(
@@ -94,7 +87,7 @@ class Prober:
             batch = questions[part]
             asked = [prompts[problem] for problem, _ in batch]
             uniforms = [self._uniforms(_OF_THOUGHTS, *each, count=self._sampling.max_new_tokens) for each in batch]
-            completions = self._sample(asked, uniforms)
+            completions = self._continuations.sample(asked, uniforms)
             grades = self._grades([rows[problem] for problem, _ in batch], asked, completions)
             found += [
                 SampledThought(*place, prompt, ids, grade.answer)
@@ -211,7 +204,7 @@ class Prober:
         if asked:
             prompts = [[*versions[number].thought.prompt_ids, *versions[number].thought.ids] for number in asked]
             uniforms = [self._uniforms(_OF_ANSWERS, *versions[each].place, count=rooms[each]) for each in asked]
-            for number, ids in zip(asked, self._sample(prompts, uniforms), strict=True):
+            for number, ids in zip(asked, self._continuations.sample(prompts, uniforms), strict=True):
                 answers[number] = ids
         return answers
 

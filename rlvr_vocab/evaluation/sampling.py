@@ -160,9 +160,6 @@ def end_ids_of(model: PreTrainedModel) -> list[int]:
 
 # --- from given ids and given random numbers ---
 
-# The ids that follow each prompt, up to the end of the turn: prompts, `(steps, 2)` random numbers for each.
-Continue = Callable[[Sequence[Sequence[int]], Sequence[np.ndarray]], list[list[int]]]
-
 
 class Continuations:
     """Samples and scores continuations of a model with copies, at a temperature above 0."""

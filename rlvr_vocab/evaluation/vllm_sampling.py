@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
-from rlvr_vocab.evaluation.sampling import Completion, Continue, Messages, SamplingSettings
+from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 from rlvr_vocab.vocab.weights import NO_CODE
@@ -35,14 +34,24 @@ def vllm_sampler(
     """
     needed = max(map(len, chat_ids(tokenizer, prompts))) + settings.max_new_tokens
     with _engine(folder, layout, needed, settings.seed) as engine:
+        from vllm import SamplingParams
 
         def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
             asked = chat_ids(tokenizer, prompts)
-            seeds = [seed_at(settings.seed, first + place) for place in range(len(prompts))]
-            limits = [settings.max_new_tokens] * len(prompts)
-            outputs = _generate(engine, asked, limits, seeds, temperature=settings.temperature, top_p=settings.top_p)
+            params = [
+                SamplingParams(
+                    max_tokens=settings.max_new_tokens,
+                    seed=seed_at(settings.seed, first + place),
+                    detokenize=False,
+                    temperature=settings.temperature,
+                    top_p=settings.top_p,
+                )
+                for place in range(len(prompts))
+            ]
+            answers = engine.generate([{"prompt_token_ids": list(ids)} for ids in asked], params, use_tqdm=False)
             completions = []
-            for prompt_ids, output in zip(asked, outputs, strict=True):
+            for prompt_ids, answer in zip(asked, answers, strict=True):
+                output = answer.outputs[0]
                 completion_ids = list(output.token_ids)
                 turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
                 finished = output.finish_reason == "stop"
@@ -53,37 +62,7 @@ def vllm_sampler(
 
 
 @contextmanager
-def vllm_continuations(
-    folder: Path, layout: VocabLayout, longest: int, settings: SamplingSettings
-) -> Iterator[Continue]:
-    """A `Continue` while the block runs, for prompts of at most `longest` tokens; a model fits beside the engine."""
-    needed = longest + settings.max_new_tokens
-    with _engine(folder, layout, needed, settings.seed, gpu_memory_utilization=0.5) as engine:
-
-        def sample(prompts: Sequence[Sequence[int]], uniforms: Sequence[np.ndarray]) -> list[list[int]]:
-            seeds = [int(each[0, 0] * 2**32) for each in uniforms]
-            outputs = _generate(engine, prompts, [*map(len, uniforms)], seeds, temperature=settings.temperature)
-            return [list(output.token_ids) for output in outputs]
-
-        yield sample
-
-
-def _generate(
-    engine: Any, prompts: Sequence[Sequence[int]], limits: Sequence[int], seeds: Sequence[int], **more: Any
-) -> list[Any]:
-    """One output for each prompt."""
-    from vllm import SamplingParams
-
-    params = [
-        SamplingParams(max_tokens=limit, seed=seed, detokenize=False, **more)
-        for limit, seed in zip(limits, seeds, strict=True)
-    ]
-    answers = engine.generate([{"prompt_token_ids": list(each)} for each in prompts], params, use_tqdm=False)
-    return [answer.outputs[0] for answer in answers]
-
-
-@contextmanager
-def _engine(folder: Path, layout: VocabLayout, needed: int, seed: int, **more: Any) -> Iterator[Any]:
+def _engine(folder: Path, layout: VocabLayout, needed: int, seed: int) -> Iterator[Any]:
     """An engine for sequences of `needed` tokens; UserError where it would sample past the region policy."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     from vllm import LLM
@@ -94,8 +73,8 @@ def _engine(folder: Path, layout: VocabLayout, needed: int, seed: int, **more: A
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     # "auto" would load weights in float32 as float16, another model than Transformers samples.
     dtype = str(config.dtype).removeprefix("torch.") if config.dtype is not None else "auto"
-    if current_platform.is_cpu():  # vLLM 0.31 fails on a seeded request whose prompt is prefilled in chunks
-        more["enable_chunked_prefill"] = False
+    # On a CPU vLLM 0.31 fails on a seeded request whose prompt is prefilled in chunks.
+    more = {"enable_chunked_prefill": False} if current_platform.is_cpu() else {}
     engine = LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed, **more)
     try:
         if layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):

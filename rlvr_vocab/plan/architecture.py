@@ -169,6 +169,6 @@ def architecture_of(name: str) -> Architecture:
     if name in SHIPPED:
         return read_architecture(SHIPPED[name], name)
     raise UserError(
-        f"model.name={name}: its shape is not at hand, and a plan fetches nothing: give a folder with its {CONFIG}, "
-        f"or one of {', '.join(SHIPPED)}"
+        f"model.name={name}: this machine has no {CONFIG} of it, and plan downloads nothing: download the model, give "
+        f"a folder with its {CONFIG}, or plan for one of {', '.join(SHIPPED)}"
     )

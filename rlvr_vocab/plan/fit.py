@@ -10,11 +10,11 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB
-from rlvr_vocab.plan.forecast import Circumstances, Forecast, forecast_of
-from rlvr_vocab.plan.workload import Sharding, drawn_together
+from rlvr_vocab.plan.forecast import Forecast, forecast_of
+from rlvr_vocab.plan.workload import Workload, drawn_together
 
 HEADROOM = 0.08  # share of the card's memory that stays free
-_WORTH = 0.995  # of the peak, at most, is left after a change that is worth making
+_WORTH = 0.995  # a change is taken if at most this share of the peak is left
 _SHORTEST = 64  # tokens of a completion, which are halved no further
 
 
@@ -41,55 +41,50 @@ class Fit:
     @property
     def words(self) -> list[str]:
         """Of all changes, the last value of each key."""
-        values = {key: value for change in self.changes for key, value in change.values.items()}
-        return Change(values).words
+        return Change({key: value for change in self.changes for key, value in change.values.items()}).words
 
 
-def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
+def fit_into_device(work: Workload) -> Fit:
     """The run, changed one step at a time until its peak fits; a step is taken only where it lowers the peak.
 
     Raises:
         UserError: nothing that can be changed makes it fit.
     """
-    memory = gib * GIB * (1 - HEADROOM)
-    found = Fit(run, (), forecast_of(run, where))
+    memory = work.device.memory * (1 - HEADROOM)
+    found = Fit(work.run, (), forecast_of(work))
     while (left := found.forecast).peak > memory:
-        smaller = (_after(found, change, where) for change in possible_changes(found.run, where.sharding))
-        fit = next(filter(None, smaller), None)
-        if fit is None:
+        for change in possible_changes(replace(work, run=found.run)):
+            if any(change.values.keys() & stage.keys for stage in found.run.stages):
+                continue  # a stage sets one of them itself
+            run = with_values(found.run, change.values)
+            forecast = forecast_of(replace(work, run=run))
+            if forecast.peak < left.peak * _WORTH:
+                found = Fit(run, (*found.changes, change), forecast)
+                break
+        else:
             tried = " ".join(found.words) or "nothing that can be changed"
             parts = left.memory[left.peak_phase]
-            advice = "take a smaller model" + (", or change what a stage sets itself" if run.stages else "")
+            advice = "take a smaller model" + ", or change keys that a stage sets itself" * bool(work.run.stages)
             raise UserError(
-                f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in {left.peak_phase}, "
-                f"most of it {max(parts, key=parts.__getitem__)}; {advice}"
+                f"fit={work.device.memory / GIB:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in "
+                f"{left.peak_phase}, most of it {max(parts, key=parts.__getitem__)}; {advice}"
             )
-        found = fit
-    return _without_needless(found, run, where, memory)
+    return _without_needless(found, work, memory)
 
 
-def _without_needless(found: Fit, run: RunSettings, where: Circumstances, memory: float) -> Fit:
+def _without_needless(found: Fit, work: Workload, memory: float) -> Fit:
     """Take back the changes that later, larger ones have made needless, first those that change the training."""
     for change in sorted(found.changes, key=lambda each: (not each.effect, -found.changes.index(each))):
         later = found.changes[found.changes.index(change) + 1 :]
         if any(change.values.keys() & each.values.keys() for each in later):
             continue  # they begin where it ends
-        rest, without = tuple(each for each in found.changes if each is not change), run
+        rest, run = tuple(each for each in found.changes if each is not change), work.run
         for each in rest:
-            without = with_values(without, each.values)
-        forecast = forecast_of(without, where)
+            run = with_values(run, each.values)
+        forecast = forecast_of(replace(work, run=run))
         if forecast.peak <= memory:
-            found = Fit(without, rest, forecast)
+            found = Fit(run, rest, forecast)
     return found
-
-
-def _after(found: Fit, change: Change, where: Circumstances) -> Fit | None:
-    """The run after a change; None where a stage sets one of its keys itself, or the peak is hardly lower."""
-    if any(key in stage.keys for stage in found.run.stages for key in change.values):
-        return None
-    run = with_values(found.run, change.values)
-    forecast = forecast_of(run, where)
-    return Fit(run, (*found.changes, change), forecast) if forecast.peak < found.forecast.peak * _WORTH else None
 
 
 def with_values(run: RunSettings, values: Mapping[str, Any]) -> RunSettings:
@@ -107,15 +102,12 @@ def with_values(run: RunSettings, values: Mapping[str, Any]) -> RunSettings:
     return replace(run, stages=tuple(replace(each, run=with_values(each.run, values)) for each in run.stages))
 
 
-def possible_changes(run: RunSettings, sharding: Sharding = "none") -> Iterator[Change]:
+def possible_changes(work: Workload) -> Iterator[Change]:
     """The changes that a run can take next, in the order in which they are tried."""
-    grpo, model = run.training.grpo, run.model
-    at_once, batches = grpo["per_device_train_batch_size"], grpo["gradient_accumulation_steps"]
-    group, share, length = (
-        grpo[name] for name in ("num_generations", "vllm_gpu_memory_utilization", "max_completion_length")
-    )
+    run, grpo, model = work.run, work.grpo, work.run.model
+    at_once, batches, group, length = work.at_once, work.batches, grpo["num_generations"], work.completion
     sampled_in, drawn = grpo["steps_per_generation"], drawn_together(grpo, at_once)
-    if not grpo["gradient_checkpointing"]:
+    if not work.grpo["gradient_checkpointing"]:
         yield Change({"training.gradient_checkpointing": True})
     if at_once % 2 == 0:  # half as many completions in twice as many batches: the same step, and the same draws
         values = {
@@ -127,14 +119,14 @@ def possible_changes(run: RunSettings, sharding: Sharding = "none") -> Iterator[
     if grpo["generation_batch_size"] is None and halves_into_groups and drawn <= batches:
         # Half as many drawn together, within one step, whose weights draw them all.
         yield Change({"training.steps_per_generation": drawn // 2})
-    if grpo.get("use_vllm") and grpo["vllm_mode"] == "colocate" and share > 0.15:
+    if work.vllm_memory and (share := grpo["vllm_gpu_memory_utilization"]) > 0.15:
         yield Change({"training.vllm_gpu_memory_utilization": round(share - 0.05, 2)})
     if str(grpo["optim"]).startswith("adamw_torch"):
         yield Change({"training.optim": "adamw_8bit"}, "AdamW keeps its moments in 8 bits")
     with_vllm = any(each.training.grpo.get("use_vllm") for each in (run, *(stage.run for stage in run.stages)))
     if not model.trains_adapter:
         yield Change({"model.lora.enabled": True}, "an adapter trains, and copies' rows, not all weights")
-    elif model.bits is None and not with_vllm and sharding == "none":  # `train` refuses either with 4 bits
+    elif model.bits is None and not with_vllm and work.sharding == "none":  # `train` refuses either with 4 bits
         yield Change({"model.model_kwargs.load_in_4bit": True}, "frozen weights are in 4 bits")
     if group >= 4 and group % 2 == 0 and batches % 2 == 0 and sampled_in is None:
         values = {"training.num_generations": group // 2, "training.gradient_accumulation_steps": batches // 2}

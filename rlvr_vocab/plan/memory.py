@@ -1,19 +1,17 @@
 """Memory of one process by phase of a run, and in each phase by part.
 
-The bytes that autograd keeps of a layer are counted: `tests/plan/test_activations.py` compares them with the hooks of
-saved tensors on models of each kind.
+`tests/plan/test_memory.py` compares the bytes that autograd keeps of a layer with its hooks of saved tensors.
 """
 
 from __future__ import annotations
 
-from rlvr_vocab.plan.devices import GIB, Device
+from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.workload import Workload
 
 Parts = dict[str, float]
 # Phases, in the order of a run.
 GENERATION, LOGPROBS, FORWARD, BACKWARD = "generation", "logprobs", "forward", "backward"
 OPTIMIZER, SAVING, EVALUATION = "optimizer", "saving", "evaluation"
-
 
 # Bytes per token that autograd keeps of a layer that is not checkpointed: per hidden dimension (two norms with their
 # inputs, the inputs of attention and feed-forward part), per query dimension (queries, keys and values spread over all
@@ -45,12 +43,10 @@ _BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE_BY_TRITON = 409
 _SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
 
 
-def memory_by_phase(work: Workload, device: Device) -> dict[str, Parts]:
+def memory_by_phase(work: Workload) -> dict[str, Parts]:
     """Bytes at the peak of each phase of a run, after its first optimisation step, by part."""
-    standing = _standing(work, device)
+    standing, logits = _standing(work), _head_blocks(work)
     gradients = work.trained_weights * work.trained_bytes / work.shards
-    logits = _head_blocks(work, device)
-    sampling = {} if work.vllm_share is not None else _sampling(work, work.drawn)
     forward = {
         "gradients": gradients if work.batches > 1 else 0.0,
         "activations": kept_activations(work),
@@ -58,37 +54,45 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, Parts]:
         "logits": logits,
     }
     phases = {
-        GENERATION: {**sampling, "vllm": _engine(work, device)},
+        GENERATION: _sampling(work, work.drawn) if work.vllm_memory is None else {"vllm": work.vllm_memory},
         LOGPROBS: {"activations": _one_layer(work, work.at_once * work.tokens), "logits": logits},
         FORWARD: forward,
         BACKWARD: _backward(work, forward, gradients),
         OPTIMIZER: {"gradients": gradients},
     }
     # Without a reference model the KL is logged once by the initial weights, which are loaded for it.
-    logs_kl = work.run.training.kl_log_steps != 0 and not work.scores_reference
+    logs_kl = work.run.training.kl_log_steps != 0 and not work.grpo["beta"]
     if logs_kl and work.lora is None and work.sharding == "none":
         phases[LOGPROBS]["reference"] = _reference(work)
     if work.grpo["save_strategy"] != "no":
-        phases[SAVING] = {"stock tables": _stock_tables(work)}
+        # A folder has a row for each id; low-rank rows and an adapter's are made into such tables.
+        made = work.copies and (work.lora is not None or work.run.model.reasoning_rank is not None)
+        rows = work.architecture.rows + work.copies if made else 0
+        phases[SAVING] = {"stock tables": 4 * rows * work.architecture.hidden * work.architecture.tables}
     if work.held_out:
         # Held-out problems are answered by Transformers; before the first step there is no optimizer state.
         before = {"optimizer": 0.0} if work.grpo["eval_strategy"] == "no" else {}
         phases[EVALUATION] = {**_sampling(work, work.held_out), **before}
-    return {phase: _with_fragments({**standing, **parts}, phase, work, device) for phase, parts in phases.items()}
+    return {phase: _with_fragments({**standing, **parts}, phase, work) for phase, parts in phases.items()}
 
 
-def _standing(work: Workload, device: Device) -> Parts:
+def _standing(work: Workload) -> Parts:
     """Parts that stay in memory over all phases."""
+    shape = work.architecture
+    weights = work.trained_weights * work.trained_bytes + work.frozen_weights * work.frozen_bytes
+    if work.bits is not None:  # 4 bits and 8 come with a scale for each block of weights, or row
+        of_weight = work.bits / 8 + (0.016 if work.bits == 4 else 0.004)
+        weights += shape.linear_weights * (of_weight - work.frozen_bytes)
     parts = {
-        "program": _PROGRAM + work.architecture.rows * _TOKENIZER_BYTES if device.is_cpu else _CUDA_CONTEXT,
-        "weights": _weights(work) / work.shards,
+        "program": _PROGRAM + shape.rows * _TOKENIZER_BYTES if work.device.is_cpu else _CUDA_CONTEXT,
+        "weights": weights / work.shards,
         "optimizer": work.optimizer_state / work.shards,
-        "vllm": 0.0 if work.grpo["vllm_enable_sleep_mode"] else _engine(work, device),
+        "vllm": 0.0 if work.grpo["vllm_enable_sleep_mode"] else work.vllm_memory or 0.0,
     }
-    if work.scores_reference and work.lora is None:
+    if work.grpo["beta"] and work.lora is None:
         parts["reference"] = _reference(work) / work.shards
-    if device.is_cpu and work.bits is not None:
-        parts["loading"] = _QUANTIZING * work.architecture.linear_weights
+    if work.device.is_cpu and work.bits is not None:
+        parts["loading"] = _QUANTIZING * shape.linear_weights
     if work.processes > work.shards:  # DistributedDataParallel sends gradients as copies in buckets
         parts["buckets"] = work.trained_weights * work.trained_bytes
     if work.shards > 1:  # the largest part that is gathered to be computed with, and its gradient
@@ -96,19 +100,19 @@ def _standing(work: Workload, device: Device) -> Parts:
     return parts
 
 
-def _with_fragments(parts: Parts, phase: str, work: Workload, device: Device) -> Parts:
+def _with_fragments(parts: Parts, phase: str, work: Workload) -> Parts:
     """The parts and, as one more, the memory that the allocator holds in fragments."""
     beside_adapters = work.lora is not None and phase in (FORWARD, BACKWARD)
     share = _FRAGMENTS_BESIDE_ADAPTERS if beside_adapters else _FRAGMENTS
     passing = sum(parts.get(name, 0.0) for name in _COMING_AND_GOING)
-    parts = {**parts, "allocator": (share if device.is_cpu else _FRAGMENTS_ON_A_CARD) * passing}
+    parts = {**parts, "allocator": (share if work.device.is_cpu else _FRAGMENTS_ON_A_CARD) * passing}
     return {name: size for name, size in parts.items() if size}
 
 
 def _backward(work: Workload, forward: Parts, gradients: float) -> Parts:
     """At its beginning, with all activations; or at its end, when they have made room for the gradients of layers."""
     tokens = work.at_once * work.tokens
-    inside = _one_layer(work, tokens) + (_kept_of_layer(work, tokens) if work.checkpointing else 0.0)
+    inside = _one_layer(work, tokens) + (_kept_of_layer(work, tokens) if work.grpo["gradient_checkpointing"] else 0.0)
     # A table's gradient is made apart from that of earlier batches, to which it is added, and, where processes have to
     # agree on it, from that of the input side (`training.models.load`).
     table = 0.0 if work.lora is not None else _table_bytes(work)
@@ -123,21 +127,6 @@ def _backward(work: Workload, forward: Parts, gradients: float) -> Parts:
     return max(first, last, key=lambda parts: sum(parts.values()))
 
 
-def _engine(work: Workload, device: Device) -> float:
-    """The part of the card that vLLM holds."""
-    return (work.vllm_share or 0.0) * device.memory
-
-
-def _weights(work: Workload) -> float:
-    trained = work.trained_weights * work.trained_bytes
-    if work.bits is None:
-        return work.frozen_weights * work.frozen_bytes + trained
-    quantized = work.architecture.linear_weights
-    # 4 bits and 8 come with a scale for each block of weights, or row.
-    of_linear = work.bits / 8 + (0.016 if work.bits == 4 else 0.004)
-    return (work.frozen_weights - quantized) * work.frozen_bytes + quantized * of_linear + trained
-
-
 def _reference(work: Workload) -> float:
     return (work.architecture.weights + work.copy_weights * work.architecture.tables) * work.trained_bytes
 
@@ -145,7 +134,7 @@ def _reference(work: Workload) -> float:
 def kept_activations(work: Workload) -> float:
     """Bytes that a forward pass of one batch keeps for the backward pass."""
     tokens, shape = work.at_once * work.tokens, work.architecture
-    of_layer = 4 * shape.hidden * tokens if work.checkpointing else _kept_of_layer(work, tokens)
+    of_layer = 4 * shape.hidden * tokens if work.grpo["gradient_checkpointing"] else _kept_of_layer(work, tokens)
     return shape.layers * of_layer + 12 * shape.hidden * tokens
 
 
@@ -163,7 +152,8 @@ def cast_weights(work: Workload) -> float:
     bytes_of_weight = work.trained_bytes if work.lora is None else work.frozen_bytes
     if work.halved_by is None or bytes_of_weight < 4 or work.bits is not None:
         return 0.0
-    return 2 * work.architecture.linear_weights / (work.architecture.layers if work.checkpointing else 1)
+    shape = work.architecture
+    return 2 * shape.linear_weights / (shape.layers if work.grpo["gradient_checkpointing"] else 1)
 
 
 def _one_layer(work: Workload, tokens: int) -> float:
@@ -174,13 +164,13 @@ def _one_layer(work: Workload, tokens: int) -> float:
     return flowing + dequantized
 
 
-def _head_blocks(work: Workload, device: Device) -> float:
+def _head_blocks(work: Workload) -> float:
     scored, rows = work.at_once * work.completion, work.architecture.rows
     hidden_states = 4 * scored * work.architecture.hidden
-    if device.is_cpu:
+    if work.device.is_cpu:
         blocks = _BLOCKS_ALIVE * (2 if work.copies else 1)
         return 4 * blocks * min(_BLOCK_POSITIONS, scored) * min(_BLOCK_ROWS, rows) + hidden_states
-    blocks = _BLOCKS_ALIVE_BY_TRITON if device.has_bf16 else _BLOCKS_ALIVE
+    blocks = _BLOCKS_ALIVE_BY_TRITON if work.device.has_bf16 else _BLOCKS_ALIVE
     logits = 4 * blocks * min(_BLOCK_POSITIONS_ON_A_CARD, scored) * min(_BLOCK_ROWS_ON_A_CARD, rows)
     return logits + hidden_states + (_table_bytes(work) / 2 if cast_weights(work) else 0.0)
 
@@ -201,10 +191,3 @@ def _sampling(work: Workload, completions: int) -> Parts:
 def _table_bytes(work: Workload) -> float:
     """Of the largest table that trains."""
     return 4 * (work.architecture.rows + work.own_rows) * work.architecture.hidden
-
-
-def _stock_tables(work: Workload) -> float:
-    """Tables with a row for each id, as a folder has them, where the model holds them otherwise."""
-    if not work.copies or (work.rank is None and work.lora is None):
-        return 0.0
-    return 4 * (work.architecture.rows + work.copies) * work.architecture.hidden * work.architecture.tables

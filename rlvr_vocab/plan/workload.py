@@ -1,4 +1,4 @@
-"""Work that a run asks of one process: its model, the part that trains, and its batches."""
+"""The work of one process of a run: its model, the part that trains, and its batches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.plan.architecture import Architecture, architecture_of
+from rlvr_vocab.plan.devices import Device
 from rlvr_vocab.training.settings import Lora
 
 Sharding = Literal["none", "fsdp2", "deepspeed_zero3"]
@@ -25,25 +26,27 @@ class Workload:
     """The work of one process of a run, or of one stage.
 
     Attributes:
-        copies: reasoning tokens; `prompt`: tokens of the longest prompt.
-        has_bf16: whether the device multiplies in bfloat16.
+        copies: the number of reasoning tokens.
+        problems: number of training problems; None where unknown.
+        prompts: tokens of each prompt; empty where unknown.
+        mean_completion: tokens; None where unknown.
+        prompt: tokens of the longest prompt.
     """
 
     run: RunSettings
+    device: Device
     architecture: Architecture
     copies: int
-    prompt: int
-    has_bf16: bool
     processes: int = 1
     sharding: Sharding = "none"
+    problems: int | None = None
+    prompts: tuple[int, ...] = ()
+    mean_completion: float | None = None
+    prompt: int = 256
 
     @property
     def grpo(self) -> Mapping[str, Any]:
         return self.run.training.grpo
-
-    @property
-    def rank(self) -> int | None:
-        return self.run.model.reasoning_rank
 
     @property
     def lora(self) -> Lora | None:
@@ -51,18 +54,18 @@ class Workload:
 
     @property
     def bits(self) -> int | None:
-        """Of quantized linear layers; None where there are none."""
+        """Bits of a quantized weight of the linear layers; None where they are not quantized."""
         return None if self.lora is None else self.run.model.bits
 
     @property
     def frozen_bytes(self) -> int:
-        """Of a weight under an adapter."""
+        """Bytes of a weight under an adapter."""
         dtype = self.run.model.dtype
-        return _BYTES[dtype if self.has_bf16 or dtype != "bfloat16" else "float32"]
+        return _BYTES[dtype if self.device.has_bf16 or dtype != "bfloat16" else "float32"]
 
     @property
     def trained_bytes(self) -> int:
-        """Of a weight that trains."""
+        """Bytes of a weight that trains."""
         return _BYTES[self.run.model.loaded_dtype] if self.lora is None else 4
 
     @property
@@ -70,7 +73,7 @@ class Workload:
         """The cause of products in 16 bits: autocast, or frozen weights in that type."""
         grpo = self.grpo
         asked = not grpo.get("fp16") if grpo.get("bf16") is None else bool(grpo["bf16"])
-        if grpo.get("fp16") or (asked and self.has_bf16):
+        if grpo.get("fp16") or (asked and self.device.has_bf16):
             return "autocast"
         return "weights" if self.lora is not None and self.frozen_bytes < 4 else None
 
@@ -86,7 +89,7 @@ class Workload:
 
     @property
     def batches(self) -> int:
-        """Of so many completions, in an optimisation step."""
+        """Batches of `at_once` completions in an optimisation step."""
         return int(self.grpo["gradient_accumulation_steps"])
 
     @property
@@ -100,28 +103,26 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Of a completion with its prompt."""
+        """Tokens of the longest completion with its prompt."""
         return self.prompt + self.completion
 
     @property
-    def iterations(self) -> int:
-        return int(self.grpo["num_iterations"])
+    def trained_at_once(self) -> int:
+        """Completions of an optimisation step, of all processes."""
+        return self.at_once * self.batches * self.processes
+
+    @property
+    def sampled_at_once(self) -> float:
+        """Completions that are sampled for an optimisation step, of all processes."""
+        return self.trained_at_once / self.grpo["num_iterations"]
 
     @property
     def scored_before(self) -> bool:
         """Whether the policy scores a batch once more before it is trained on."""
         grpo, lora = self.grpo, self.lora
-        is_unaligned = self.batches * self.at_once % (self.drawn * self.iterations) != 0
+        is_unaligned = self.batches * self.at_once % (self.drawn * grpo["num_iterations"]) != 0
         corrects_vllm = bool(grpo.get("use_vllm") and grpo["vllm_importance_sampling_correction"])
         return is_unaligned or corrects_vllm or (lora is not None and lora.lora_dropout > 0)
-
-    @property
-    def checkpointing(self) -> bool:
-        return bool(self.grpo["gradient_checkpointing"])
-
-    @property
-    def scores_reference(self) -> bool:
-        return bool(self.grpo["beta"])
 
     @property
     def held_out(self) -> int:
@@ -133,11 +134,12 @@ class Workload:
         return batch if dataset.max_eval_samples is None else min(batch, dataset.max_eval_samples)
 
     @property
-    def vllm_share(self) -> float | None:
-        """Of the card; None where Transformers samples, 0 where a server does."""
+    def vllm_memory(self) -> float | None:
+        """Bytes of the card that vLLM holds, 0 on a server of its own; None where Transformers samples."""
         if not self.grpo.get("use_vllm"):
             return None
-        return float(self.grpo["vllm_gpu_memory_utilization"]) if self.grpo["vllm_mode"] == "colocate" else 0.0
+        share = self.grpo["vllm_gpu_memory_utilization"] if self.grpo["vllm_mode"] == "colocate" else 0.0
+        return float(share * self.device.memory)
 
     @property
     def shards(self) -> int:
@@ -147,15 +149,13 @@ class Workload:
     @property
     def own_rows(self) -> int:
         """Copies that are rows of their own."""
-        return self.copies if self.rank is None else 0
+        return self.copies if self.run.model.reasoning_rank is None else 0
 
     @property
     def copy_weights(self) -> int:
-        """Parameters that tell copies from their sources, in one table, while the model trains."""
-        hidden = self.architecture.hidden
-        if self.rank is None or not self.copies:
-            return self.copies * hidden
-        return (self.copies + hidden) * self.rank
+        """Trained parameters of the copies in one table."""
+        hidden, rank = self.architecture.hidden, self.run.model.reasoning_rank
+        return self.copies * hidden if rank is None or not self.copies else (self.copies + hidden) * rank
 
     @property
     def adapter_weights(self) -> int:
@@ -175,16 +175,16 @@ class Workload:
 
     @property
     def frozen_weights(self) -> int:
-        """Those of a base under an adapter; copies that are rows of their own have their first ones there."""
+        """Weights of the base under an adapter, with the initial rows of copies that have rows of their own."""
         shape = self.architecture
         return 0 if self.lora is None else shape.weights + self.own_rows * shape.hidden * shape.tables
 
     @property
     def optimizer_state(self) -> float:
-        """Bytes, of all processes that share it."""
+        """Bytes in all processes together."""
         name, in_32_bits = str(self.grpo["optim"]).removeprefix("paged_"), 0
         if self.lora is None and name in _ADAM_IN_8_BITS:
-            # Transformers has bitsandbytes keep the two moments of an embedding so.
+            # Transformers keeps both moments of an embedding in float32.
             in_32_bits = (self.architecture.rows + self.own_rows) * self.architecture.hidden
         known = (size for prefix, size in _OPTIMIZER_BYTES.items() if name.startswith(prefix))
         of_weight = next(known, 2 * self.trained_bytes)
@@ -192,7 +192,7 @@ class Workload:
 
 
 def architecture_of_run(run: RunSettings) -> Architecture:
-    """The shape of a run's model; UserError where it is not at hand."""
+    """The shape of a run's model; UserError where this machine has no `config.json` of it."""
     tiny = run.model.tiny
     if tiny is None:
         return architecture_of(run.model.name)
@@ -200,13 +200,15 @@ def architecture_of_run(run: RunSettings) -> Architecture:
     return Architecture("qwen3", *sizes, tiny.head_dim, _TINY_ROWS, tied=True)
 
 
-def copies_of(run: RunSettings, shape: Architecture) -> int:
-    size = run.model.reasoning_vocab_size
-    return shape.rows * run.model.reasoning_multiplicity if size == "full" else size
+def workload_of(run: RunSettings, device: Device, **known: Any) -> Workload:
+    """The work of a run on a device; `known` are further attributes of the workload."""
+    shape, size = architecture_of_run(run), run.model.reasoning_vocab_size
+    copies = shape.rows * run.model.reasoning_multiplicity if size == "full" else size
+    return Workload(run, device, shape, copies, **known)
 
 
 def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:
-    """Batches of so many completions that are sampled together."""
+    """Batches of `completions_at_once` completions that are sampled together."""
     size = grpo["generation_batch_size"]
     if size is not None:
         return int(size) // completions_at_once

@@ -22,9 +22,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
-from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, graded_forecast
-from rlvr_vocab.plan.problems import ProblemsAhead
-from rlvr_vocab.plan.workload import Sharding
+from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
+from rlvr_vocab.plan.workload import Sharding, Workload
 from rlvr_vocab.record.files import METRICS, SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, RunRecord, is_number, read_metrics, split_evaluations
@@ -54,15 +53,17 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
     if state.device.type == "cuda":
         properties = torch.cuda.get_device_properties(state.device)
         device = card_of_driver(properties.name, float(properties.total_memory))
-    where = Circumstances(
+    work = Workload(
+        run.settings,
         device,
+        shape,
+        copies=run.layout.size,
         processes=state.num_processes,
         sharding=_SHARDING.get(state.distributed_type, "none"),
-        ahead=ProblemsAhead(len(prompt_lengths[0]), tuple(chain.from_iterable(prompt_lengths))),
-        shape=shape,
-        copies=run.layout.size,
+        problems=len(prompt_lengths[0]),
+        prompts=tuple(chain.from_iterable(prompt_lengths)),
     )
-    atomic_write(run.folder / FORECAST, forecast_of(run.settings, where).to_json())
+    atomic_write(run.folder / FORECAST, forecast_of(work).to_json())
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:

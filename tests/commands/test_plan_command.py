@@ -1,14 +1,16 @@
 """`rlvr-vocab plan` from the command line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.plan.devices import GIB, card_called, device_with
-from rlvr_vocab.plan.fit import fit_into
-from rlvr_vocab.plan.forecast import Circumstances, forecast_of, workload_of
+from rlvr_vocab.plan.fit import fit_into_device
+from rlvr_vocab.plan.forecast import forecast_of
+from rlvr_vocab.plan.workload import workload_of
 
 QWEN = ("model=qwen3_0.6b", "dataset=gsm8k")
 
@@ -58,17 +60,16 @@ def test_a_run_that_does_not_fit_ends_with_code_1(capsys):
 @pytest.mark.parametrize("model", ["qwen3_0.6b", "qwen3_1.7b"])
 def test_what_fit_proposes_fits_as_it_is_typed(model, gib, capsys):
     words = [f"model={model}", "dataset=gsm8k", "model.reasoning_vocab_size=full"]
-    fit = fit_into(read_settings("train", words), Circumstances(device_with(gib)), gib)
-    typed = read_settings("train", [*words, *fit.words])
-    forecast = forecast_of(typed, Circumstances(device_with(gib)))
-    assert forecast.peak == fit.forecast.peak <= gib * GIB
-    unchanged = forecast_of(read_settings("train", words), Circumstances(device_with(gib)))
-    assert bool(fit.changes) == (unchanged.peak > 0.92 * gib * GIB)
+    work = workload_of(read_settings("train", words), device_with(gib))
+    fit = fit_into_device(work)
+    typed = forecast_of(replace(work, run=read_settings("train", [*words, *fit.words])))
+    assert typed.peak == fit.forecast.peak <= gib * GIB
+    assert bool(fit.changes) == (forecast_of(work).peak > 0.92 * gib * GIB)
 
 
 def test_fit_leaves_the_algorithm_alone_as_long_as_it_can():
     words = [*QWEN, "training.gradient_checkpointing=false", "training.per_device_train_batch_size=8"]
-    fit = fit_into(read_settings("train", words), Circumstances(device_with(16)), 16)
+    fit = fit_into_device(workload_of(read_settings("train", words), device_with(16)))
     assert fit.changes and not [change for change in fit.changes if change.effect]
     before, after = read_settings("train", words), read_settings("train", [*words, *fit.words])
     drawn = [run.training.grpo["per_device_train_batch_size"] for run in (before, after)]
@@ -79,10 +80,11 @@ def test_fit_leaves_the_algorithm_alone_as_long_as_it_can():
 def test_what_a_stage_sets_itself_is_left_alone():
     stages = "stages=[{name: a},{name: b, training: {per_device_train_batch_size: 16, num_generations: 16}}]"
     words = [*QWEN, "training.gradient_checkpointing=false", stages]
-    where = Circumstances(device_with(24))
-    fit = fit_into(read_settings("train", words), where, 24)
+    work = workload_of(read_settings("train", words), device_with(24))
+    fit = fit_into_device(work)
     assert fit.changes and not any("per_device_train_batch_size" in word for word in fit.words)
-    assert forecast_of(read_settings("train", [*words, *fit.words]), where).peak == fit.forecast.peak < 24 * GIB
+    typed = forecast_of(replace(work, run=read_settings("train", [*words, *fit.words])))
+    assert typed.peak == fit.forecast.peak < 24 * GIB
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_what_a_stage_sets_itself_is_left_alone():
         (("model=qwen3_1.7b", "fit=1GiB"), "fit=1GiB: not even "),
         (("gpu=h10",), "gpu=h10: no such card; did you mean h100"),
         (("fit=much",), "fit=much: expected the memory of a card, as 24GiB"),
-        (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
+        (("model.name=nobody/nothing",), "model.name=nobody/nothing: this machine has no config.json"),
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
     ],
 )
@@ -103,7 +105,7 @@ def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, message, capsys)
 def test_several_cards_hold_gradients_twice_unless_they_share_all_that_trains():
     run = read_settings("train", list(QWEN))
     one, two, shared = (
-        forecast_of(run, Circumstances(device_with(80), processes=cards, sharding=sharding)).memory
+        forecast_of(workload_of(run, device_with(80), processes=cards, sharding=sharding)).memory
         for cards, sharding in ((1, "none"), (2, "none"), (2, "fsdp2"))
     )
     assert two["generation"]["buckets"] == 4 * 596_049_920
@@ -172,6 +174,6 @@ def test_a_card_is_known_by_what_its_driver_calls_it(name, card):
 
 
 def test_a_dropout_has_the_policy_score_its_samples_again():
-    words, where = ["model=smollm2_135m", "model.lora.enabled=true"], Circumstances(device_with(16))
-    assert workload_of(read_settings("train", words), where).scored_before
-    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), where).scored_before
+    words, device = ["model=smollm2_135m", "model.lora.enabled=true"], device_with(16)
+    assert workload_of(read_settings("train", words), device).scored_before
+    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), device).scored_before

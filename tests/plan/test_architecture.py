@@ -57,7 +57,7 @@ def test_the_text_part_counts_where_a_model_has_several():
 )
 def test_a_model_that_cannot_be_planned_is_refused(config, message, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(UserError, match=r"^model\.name=nobody/nothing: its shape is not at hand"):
+    with pytest.raises(UserError, match=r"^model\.name=nobody/nothing: this machine has no config\.json"):
         architecture_of("nobody/nothing")
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):

@@ -9,6 +9,7 @@ from peft import LoraConfig, get_peft_model
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.plan.architecture import read_architecture
+from rlvr_vocab.plan.devices import CARDS
 from rlvr_vocab.plan.memory import cast_weights, kept_activations
 from rlvr_vocab.plan.workload import Workload
 
@@ -59,7 +60,7 @@ def planned(config, *words):
     sizes = (f"training.per_device_train_batch_size={AT_ONCE}", "training.max_completion_length=16")
     run = read_settings("train", ["model=smollm2_135m", *sizes, *words])
     shape = read_architecture(config.to_dict(), "here")
-    return Workload(run, shape, copies=0, prompt=TOKENS - 16, has_bf16=True)
+    return Workload(run, CARDS["h100"], shape, copies=0, prompt=TOKENS - 16)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,6 @@ def check_probe(settings: ProbeSettings) -> None:
         check_checkpoint_folder(run / FINAL_MODEL, None)
         if not VocabLayout.load(run / FINAL_MODEL).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
-    _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run])
 
 
 def check_generate(settings: GenerateSettings) -> None:
