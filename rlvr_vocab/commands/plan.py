@@ -25,17 +25,15 @@ _NO_STEPS = "the number of steps is unknown: give train_problems=N, or training.
 
 def run(settings: PlanSettings) -> int:
     """Print the forecast; returns 1 if the run does not fit the planned card, else 0."""
-    problems, prompts = settings.train_problems, (settings.prompt_tokens,) if settings.prompt_tokens else ()
-    if not (problems and prompts):
-        found = problems_ahead(settings)
-        problems, prompts = problems or found[0], prompts or found[1]
+    problems, longest = settings.train_problems, settings.prompt_tokens
+    found = (problems, ()) if problems and longest else problems_ahead(settings)
     work = workload_of(
         settings,
         _device(settings),
         processes=settings.gpus,
         sharding=settings.sharding,
-        problems=problems,
-        prompts=prompts,
+        problems=problems or found[0],
+        prompts=(longest,) if longest else found[1],
         mean_completion=settings.completion_tokens,
     )
     fit = None if settings.fit is None else fit_into_device(work)

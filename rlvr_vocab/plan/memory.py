@@ -79,7 +79,7 @@ def memory_by_phase(work: Workload) -> dict[str, Parts]:
 def _standing(work: Workload) -> Parts:
     """Parts that stay in memory over all phases."""
     shape = work.architecture
-    weights = work.trained_weights * work.trained_bytes + work.frozen_weights * work.frozen_bytes
+    weights: float = work.trained_weights * work.trained_bytes + work.frozen_weights * work.frozen_bytes
     if work.bits is not None:  # 4 bits and 8 come with a scale for each block of weights, or row
         of_weight = work.bits / 8 + (0.016 if work.bits == 4 else 0.004)
         weights += shape.linear_weights * (of_weight - work.frozen_bytes)
