@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rlvr_vocab.text import short_text
@@ -48,11 +48,10 @@ RC: Any = {
 }
 # Distinct with every common colour blindness, at least 3:1 against white and against the dark page; line styles tell
 # lines apart where there is no colour.
-PALETTE = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
+_COLOURS = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
 
 _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
-_ROUGH = 0.02  # spread around the moving mean, in parts of the range: less is not smoothed
 _DOTS_UP_TO = 24
 _MOST_IN_A_BAND = 400
 _LONGEST_NAME = 34
@@ -101,22 +100,19 @@ def line_chart(
     """Lines over steps, or over `x_label`, as SVG; many points are drawn light, with their moving mean strong above."""
     drawn, shown = [line for line in map(_finite, lines) if line.steps], _percent if percent else _plain
     chart, axes = _figure()
-    window = max(3, max(len(line.steps) for line in drawn) // _SMOOTHED_OVER | 1)
-    smoothed = [_draw(axes, line, number, window) for number, line in enumerate(drawn)]
+    longest = max(len(line.steps) for line in drawn)
+    window = max(3, longest // _SMOOTHED_OVER | 1)
+    for line, colour, dashes in zip(drawn, cycle(_COLOURS), cycle(_DASHES)):
+        _draw(axes, line, colour, dashes, window)
     axes.set_ylabel(short_text(y_label))
-    axes.set_xlabel(f"{x_label} · strong: mean of {window}" if any(smoothed) else x_label)
+    axes.set_xlabel(f"{x_label} · strong: mean of {window}" if longest >= _SMOOTHED_FROM else x_label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(shown))
     axes.margins(x=0.02)
-    if percent:  # room beyond 0 and 1 would suggest that there is something
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
     if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        names = [short_text(line.name, _LONGEST_NAME) for line in drawn]
-        handles = [Line2D([], [], color=_colour(number), linestyle=_dash(number)) for number in range(len(drawn))]
-        columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
-        chart.legend(handles, names, loc="outside upper left", ncols=columns)
+        widest = max(len(short_text(line.name, _LONGEST_NAME)) for line in drawn)
+        chart.legend(loc="outside upper left", ncols=max(1, min(len(drawn), 52 // (widest + 5))))
     ends = [
         f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "
         f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
@@ -132,8 +128,8 @@ def interval_chart(rows: Sequence[IntervalRow], *, x_label: str, title: str, des
     for at, row in enumerate(reversed(rows)):
         if row.reach is not None:
             axes.barh(at, 2 * row.reach, left=-row.reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
-        axes.plot([row.low, row.high], [at, at], color=PALETTE[0], linewidth=2.2, solid_capstyle="round")
-        axes.plot([row.value], [at], "o", color=PALETTE[0], markersize=6)
+        axes.plot([row.low, row.high], [at, at], color=_COLOURS[0], linewidth=2.2, solid_capstyle="round")
+        axes.plot([row.value], [at], "o", color=_COLOURS[0], markersize=6)
     axes.axvline(0, color=INK, linewidth=0.9)
     axes.set_yticks(range(len(rows)), [short_text(row.name, _LONGEST_NAME) for row in reversed(rows)])
     axes.set_ylim(-0.7, len(rows) - 0.3)
@@ -167,14 +163,6 @@ def _as_svg(chart: Figure, title: str, description: str) -> Markup:
     return head + Markup(svg.replace(INK, "currentColor"))
 
 
-def _colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
-
-
-def _dash(number: int) -> Any:
-    return _DASHES[number % len(_DASHES)]
-
-
 def _finite(line: Line) -> Line:
     """The points at which the value, and the band if there is one, are finite."""
     columns = [line.steps, line.values, *(each for each in (line.low, line.high) if each is not None)]
@@ -182,11 +170,10 @@ def _finite(line: Line) -> Line:
     return Line(line.name, *([*column] for column in zip(*rows, strict=True))) if rows else Line(line.name, [], [])
 
 
-def _draw(axes: Axes, line: Line, number: int, window: int) -> bool:
-    """Draw the line; returns whether it is smoothed over `window` points."""
-    colour, dashes = _colour(number), _dash(number)
+def _draw(axes: Axes, line: Line, colour: str, dashes: Any, window: int) -> None:
+    """Draw the line; many points light, below their mean over `window` of them."""
     steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
-    few = len(values) <= _DOTS_UP_TO
+    few, name = len(values) <= _DOTS_UP_TO, short_text(line.name, _LONGEST_NAME)
     if line.low is not None and line.high is not None:
         low, high = np.asarray(line.low, float), np.asarray(line.high, float)
         if few:
@@ -196,14 +183,11 @@ def _draw(axes: Axes, line: Line, number: int, window: int) -> bool:
             starts = np.arange(0, len(steps), math.ceil(len(steps) / _MOST_IN_A_BAND))
             low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
             axes.fill_between(steps[starts], low, high, color=colour, alpha=0.16, linewidth=0)
-    smooth = _moving_mean(values, window) if len(values) >= _SMOOTHED_FROM else values
-    rounding = 1e-9 * np.max(np.abs(values))
-    if np.std(values - smooth) <= _ROUGH * np.ptp(values) + rounding:  # smoothing would blunt a schedule's corners
-        axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker="o" * few, markersize=2.8)
-        return False
-    axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
-    axes.plot(steps, smooth, color=colour, linestyle=dashes, linewidth=1.6)
-    return True
+    if len(values) >= _SMOOTHED_FROM:
+        axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
+        values = _moving_mean(values, window)
+    dots = "o" if few else ""
+    axes.plot(steps, values, label=name, color=colour, linestyle=dashes, linewidth=1.6, marker=dots, markersize=2.8)
 
 
 def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:

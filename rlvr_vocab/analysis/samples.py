@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +15,11 @@ from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.files import PROBLEMS, read_record
 from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.marking import (
-    CLOSE_MARK,
-    OPEN_MARK,
-    Marker,
-    TextSpan,
-    colour_number,
-    marked_html,
-    marked_plain,
-)
+from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_html, marked_plain
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 
 Order = Literal["file", "lowest", "highest"]
 SampleId = tuple[int, int]  # step and row
-_STEP_RANGE = re.compile(r"(?P<first>\d*)(?P<colon>:?)(?P<last>\d*)")
 _NEARLY = 1e-6  # scores are float32
 _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
 
@@ -59,7 +49,7 @@ class CorrectnessReward(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleFilter:
-    """Conditions that a completion must meet to be shown; None is no condition.
+    """Conditions that a completion must meet; None is no condition.
 
     Attributes:
         step: a step, or a range of them, both ends included: `40`, `10:50`, `100:`, `:20`.
@@ -73,14 +63,6 @@ class SampleFilter:
     verdict: Literal["right", "wrong"] | None = None
     min_reward: float | None = None
     max_reward: float | None = None
-
-    def __post_init__(self) -> None:
-        read_steps(self.step)
-        for name in ("min_reward", "max_reward"):
-            if math.isnan(getattr(self, name) or 0.0):
-                raise UserError(f"{name}=nan: must be a number")
-        if self.min_reward is not None and self.max_reward is not None and self.min_reward > self.max_reward:
-            raise UserError(f"min_reward={self.min_reward:g} is above max_reward={self.max_reward:g}: nothing is both")
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in vars(self).items() if value is not None)
@@ -99,24 +81,17 @@ class SampleFilter:
 
 
 def read_steps(text: str | None) -> tuple[float, float]:
-    """First and last step of a range.
+    """First and last step of a range; UserError where it is none.
 
     >>> read_steps("40"), read_steps("10:50"), read_steps("100:")
     ((40, 40), (10, 50), (100, inf))
-
-    Raises:
-        UserError: it is no range, or an empty one.
     """
     if text is None:
         return 0, math.inf
-    match = _STEP_RANGE.fullmatch(text.strip())
-    if match is None or not (match["first"] or match["last"]):
+    first, colon, last = text.strip().partition(":")
+    if not f"{first}{last}".isdecimal():
         raise UserError(f"step={text}: give a step or a range of steps, as in 40, 10:50, 100: or :20")
-    first = int(match["first"] or 0)
-    last = int(match["last"]) if match["last"] else math.inf if match["colon"] else first
-    if first > last:
-        raise UserError(f"step={text}: the first step is after the last one")
-    return first, last
+    return int(first or 0), int(last) if last else math.inf if colon else int(first)
 
 
 def find_samples(
@@ -131,29 +106,25 @@ def find_samples(
     Args:
         unreadable: gets a message for each file that cannot be read; it is passed over.
     """
-    found = _as_sampled(files, sample_filter, correctness, unreadable)
+    first, last = read_steps(sample_filter.step)
+    columns = ["reward", "prompt", "completion", *([] if correctness is None else [f"reward/{correctness.name}"])]
+
+    def scored() -> Iterator[tuple[float, SampleId]]:
+        for step in (step for step in files.steps if first <= step <= last):
+            try:
+                rows = files.table(step, columns).to_pylist()
+            except UserError as error:
+                unreadable.append(str(error))
+                continue
+            for number, row in enumerate(rows, start=1):
+                if sample_filter.accepts(row, correctness):
+                    yield math.nan if row["reward"] is None else row["reward"], (step, number)
+
+    found = scored()
     if order != "file":
         sign = -1 if order == "highest" else 1
         found = iter(sorted(found, key=lambda each: (math.isnan(each[0]), sign * each[0])))
     return (sample_id for _, sample_id in found)
-
-
-def _as_sampled(
-    files: CompletionFiles, sample_filter: SampleFilter, correctness: CorrectnessReward | None, unreadable: list[str]
-) -> Iterator[tuple[float, SampleId]]:
-    first, last = read_steps(sample_filter.step)
-    columns = ["reward", *([] if correctness is None else [f"reward/{correctness.name}"])]
-    columns += ["prompt"] if sample_filter.problem is not None else []
-    columns += ["completion"] if sample_filter.contains is not None else []
-    for step in (step for step in files.steps if first <= step <= last):
-        try:
-            rows = files.table(step, columns).to_pylist()
-        except UserError as error:
-            unreadable.append(str(error))
-            continue
-        for number, row in enumerate(rows, start=1):
-            if sample_filter.accepts(row, correctness):
-                yield math.nan if row["reward"] is None else row["reward"], (step, number)
 
 
 # --- a completion with its facts ---
@@ -221,16 +192,9 @@ def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layou
 
 def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
     """What the marks mean, and what a probe of the run has found."""
-    text = Text(f"{heading}\n")
-    if colour:
-        marks = [TextSpan("first copies", 1), TextSpan("second copies", 2)]
-        text.append_text(Text("  ").join(_span_text(each, colour=True) for each in marks))
-        text.append("\n")
-    else:
-        text.append(
-            f"{OPEN_MARK}…{CLOSE_MARK} reasoning tokens that are first copies, {OPEN_MARK}2:…{CLOSE_MARK} second "
-            "copies, and so on; characters that would not show are drawn: ␛ <U+202E>\n"
-        )
+    marks = (TextSpan("first copies", 1), TextSpan("second copies", 2))
+    legend = Text("  ").join(_span_text(each, colour=colour) for each in marks)
+    text = Text(f"{heading}\n").append_text(legend).append("\n")
     return text if probe is None else text.append(f"probe: {visible_text(probe)}\n")
 
 

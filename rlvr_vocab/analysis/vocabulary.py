@@ -1,4 +1,4 @@
-"""Use and drift of the copies of a run: a chart, a table of the most used ones, `vocabulary.csv`.
+"""Use and drift of the copies of a run, for its report and `vocabulary.csv`.
 
 A copy is a reasoning token; `k` is its place among them, so its id is `standard_size + k`.
 """
@@ -19,12 +19,11 @@ import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
-from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL, INITIAL_MODEL
-from rlvr_vocab.text import visible_text
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
 from rlvr_vocab.vocab.policy import open_copies
@@ -48,17 +47,15 @@ class VocabularyAnalysis:
     """Use and drift of the copies of a run.
 
     Attributes:
-        distinct: step -> number of different copies sampled while thinking.
         sampled: `(rows,)` int64, how often each id was sampled while thinking.
         drift: by table, `(copies,)`: 1 - cosine of each copy's row in the final model and its source's; NaN for copies
             of control ids, and rows of zeros.
-        notes: sentences on missing and unreadable files.
+        notes: sentences on the use, and on missing and unreadable files.
     """
 
     folder: Path
     layout: VocabLayout
     tokenizer: Tokenizer
-    distinct: Mapping[int, int]
     sampled: np.ndarray
     drift: Mapping[Side, np.ndarray]
     notes: Sequence[str]
@@ -72,9 +69,9 @@ def analyse_vocabulary(run: Path) -> VocabularyAnalysis | None:
     layout, notes = VocabLayout.load(initial), list[str]()
     if not layout.size:
         return None
-    distinct, sampled = _read_use(CompletionFiles(run / COMPLETIONS), layout, notes)
+    sampled = _count_sampled(CompletionFiles(run / COMPLETIONS), layout, notes)
     drift = _read_drift(run / FINAL_MODEL, layout, notes)
-    return VocabularyAnalysis(run, layout, read_tokenizer(initial / TOKENIZER_FILE), distinct, sampled, drift, notes)
+    return VocabularyAnalysis(run, layout, read_tokenizer(initial / TOKENIZER_FILE), sampled, drift, notes)
 
 
 def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
@@ -84,23 +81,20 @@ def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
     return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
-def _read_use(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> tuple[dict[int, int], np.ndarray]:
-    """`VocabularyAnalysis.distinct` and `.sampled`, of at most `MOST_STEPS` steps."""
+def _count_sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> np.ndarray:
+    """`VocabularyAnalysis.sampled`, of at most `MOST_STEPS` steps."""
     steps = evenly_spread(files.steps, MOST_STEPS)
-    if len(steps) < len(files.steps):
-        notes.append(f"Of {len(files.steps):,} steps with completions {len(steps)} were read, evenly spread.")
-    distinct, sampled = dict[int, int](), np.zeros(layout.rows, np.int64)
+    sampled = np.zeros(layout.rows, np.int64)
     for step in steps:
         try:
             thought = _thinking_ids(files.table(step, ["prompt_ids", "completion_ids"]), layout)
+            sampled += np.bincount(thought, minlength=layout.rows)
         except (UserError, KeyError) as error:  # unreadable, or without ids
             notes.append(f"Step {step} was left out: {error}.")
-            continue
-        distinct[step] = len(np.unique(thought[thought >= layout.standard_size]))
-        sampled += np.bincount(thought, minlength=layout.rows)
-    if not distinct:
-        notes.append("No completions can be read: the use of the copies is unknown.")
-    return distinct, sampled
+    used = pluralize(int((sampled[layout.standard_size :] > 0).sum()), "different reasoning token")
+    read = f"in {len(steps):,} of {pluralize(len(files.steps), 'step')} with completions"
+    notes.append(f"{used} of {layout.size:,} sampled while thinking, {read}.")
+    return sampled
 
 
 def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
@@ -161,15 +155,6 @@ def token_tables(folder: Path, rows: int) -> dict[Side, torch.Tensor]:
         raise UserError(f"{folder} has no one embedding with {rows:,} rows: {', '.join(sorted(tables)) or 'none has'}")
     embedding = tables[embeddings[0]]
     return {"input": embedding, "output": tables[heads[0]]} if heads else {"both": embedding}
-
-
-def use_chart(analysis: VocabularyAnalysis) -> Chart | None:
-    """Different copies by step; None without completions."""
-    if not analysis.distinct:
-        return None
-    title, line = "Different reasoning tokens", Line("", [*analysis.distinct], [*analysis.distinct.values()])
-    note = f"Of {analysis.layout.size:,}, sampled at each step while thinking."
-    return Chart(title, line_chart([line], y_label="different copies", title=title), note)
 
 
 def drift_rows(analysis: VocabularyAnalysis) -> list[tuple[str, ...]]:

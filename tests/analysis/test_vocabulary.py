@@ -100,7 +100,7 @@ def test_tokens_sampled_while_thinking_are_counted(run):
     run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e], [run.e, run.opened]])
     analysis = analyse_vocabulary(run.folder)
     # The closing tags are chosen while thinking, the opening ones are not.
-    assert analysis.distinct == {1: 2}
+    assert any("2 different reasoning tokens of 8 sampled" in note for note in analysis.notes)
     assert analysis.sampled[[run.a, run.b, run.closed, copied, copy(run.b)]].tolist() == [1, 1, 3, 3, 1]
     assert analysis.sampled.sum() == 9
     [row, *_] = run.written()
@@ -114,9 +114,8 @@ def test_a_damaged_step_is_named_and_the_rest_counted(run):
     whole = run.completions(2, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
     analysis = analyse_vocabulary(run.folder)
-    assert analysis.distinct == {1: 1, 3: 1}
-    [note] = analysis.notes
-    assert "step_00002.parquet" in note
+    assert analysis.sampled[copy(run.a)] == 2
+    assert any("step_00002.parquet" in note for note in analysis.notes)
 
 
 def turned(row: torch.Tensor, angle: float) -> torch.Tensor:

@@ -42,7 +42,6 @@ from rlvr_vocab.analysis.vocabulary import (
     copy_rows,
     drift_rows,
     evenly_spread,
-    use_chart,
 )
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -309,8 +308,6 @@ def _vocabulary(report: RunReport) -> Iterator[Markup]:
         return
     for note in report.vocabulary.notes:
         yield paragraph(note, "note")
-    if (chart := use_chart(report.vocabulary)) is not None:
-        yield chart_grid([chart])
     if drift := drift_rows(report.vocabulary):
         yield paragraph("Distance of copies from their sources (1 − cosine of the two rows) in the final model:")
         yield table(("table", "5 %", "median", "95 %"), drift, range(1, 4))
