@@ -128,9 +128,9 @@ def _show_prompts(
     """
     # These import torch and transformers, which take seconds.
     from rlvr_vocab.runs.model import expansion_plan
-    from rlvr_vocab.runs.prompts import (
+    from rlvr_vocab.runs.problems import (
+        LOWER_A_LIMIT,
         asks_to_think,
-        limits_that_fit,
         opening_warning,
         prompt_warnings,
         require_chat_template,
@@ -168,7 +168,7 @@ def _show_prompts(
     if context is not None and lengths[-1] + max_completion > context:
         advice.append(
             f"the longest prompt ({lengths[-1]:,} tokens) and a completion of up to {max_completion:,} do not fit the "
-            f"model's {context:,}: {limits_that_fit(lengths[-1], context, max_completion)}"
+            f"model's {context:,}: {LOWER_A_LIMIT}"
         )
     return advice
 

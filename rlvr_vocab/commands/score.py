@@ -156,7 +156,7 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
     # Imported here: torch and transformers take seconds to import, and the other inputs do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
     from rlvr_vocab.runs.model import expansion_plan, loading_kwargs
-    from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template
+    from rlvr_vocab.runs.problems import asks_to_think, require_chat_template
     from rlvr_vocab.vocab.expand import write_expansion
 
     quiet_libraries()

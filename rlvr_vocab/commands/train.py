@@ -17,8 +17,7 @@ from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import plan_model, start_run
-from rlvr_vocab.runs.problems import load_run_problems, write_problems_record
-from rlvr_vocab.runs.prompts import print_prompt_warnings
+from rlvr_vocab.runs.problems import load_run_problems, print_prompt_warnings, write_problems_record
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stages import StagedRun, make_stages
 from rlvr_vocab.runs.summary import finished_summary, print_summary, write_forecast, write_summary

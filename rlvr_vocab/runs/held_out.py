@@ -14,7 +14,6 @@ from datasets import Dataset
 
 from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.figures import format_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
@@ -56,7 +55,6 @@ class HeldOutEvaluator:
         self._grader = Grader(grader_of_run(settings), reward_context(settings))
         self.graded_by = self._grader.spec.record()
         self.metric = HeldOutMetric.of(self.graded_by)
-        self._size = 0 if problems is None else len(problems)
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -74,10 +72,9 @@ class HeldOutEvaluator:
 
     def during(self, trainer: RegionGRPOTrainer) -> dict[str, float]:
         """The figures of the model during training; training is not affected."""
-        results = self._results(_checkpoint(trainer))
-        step = trainer.stage_context.run_step(trainer.state.global_step)
+        results = self._results(trainer)
         if PartialState().is_main_process:
-            write_results(results, self._step_file(step))
+            write_results(results, self._step_file(trainer.stage_context.run_step(trainer.state.global_step)))
         return held_out_figures(results)
 
     def outcome(self, trainer: RegionGRPOTrainer, step: int | None) -> dict[str, Any]:
@@ -86,42 +83,39 @@ class HeldOutEvaluator:
         Args:
             step: the step of the weights, whose evaluation during training is reused; None to evaluate again.
         """
-        before = self._found(results_file(self._run.folder, "before")) or ()
+        before = self._recorded([results_file(self._run.folder, "before")])
         figures = {
-            "before": held_out_figures(before),
+            "before": held_out_figures(before or ()),
             "after": held_out_figures(self._measured("after", trainer, step)),
         }
         with trainer.accelerator.autocast():
-            sample = self._sample(_checkpoint(trainer))
+            sample = self._sample(trainer)
         return {
             **{f"{name}_{when}": figures[when].get(name) for name in MEASURED for when in figures},
-            "held_out_problems": self._size,
+            "held_out_problems": len(self.problems or ()),
             "grader": self.graded_by,
             "sample": sample,
         }
 
     def _measured(self, when: str, trainer: RegionGRPOTrainer, step: int | None = None) -> Sequence[ProblemResult]:
+        """The results before or after training, as recorded, or of an evaluation now."""
         path = results_file(self._run.folder, when)
-        results = self._found(path)
-        if results is None and step is not None:
-            results = self._found(self._step_file(step))
+        results = self._recorded([path, *([] if step is None else [self._step_file(step)])])
         if results is None:
             if self.problems is None:
                 return []
             title = f"held-out problems {when} GRPO"
             # Under the autocast of training: flash attention supports only 16-bit types.
-            with progress_bar(self._run.console, title, self._size) as bar, trainer.accelerator.autocast():
-                results = self._results(_checkpoint(trainer), lambda done, total: bar.update(done))
+            with progress_bar(self._run.console, title, len(self.problems)) as bar, trainer.accelerator.autocast():
+                results = self._results(trainer, lambda done, total: bar.update(done))
         if PartialState().is_main_process and not path.exists():
             write_results(results, path)
         return results
 
-    def _found(self, path: Path) -> list[ProblemResult] | None:
-        """The results in a file, read by the main process; None without a file, UserError for a damaged one."""
-        found = read_results(path) if PartialState().is_main_process and path.exists() else None
-        if found is not None and self.problems is not None and len(found) != self._size:
-            raise UserError(f"{path} holds {len(found):,} of {self._size:,} results; delete it to evaluate again")
-        [results] = broadcast_object_list([found])
+    def _recorded(self, paths: Sequence[Path]) -> list[ProblemResult] | None:
+        """The results in the first of the files that exists, read by the main process for all; None without one."""
+        existing = [path for path in paths if PartialState().is_main_process and path.exists()]
+        [results] = broadcast_object_list([read_results(existing[0]) if existing else None])
         return results
 
     def _step_file(self, step: int) -> Path:
@@ -129,17 +123,18 @@ class HeldOutEvaluator:
 
     @peak_memory.phase("evaluation")
     def _results(
-        self, checkpoint: Checkpoint, on_progress: Callable[[int, int], None] = lambda done, total: None
+        self, trainer: RegionGRPOTrainer, on_progress: Callable[[int, int], None] = lambda done, total: None
     ) -> list[ProblemResult]:
         assert self.problems is not None
+        checkpoint = _checkpoint(trainer)
         return evaluate_checkpoint(checkpoint, self.problems, self._grader, self._sampling, on_progress=on_progress)
 
     @peak_memory.phase("evaluation")
-    def _sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    def _sample(self, trainer: RegionGRPOTrainer) -> dict[str, Any] | None:
         """One answer to the first held-out problem, as text spans with their copy indices."""
         if self.problems is None:
             return None
-        row = self.problems[0]
+        row, checkpoint = self.problems[0], _checkpoint(trainer)
         [completion] = sample_completions(checkpoint, [row["prompt"]], self._sampling)
         turn_ids = [*prefilled_ids(completion.prompt_ids, checkpoint.layout), *completion.completion_ids]
         return {

@@ -33,9 +33,15 @@ from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
-from rlvr_vocab.runs.problems import RunProblems, fingerprint_of, stages_of
-from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template, warmup_form
-from rlvr_vocab.runs.rewards import grader_of_warmup, reward_context
+from rlvr_vocab.runs.problems import (
+    RunProblems,
+    asks_to_think,
+    fingerprint_of,
+    require_chat_template,
+    stages_of,
+    warmup_form,
+)
+from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
@@ -72,7 +78,7 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
     if model.needs_adapter is not None and model.lora.enabled is None:
         console.print(f"{model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     thinks = any(
-        asks_to_think(rows[:8]["prompt"], model.think_tags, stage.run.rewards, rows[0])
+        asks_to_think(rows[:ROWS_TRIED]["prompt"], model.think_tags, stage.run.rewards, rows[0])
         for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
     )
     with PartialState().main_process_first():  # the others find a created model in the cache

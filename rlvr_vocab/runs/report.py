@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
@@ -39,9 +37,6 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     """Read the run and write the page atomically; returns a line for each damaged file of the run.
 
     A page in the run's own folder comes with `vocabulary.csv`, the list of copies that were used or moved.
-
-    Raises:
-        UserError: a file of the run cannot be read, or an output file cannot be written.
     """
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
@@ -91,11 +86,7 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """The held-out answers of a run, without a file that `record.damage` names; UserError where one cannot be read."""
     before, after = (_whole_results(record.folder, when) for when in ("before", "after"))
     grader = (record.summary or {}).get("grader") or (read_record(record.folder, PROBLEMS) or {}).get("grader")
-    return HeldOutAnswers(
-        before,
-        after,
-        HeldOutMetric.of(grader),
-    )
+    return HeldOutAnswers(before, after, HeldOutMetric.of(grader))
 
 
 def _whole_results(folder: Path, when: str) -> Sequence[ProblemResult]:
@@ -108,13 +99,5 @@ def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     defaults = default_keys()
     for key, value in configuration_keys(recorded).items():
         if key.partition(".")[0] not in NOT_COMPARED and (key not in defaults or value != defaults[key]):
-            default = "(not set)" if key not in defaults else _as_yaml(defaults[key])
-            yield key, without_secrets(_as_yaml(value)), default
-
-
-def _as_yaml(value: Any) -> str:
-    """A value on one line; text without quotes."""
-    if isinstance(value, Mapping | list):
-        line = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
-        return line.strip()
-    return as_typed(value)
+            default = "(not set)" if key not in defaults else as_typed(defaults[key])
+            yield key, without_secrets(as_typed(value)), default

@@ -25,7 +25,7 @@ from rlvr_vocab.verify.boxed_answer import SOURCES
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_ROWS = 8
+ROWS_TRIED = 8  # of a problem set, before training
 # The columns of the gold answers, and the remedy if a reward function lacks them.
 GOLD_COLUMNS = ("solution", "answer")
 NAME_GOLD_ANSWERS = "name their column with dataset.columns.answer"
@@ -43,10 +43,15 @@ def dummy_context(context: RewardContext) -> RewardContext:
     return RewardContext(context.think_tags or THINK_TAGS, context.max_completion_length or 1_000)
 
 
-def grader_of_run(settings: RunSettings) -> GraderSpec:
-    """The grader of a run's held-out answers: `evaluation.grader`, else that of the rewards of its last stage."""
+def grader_of_run(
+    settings: RunSettings, asked: Sequence[RewardSpec] | None = None, threshold: float | None = None
+) -> GraderSpec:
+    """The grader of a run's held-out answers: `asked`, `evaluation.grader`, or by its last stage."""
+    if asked is None:
+        asked = settings.evaluation.grader
+        threshold = settings.evaluation.threshold if threshold is None else threshold
     last = settings.stages[-1].run if settings.stages else settings
-    return grader_spec(last.rewards.functions, settings.evaluation.grader, settings.evaluation.threshold)
+    return grader_spec(last.rewards.functions, asked, threshold)
 
 
 def solved_by(settings: RunSettings) -> tuple[str, float] | None:
@@ -67,16 +72,11 @@ def grader_of_warmup(settings: RunSettings) -> GraderSpec:
 
 def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
     """The grader of a checkpoint's answers: the requested one, else that of its run."""
-    run = run_of_checkpoint(checkpoint).settings
-    asked, threshold = settings.grader, settings.threshold
-    if run is None or settings.rewards.functions:
-        usual = (RewardSpec(reward_of(settings.dataset.name)),)
-        return grader_spec(settings.rewards.functions or usual, asked, threshold)
-    last = run.stages[-1].run if run.stages else run
-    if asked is None:
-        asked = run.evaluation.grader
-        threshold = run.evaluation.threshold if threshold is None else threshold
-    return grader_spec(last.rewards.functions, asked, threshold)
+    run, rewards = run_of_checkpoint(checkpoint).settings, settings.rewards.functions
+    if run is not None and not rewards:
+        return grader_of_run(run, settings.grader, settings.threshold)
+    usual = (RewardSpec(reward_of(settings.dataset.name)),)
+    return grader_spec(rewards or usual, settings.grader, settings.threshold)
 
 
 def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:
@@ -158,13 +158,11 @@ def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
     if all(function.weight == 0 for function in functions):
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")
     scores = dry_run_functions(settings, functions, rows, "the problems have")
-    weights = {name: spec.weight for name, spec in zip(logged_names(functions), functions, strict=True)}
-    tried = {name: each for name, each in scores.items() if weights[name] != 0}
+    unweighted = [name for name, spec in zip(logged_names(functions), functions, strict=True) if spec.weight == 0]
+    tried = {name: each for name, each in scores.items() if name not in unweighted}
     if tried and all(score.value is None for each in tried.values() for score in each):
-        reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in tried.items()}
-        given = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
-        count = len(next(iter(tried.values())))
-        raise UserError(f"rewards: nothing could be learned, the first {count} problems have no score: {given}")
+        given = "; ".join(f"{name} gave None ({each[0].reason or 'no reason'})" for name, each in tried.items())
+        raise UserError(f"rewards: nothing could be learned, the first problems have no score: {given}")
 
 
 def dry_run_functions(
@@ -172,7 +170,7 @@ def dry_run_functions(
 ) -> dict[str, list[Score]]:
     """The scores of right answers to the first rows, by reward; raises UserError as `dry_run_rewards` does."""
     require_reward_columns(functions, rows.column_names, there)
-    trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
+    trial = [dict(row) for row in rows.select(range(min(ROWS_TRIED, len(rows))))]
     forms = example_forms(settings.model.think_tags)
     form = forms[2] if any(declared(spec).answer_in == "xml" for spec in functions) else forms[0]
     turns = [[{"role": "assistant", "content": turn}] for row in trial for turn in example_turns([form], row)]

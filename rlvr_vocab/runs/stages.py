@@ -40,8 +40,7 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.folder import Run, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
-from rlvr_vocab.runs.problems import RunProblems, require_a_batch, stages_of
-from rlvr_vocab.runs.prompts import fitting_prompts
+from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch, stages_of
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize
@@ -161,6 +160,7 @@ def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | 
                 console.print(f"warning: {sentence}", style="yellow", markup=False)
         else:
             _set_later_aside(resume, folder, console)
+            (folder / STAGE_RECORD).unlink(missing_ok=True)  # where the stage has ended, it is trained further
         steps = steps_in(folder)
         found = [steps[max(steps)] if steps else None]
     [checkpoint] = broadcast_object_list(found)
@@ -181,17 +181,6 @@ def _set_later_aside(resume: str, folder: Path, console: Console) -> None:
     for step, path in steps.items():
         if step > named:
             console.print(f"{path.name} is renamed to {set_aside(path, 'later').name}", markup=False)
-
-
-def last_checkpoint(stage: Stage, record: StageRecord) -> Path:
-    """The last checkpoint of an ended stage; raises UserError if it is incomplete."""
-    found = newest_checkpoint_for_all(stage.folder, at_step=record.steps)
-    if found is None:
-        raise UserError(
-            f"{stage.folder}: this stage has ended, but its checkpoint-{record.steps} is incomplete: remove "
-            f"{STAGE_RECORD} there, and the folders of later stages, to resume it from its last complete one"
-        )
-    return found
 
 
 class StagedRun:
@@ -232,21 +221,22 @@ class StagedRun:
         """
         resume = self._stages[0].settings.resume
         if len(self.records) == len(self._stages):
-            self._load_last_stage(resume)
-            resume = "auto"
+            if resume == "auto":
+                self.trainer = self._make_trainer(self._stages[-1])
+                self._load_last_stage()
+            else:  # a named checkpoint reopens the last stage
+                self.records.pop()
         self.seconds_of_earlier_starts = sum(record.seconds for record in self.records)
-        while len(self.records) < len(self._stages):
-            stage = self._stages[len(self.records)]
+        for stage in self._stages[len(self.records) :]:
             checkpoint = checkpoint_to_resume(stage.folder, resume, self._console)
             resume = "auto"
             self.trainer = self._make_trainer(stage)
             if not self.records:
                 self._held_out.measure_before(self.trainer)
             elif checkpoint is None:
-                earlier = last_checkpoint(self._stages[len(self.records) - 1], self.records[-1])
-                self.trainer.checkpoints.load_weights(earlier)
+                self._load_last_stage()
             self.records.append(self._train(stage, checkpoint))
-            if len(self.records) < len(self._stages):
+            if stage is not self._stages[-1]:
                 stop_signals.require_going_on()
                 del self.trainer
                 gc.collect()  # reference cycles would keep the trainer's model and optimizer in memory
@@ -256,24 +246,21 @@ class StagedRun:
             raise Interrupted(f"by {reasons[0]}, after the last step; the same command goes on")
         drop_optimizer_state(self.trainer)
 
-    def _load_last_stage(self, resume: str) -> None:
-        """All stages have ended: load the weights of the last one, or resume it from a named checkpoint."""
-        stage = self._stages[-1]
-        if resume == "auto":
-            checkpoint = last_checkpoint(stage, self.records[-1])
-            self.trainer = self._make_trainer(stage)
-            self.trainer.checkpoints.load_weights(checkpoint)
-            return
-        if PartialState().is_main_process:
-            _set_later_aside(resume, stage.folder, self._console)
-            (stage.folder / STAGE_RECORD).unlink()
-        PartialState().wait_for_everyone()
-        self.records.pop()
+    def _load_last_stage(self) -> None:
+        """Load the weights of the last stage that has ended."""
+        ended = self._stages[len(self.records) - 1]
+        found = newest_checkpoint_for_all(ended.folder, at_step=self.records[-1].steps)
+        if found is None:
+            raise UserError(
+                f"{ended.folder}: this stage has ended, but its last checkpoint is incomplete: remove {STAGE_RECORD} "
+                "there, and the folders of later stages, to resume it from its last complete one"
+            )
+        self.trainer.checkpoints.load_weights(found)
 
     def summary(self) -> dict[str, Any]:
         """The figures of the training in `summary.json`."""
         failures = sum((Counter(record.reward_failures) for record in self.records), Counter())
-        summary = {
+        summary: dict[str, Any] = {
             "exp_name": self._run.settings.exp_name,
             "finished": True,
             "reasoning_vocab_size": self._run.layout.size,
@@ -283,16 +270,17 @@ class StagedRun:
             "grpo_seconds": round(sum(record.seconds for record in self.records), 1),
         }
         if self._run.settings.stages:
-            return {**summary, "stages": [asdict(record) for record in self.records]}
-        return {**summary, "drawn": self.records[0].drawn} if self.records[0].drawn else summary
+            summary["stages"] = [asdict(record) for record in self.records]
+        elif self.records[0].drawn:
+            summary["drawn"] = self.records[0].drawn
+        return summary
 
     @peak_memory.phase("loading")
     def _make_trainer(self, stage: Stage) -> RegionGRPOTrainer:
         """A trainer for one stage; policy and reference are those of the initial model."""
         settings, training, model = stage.settings, stage.settings.training, stage.settings.model
-        context = StageContext(
-            self._run.folder, stage.name, sum(record.steps for record in self.records[: stage.number - 1])
-        )
+        first_step = sum(record.steps for record in self.records[: stage.number - 1])
+        context = StageContext(self._run.folder, stage.name, first_step)
         rewards = build_rewards(settings.rewards.functions, reward_context(settings))
         use_cpu = bool(training.grpo.get("use_cpu"))
         args = grpo_config(

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import DistributedType, broadcast_object_list, gather_object
+from accelerate.utils import broadcast_object_list, gather_object
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -24,22 +24,19 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
 from rlvr_vocab.plan.workload import Sharding, Workload
-from rlvr_vocab.record.files import METRICS, SUMMARY, is_finished, read_record
+from rlvr_vocab.record.files import SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import damage_of_run, write_run_manifest
-from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, RunRecord, is_number, read_metrics, split_evaluations
+from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import Run, changes_of
-from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
 Rows = Sequence[Mapping[str, Any]]
-_SHARDING: dict[DistributedType, Sharding] = {
-    DistributedType.FSDP: "fsdp2",
-    DistributedType.DEEPSPEED: "deepspeed_zero3",
-}
+_SHARDING: dict[str, Sharding] = {"FSDP": "fsdp2", "DEEPSPEED": "deepspeed_zero3"}
 
 
 def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
@@ -97,8 +94,7 @@ def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, An
     summary["peak_memory"] = _peaks_of_run(rows)
     summary["forecast"] = graded_forecast(run.folder, rows)
     if PartialState().is_main_process:
-        steps, evaluations = split_evaluations(read_metrics(run.folder / METRICS))
-        record = RunRecord(run.folder, run_facts(run.settings.resolved, run.folder), steps, evaluations, summary)
+        record = replace(run_record(run.folder), summary=summary)
         summary["findings"] = [asdict(finding) for finding in diagnose(record)]
         text = json_text(summary)
         write_run_manifest(run.folder, text)

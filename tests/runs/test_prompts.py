@@ -1,6 +1,5 @@
 """A run whose prompts, template and rewards keep its model from thinking is warned, and no other."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.runs.model import expansion_plan
-from rlvr_vocab.runs.prompts import asks_to_think, limits_that_fit, thinking_warnings, warmup_form
+from rlvr_vocab.runs.problems import asks_to_think, thinking_warnings, warmup_form
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
 COPIES = "model.reasoning_vocab_size=5"
@@ -138,10 +137,3 @@ def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words:
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
     rows = Dataset.from_list([{"prompt": [], "problem": "6 * 7", "solution": "42", "answer": "42"}])
     assert warmup_form(settings, rows).format(reasoning="6*7", answer="42") == turn
-
-
-@pytest.mark.parametrize(("longest", "context", "completion"), [(900, 1024, 512), (511, 512, 512), (512, 512, 1)])
-def test_limits_that_are_advised_fill_the_context(longest: int, context: int, completion: int) -> None:
-    advised = re.findall(r"training\.(\w+)=(\d+)", limits_that_fit(longest, context, completion))
-    limits = {"max_prompt_length": longest, "max_completion_length": completion}
-    assert advised and {sum({**limits, key: int(value)}.values()) for key, value in advised} == {context}

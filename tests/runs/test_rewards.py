@@ -75,7 +75,7 @@ def strict(completions, **columns):
         ("[mine.py:other_column]", "needs a column 'difficulty'; the problems have solution, level"),
         (
             "[multiple_choice,mine.py:nothing]",
-            "nothing could be learned, the first 3 problems have no score: "
+            "nothing could be learned, the first problems have no score: "
             "multiple_choice gave None (the gold answer is not one letter); nothing gave None",
         ),
         ("[multiple_choice,accuracy]", None),

@@ -18,7 +18,7 @@ from rlvr_vocab.runs import stages as stages_module
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.record import run_of_checkpoint, stage_of
-from rlvr_vocab.runs.stages import Stage, StagedRun, StageRecord, ended_records, last_checkpoint, start_wandb
+from rlvr_vocab.runs.stages import Stage, StagedRun, StageRecord, checkpoint_to_resume, ended_records, start_wandb
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
@@ -60,8 +60,10 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
 
 
 def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages: list[Stage]) -> None:
-    with pytest.raises(UserError, match=r"1_form: this stage has ended, but its checkpoint-4 is incomplete"):
-        last_checkpoint(stages[0], end(stages[0]))
+    end(stages[0])
+    staged = StagedRun(run_of(stages), stages, unread := None, unread)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"1_form: this stage has ended, but its last checkpoint is incomplete"):
+        staged._load_last_stage()
 
 
 def run_of(stages: list[Stage]) -> Run:
@@ -137,9 +139,8 @@ def test_a_resumed_run_goes_on_in_the_same_run_of_wandb(tmp_path: Path, monkeypa
 def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages: list[Stage]) -> None:
     for stage in stages:
         end(stage)
-    (stages[0].folder / "checkpoint-4").mkdir()
-    nothing: Any = SimpleNamespace(problems=None)
-    staged = StagedRun(run_of(stages), stages, nothing, nothing)
+    checkpoint = stages[0].folder / "checkpoint-4"
+    checkpoint.mkdir()
     with pytest.raises(UserError, match=r"the training to resume are in .*2_answers"):
-        staged._load_last_stage(str(stages[0].folder / "checkpoint-4"))
+        checkpoint_to_resume(stages[1].folder, str(checkpoint), Console(quiet=True))
     assert (stages[1].folder / "stage.json").is_file()
