@@ -48,7 +48,10 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
         function, deadline = find_function(spec.name), spec.deadline
         parameters, takes_any = parameters_of(function)
         if not (is_user_code(spec.name) and takes_any):
-            _require_known(spec, [each for each in parameters if each not in FROM_THE_TRAINER])
+            known = [each for each in parameters if each not in FROM_THE_TRAINER]
+            for key in spec.params.keys() - known:
+                hint = did_you_mean(key, known) or f"; its parameters are {', '.join(known) or 'none'}"
+                raise UserError(f"rewards: {spec.name} has no parameter {key}{hint}")
         if isinstance(deadline, str):
             deadline = DEADLINE if is_user_code(spec.name) else None
         filled = {key: value for key, value in asdict(context).items() if key in parameters and value is not None}
@@ -104,13 +107,6 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
     return names
-
-
-def _require_known(spec: RewardSpec, names: Sequence[str]) -> None:
-    for name in spec.params:
-        if name not in names:
-            hint = did_you_mean(name, names) or f"; its parameters are {', '.join(names) or 'none'}"
-            raise UserError(f"rewards: {spec.name} has no parameter {name}{hint}")
 
 
 # --- code of the user's own ---

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -237,22 +238,17 @@ def _values_in(result: Any, rows: int) -> Sequence[Any]:
 def score_of(value: Any) -> Score:
     """A returned value as a score, a failed one unless it is a finite number or None."""
     score = value if isinstance(value, Score) else Score(value, "")
-    try:
-        return score if score.value is None else replace(score, value=_finite_number(score.value))
-    except _RAISED as error:
-        return _failed(error, "row")
-
-
-def _finite_number(value: Any) -> float:
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        score = float(value.item() if hasattr(value, "item") else value)  # an array of one number, or a tensor
-    except (TypeError, ValueError):
-        raise NoScores(f"returned {_with_type(value)}, not a number") from None
-    if not abs(score) <= LARGEST_SCORE:  # NaN too
-        raise NoScores(f"returned {score}, which is no finite float32")
-    return score
+    given = score.value
+    if given is None:
+        return score
+    number: float | None = None
+    with suppress(TypeError, ValueError, OverflowError, RuntimeError):
+        number = float(given.item() if hasattr(given, "item") else given)  # an array of one number, or a tensor
+    if number is None or isinstance(given, str | bytes):
+        return Score(None, f"returned {_with_type(given)}, not a number", failed="row")
+    if not abs(number) <= LARGEST_SCORE:  # NaN too
+        return Score(None, f"returned {number}, which is no finite float32", failed="row")
+    return replace(score, value=number)
 
 
 def _with_type(value: Any) -> str:

@@ -62,7 +62,7 @@ def test_finite_numbers_of_any_library_are_scores(value, score):
         (3.5e38, "returned 3.5e+38, which is no finite float32"),
         (Score(math.nan, "half"), "returned nan, which is no finite float32"),
         ("x" * 10**6, f"returned '{'x' * 12}...{'x' * 13}' (str), not a number"),
-        (10**5000, "raised OverflowError: int too large to convert to float"),
+        (10**400, f"returned {'1' + 17 * '0'}...{19 * '0'} (int), not a number"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -89,7 +89,6 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
     [
         ("accuracy", {"answer_from": ["box", "boxes"]}, "accuracy: answer_from=['box', 'boxes']: should be 'box'"),
         ("numeric", {"absolute_tolerance": math.nan}, "numeric: absolute_tolerance=nan: should be a finite number"),
-        ("multiple_choice", {"letters": "AA"}, "multiple_choice: letters=AA: should be different letters"),
         ("think_format", {"prefilled": "no"}, "think_format: prefilled=no: should be a valid boolean"),
         ("json_format", {"schema": {"type": "text"}}, "json_format: schema={'type': 'text'} is no JSON schema"),
         ("length", {}, "length: shortest and longest are missing"),

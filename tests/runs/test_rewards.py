@@ -82,7 +82,6 @@ def strict(completions, **columns):
         ("[multiple_choice,{name:accuracy,weight:0}]", "nothing could be learned"),
         ("[{name:accuracy,weight:0},{name:boxed,weight:0.0}]", "every weight is 0, so nothing could be learned"),
         ("[{name:accuracy,weight:0},boxed]", None),
-        ("[diversity]", None),
     ],
 )
 def test_rewards_are_tried_on_right_answers_before_training(

@@ -74,7 +74,7 @@ def mode_collapse(history: History) -> Finding | None:
         "error",
         f"{' and '.join(seen)} in {steps(rows)}",
         "the temperature is low, the reward pays for one text, or the learning rate is too high",
-        "training.temperature=1.0; training.learning_rate: a quarter of it; rewards: add diversity with a small weight",
+        "training.temperature=1.0; training.learning_rate: a quarter of it",
     )
 
 

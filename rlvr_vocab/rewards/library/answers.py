@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.data.answers import gold_text
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
 from rlvr_vocab.verify.cleaning import ascii_latex
@@ -142,8 +141,6 @@ def multiple_choice(
     >>> multiple_choice(turns, solution=["C"] * 4)
     [1.0, 1.0, 0.0, 0.0]
     """
-    if len(set(letters)) < len(letters):
-        raise UserError(f"multiple_choice: letters={letters}: should be different letters")
 
     def gold_letter(gold: str) -> set[str] | None:
         label = _Patterns(letters).label.match(_without_markup(gold))  # its text aside

@@ -13,9 +13,8 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,7 +27,7 @@ from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, r
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import short_text
 
-logger = logging.getLogger(__name__)
+_warn_once = functools.cache(logging.getLogger(__name__).warning)
 _Row = tuple[Any, str, Any]  # prompt, answer and gold answer
 
 _INSTRUCTION = (
@@ -40,47 +39,33 @@ _OWN_SCORE = re.compile(r"^([^\w\n]*score)\b", re.IGNORECASE | re.MULTILINE)
 _LONGEST_END = 2_000  # characters in which a score, or an error, is looked for
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """A judge, and what it is asked."""
+def _request(
+    row: _Row, mark: str, model: str, rubric: str, scale: tuple[float, float], max_tokens: int
+) -> dict[str, Any]:
+    """The request for one completion; `mark` is drawn for each request, so that no answer can hold it."""
+    prompt, answer, gold = row
+    least, most = scale
+    asked = prompt if isinstance(prompt, str) else "\n\n".join(f"{m['role']}: {m['content']}" for m in prompt)
+    reference = "" if gold is None else f"Reference answer:\n{cell_text(gold)}\n\n"
+    # Lines that imitate those which the judge reads and writes are broken.
+    broken = _OWN_SCORE.sub(r"\1 (in the answer)", answer.replace("=====", "= = = ="))
+    system = _INSTRUCTION.format(mark=mark, rubric=rubric, least=least, most=most)
+    user = f"Task:\n{asked}\n\n{reference}Answer:\n===== {mark}\n{broken}\n===== {mark}"
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    return {"model": model, "temperature": 0, "max_tokens": max_tokens, "messages": messages}
 
-    url: str
-    model: str
-    rubric: str
-    scale: tuple[float, float]
-    max_tokens: int
 
-    def request(self, prompt: Any, answer: str, gold: Any, mark: str) -> dict[str, Any]:
-        """The request for one completion; `mark` is drawn for each request, so that no answer can hold it."""
-        least, most = self.scale
-        asked = prompt if isinstance(prompt, str) else "\n\n".join(f"{m['role']}: {m['content']}" for m in prompt)
-        reference = "" if gold is None else f"Reference answer:\n{cell_text(gold)}\n\n"
-        # Lines that imitate those which the judge reads and writes are broken.
-        broken = _OWN_SCORE.sub(r"\1 (in the answer)", answer.replace("=====", "= = = ="))
-        system = _INSTRUCTION.format(mark=mark, rubric=self.rubric, least=least, most=most)
-        user = f"Task:\n{asked}\n\n{reference}Answer:\n===== {mark}\n{broken}\n===== {mark}"
-        return {
-            "model": self.model,
-            "temperature": 0,
-            "max_tokens": self.max_tokens,
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-        }
-
-    def key(self, row: _Row) -> str:
-        """The request in the cache, without its mark."""
-        return hashlib.sha256(json.dumps([self.url, self.request(*row, mark="")], sort_keys=True).encode()).hexdigest()
-
-    def score_in(self, reply: str, mark: str) -> Score:
-        """The last score under the mark in the judge's reply, moved to 0 to 1."""
-        line = rf"^[^\w\n]*score[^\w\n]*{mark}[^\w\n]*?(-?\d+(?:\.\d+)?)[^\w\n]*$"
-        found = re.findall(line, reply[-_LONGEST_END:], re.IGNORECASE | re.MULTILINE)
-        least, most = self.scale
-        if not found:
-            return Score(None, f"the judge gave no score: {short_text(reply)!r}")
-        value = float(found[-1])
-        if not least <= value <= most:
-            return Score(None, f"the judge's score {value:g} is not from {least:g} to {most:g}")
-        return Score((value - least) / (most - least), f"the judge says {value:g} of {most:g}")
+def _score_in(reply: str, mark: str, scale: tuple[float, float]) -> Score:
+    """The last score under the mark in the judge's reply, moved to 0 to 1."""
+    line = rf"^[^\w\n]*score[^\w\n]*{mark}[^\w\n]*?(-?\d+(?:\.\d+)?)[^\w\n]*$"
+    found = re.findall(line, reply[-_LONGEST_END:], re.IGNORECASE | re.MULTILINE)
+    least, most = scale
+    if not found:
+        return Score(None, f"the judge gave no score: {short_text(reply)!r}")
+    value = float(found[-1])
+    if not least <= value <= most:
+        return Score(None, f"the judge's score {value:g} is not from {least:g} to {most:g}")
+    return Score((value - least) / (most - least), f"the judge says {value:g} of {most:g}")
 
 
 _sent = 0  # completions that this process has sent to judges
@@ -120,12 +105,12 @@ def llm_judge(
         raise UserError(f"llm_judge: scale={list(scale)}: should be the worst and the best score")
     if importlib.util.find_spec("openai") is None:
         raise UserError("llm_judge: openai is not installed; install it with pip install 'rlvr-vocab[judge]'")
-    judge = _Judge(url, model, rubric, scale, max_tokens)
+    request = functools.partial(_request, model=model, rubric=rubric, scale=scale, max_tokens=max_tokens)
     golds = [None] * len(completions) if solution is None else solution
     turns = map(turn_text, completions)
     seen = [turn if sees == "turn" else after_thinking(turn, think_tags) or "" for turn in turns]
     rows: list[_Row] = list(zip(prompts, seen, golds, strict=True))
-    keys = [judge.key(row) if row[1].strip() else "" for row in rows]
+    keys = [_key(url, request(row, mark="")) if row[1].strip() else "" for row in rows]
     kept = _in_cache(cache, "SELECT * FROM scores WHERE request = ?", [(key,) for key in keys])
     scores = {key: Score(value, reason) for key, value, reason in kept}
     scores[""] = Score(0.0, "no answer")
@@ -135,7 +120,7 @@ def llm_judge(
     if asked:
         key = os.environ.get(key_variable, "").strip() or "none"
         client = {"base_url": url, "api_key": key, "max_retries": retries, "timeout": deadline}
-        found = run_coroutine(_ask(judge, asked, client, concurrency))
+        found = run_coroutine(_ask(asked, request, scale, client, concurrency))
         new = [(key, score.value, score.reason) for key, score in found.items() if score.value is not None]
         _in_cache(cache, "INSERT OR REPLACE INTO scores VALUES (?, ?, ?)", new)
         scores |= found
@@ -143,7 +128,18 @@ def llm_judge(
     return [scores.get(key, spent) for key in keys]
 
 
-async def _ask(judge: _Judge, asked: dict[str, _Row], settings: dict[str, Any], concurrency: int) -> dict[str, Score]:
+def _key(url: str, request: dict[str, Any]) -> str:
+    """The key of a request without its mark in the cache."""
+    return hashlib.sha256(json.dumps([url, request], sort_keys=True).encode()).hexdigest()
+
+
+async def _ask(
+    asked: dict[str, _Row],
+    request: Callable[[_Row, str], dict[str, Any]],
+    scale: tuple[float, float],
+    settings: dict[str, Any],
+    concurrency: int,
+) -> dict[str, Score]:
     """The scores by key; requests that have not ended by the deadline are cancelled."""
     import openai  # here: a program that asks no judge need not wait for it
 
@@ -153,7 +149,7 @@ async def _ask(judge: _Judge, asked: dict[str, _Row], settings: dict[str, Any], 
         mark = secrets.token_hex(4)
         async with free:
             try:
-                reply = await client.chat.completions.create(**judge.request(*row, mark))
+                reply = await client.chat.completions.create(**request(row, mark))
             except openai.APIStatusError as error:
                 return _no_score(f"the judge's server answered {error.status_code}: {error.response.text}")
             except (openai.APIError, ValueError) as error:
@@ -162,7 +158,7 @@ async def _ask(judge: _Judge, asked: dict[str, _Row], settings: dict[str, Any], 
             text = str(reply.choices[0].message.content)
         except (AttributeError, IndexError, TypeError):
             return _no_score(f"the judge's server answered with no chat: {reply}")
-        return judge.score_in(text, mark)
+        return _score_in(text, mark, scale)
 
     async with openai.AsyncOpenAI(**settings) as client:
         tasks = {key: asyncio.create_task(score(row)) for key, row in asked.items()}
@@ -191,8 +187,3 @@ def _in_cache(path: str | None, statement: str, rows: Sequence[Sequence[Any]]) -
     except (OSError, RuntimeError, sqlite3.Error) as error:
         _warn_once(f"llm_judge: cache={path} cannot be used ({error}): scores are not kept")
         return []
-
-
-@functools.cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)

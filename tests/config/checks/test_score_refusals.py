@@ -62,11 +62,8 @@ def test_what_cannot_be_scored_is_refused_in_one_line(
     assert said.format(**names) in refusal(*(word.format(**names) for word in words))
 
 
-@pytest.mark.parametrize("reward", ["diversity", "{mine}:picky"])
-def test_prompts_that_a_reward_needs_are_asked_for(
-    reward: str, refusal: Callable[..., str], mine: Path, tmp_path: Path
-) -> None:
+def test_prompts_that_a_reward_needs_are_asked_for(refusal: Callable[..., str], mine: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"completion": "c", "difficulty": 3, "question": "q"}')
-    message = refusal(f"rewards=[{reward.format(mine=mine)}]", f"completions={path}")
+    message = refusal(f"rewards=[{mine}:picky]", f"completions={path}")
     assert "needs prompts" in message and "prompt_column=…" in message
