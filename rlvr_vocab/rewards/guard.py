@@ -238,7 +238,7 @@ def _values_in(result: Any, rows: int) -> Sequence[Any]:
 def score_of(value: Any) -> Score:
     """A returned value as a score, a failed one unless it is a finite number or None."""
     score = value if isinstance(value, Score) else Score(value, "")
-    given = score.value
+    given: Any = score.value
     if given is None:
         return score
     number: float | None = None
