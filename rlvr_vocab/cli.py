@@ -15,7 +15,6 @@ from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import overview, printed
 from rlvr_vocab.config.load import settings_of
-from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import (
     BAD_INPUT,
     CTRL_C,
@@ -39,12 +38,6 @@ from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
 MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on where nobody reads their output
-DECIDE_MEMORY = (
-    *("batch_size", "max_new_tokens", "warmup.batch_size"),
-    *("training.per_device_train_batch_size", "training.max_completion_length", "training.num_generations"),
-    "training.gradient_checkpointing",
-    *("training.beta", "model.lora.enabled", "model.reasoning_vocab_size"),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,7 +69,7 @@ def run_and_report(argv: list[str]) -> int:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        print_error("error:", out_of_memory_line(argv[0], error))
+        print_error("error:", str(error).partition("If reserved")[0])  # its advice on the allocator left out
         return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process says it
@@ -101,13 +94,6 @@ def run_and_report(argv: list[str]) -> int:
 def print_error(kind: str, error: BaseException | str) -> None:
     """One line, with no secret in it and nothing that a terminal obeys."""
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
-
-
-def out_of_memory_line(command: str, error: RuntimeError) -> str:
-    """The line of torch, without its advice on the allocator, and the keys of the command that decide."""
-    line = str(error).partition("If reserved")[0].strip()
-    keys = [key for key in DECIDE_MEMORY if key in keys_of(COMMANDS[command].settings)]
-    return line + f" Keys that decide: {', '.join(keys)}" * bool(keys)
 
 
 def output_is_unread() -> bool:

@@ -8,8 +8,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,42 +19,30 @@ from pydantic import TypeAdapter, ValidationError
 from rlvr_vocab.errors import UserError
 
 
-def atomic_write(path: Path, text: str, errors: str = "strict") -> None:
-    """Write the file beside its place and move it there: a reader finds the old text or the new one.
+def atomic_write(path: Path, text: str, key: str = "") -> None:
+    """Write a file and its folder; a reader finds the old text or the new one.
 
-    `errors` is for characters that UTF-8 cannot write, as in `str.encode`.
+    Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
+
+    Raises:
+        UserError: it cannot be written; `key` is the setting that names it. Without a key, OSError.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8", errors=errors)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
         partial.replace(path)
+    except OSError as error:
+        if not key:
+            raise
+        raise UserError(f"{key}={path} cannot be written: {error.strerror or error}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 def json_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def atomic_write_json(path: Path, content: dict[str, Any], key: str) -> None:
-    """`atomic_write_text` of an object."""
-    atomic_write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
-
-
-def atomic_write_jsonl(path: Path, rows: Iterable[dict[str, Any]], key: str) -> None:
-    """`atomic_write_text` of an object a line; a value that JSON has no form for, such as a date, becomes text."""
-    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
-    atomic_write_text(path, "".join(f"{line}\n" for line in lines), key)
-
-
-def atomic_write_text(path: Path, text: str, key: str) -> None:
-    """Write the file and its folder; UserError, which names `key`, where it cannot be written there."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
-        atomic_write(path, text, errors="backslashreplace")
-    except OSError as error:
-        raise UserError(f"{key}={path} cannot be written: {error.strerror or error}") from error
 
 
 def read_json(path: Path, kinds: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

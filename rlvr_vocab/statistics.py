@@ -1,13 +1,12 @@
-"""Confidence intervals in which a problem, not a sample, is the unit that was drawn.
+"""Confidence intervals over problems: each function takes one value per problem, the mean of its samples.
 
-Samples of one problem are alike: ten samples of it are less evidence than one sample of each of ten problems. So every
-function here takes one value per problem, the mean of its samples.
+Ten samples of one problem are less evidence than one sample of each of ten problems.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,10 +48,8 @@ def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = N
     if not values.size:
         return None
     if np.isin(values, (0, 1)).all():
-        low, high = _wilson(values)
-        return _interval(values, low, high, WILSON, samples)
-    low, high = _bootstrapped(values, (0.0, 1.0))
-    return _interval(values, low, high, BOOTSTRAP, samples)
+        return _interval(values, _wilson(values), WILSON, samples)
+    return _interval(values, _bootstrapped(values, (0.0, 1.0)), BOOTSTRAP, samples)
 
 
 def difference_interval(differences: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
@@ -65,12 +62,13 @@ def difference_interval(differences: Sequence[float] | np.ndarray, samples: int 
     if not differences.size:
         return None
     if np.ptp(differences) == 0:
-        low, high = _bootstrapped(differences, (-1.0, 1.0))
-        other_low, other_high = _bootstrapped(-differences, (-1.0, 1.0))
-        return _interval(differences, (low - other_high) / 2, (high - other_low) / 2, BOOTSTRAP, samples)
-    half = _student_half_width(differences - differences.mean())
-    low, high = max(-1.0, differences.mean() - half), min(1.0, differences.mean() + half)
-    return _interval(differences, low, high, STUDENT, samples)
+        (low, high), (low_mirrored, high_mirrored) = (
+            _bootstrapped(values, (-1.0, 1.0)) for values in (differences, -differences)
+        )
+        both = (low - high_mirrored) / 2, (high - low_mirrored) / 2
+        return _interval(differences, both, BOOTSTRAP, samples)
+    mean, half = differences.mean(), _student_half_width(differences - differences.mean())
+    return _interval(differences, (max(-1.0, mean - half), min(1.0, mean + half)), STUDENT, samples)
 
 
 def mean_interval(
@@ -99,11 +97,9 @@ def ratio_interval(
     ratio = above.sum() / below.sum()
     residuals = (above - ratio * below) / below.mean()
     count = len(below) if samples is None else samples
-    if np.ptp(residuals) == 0:
-        return Interval(ratio, ratio, ratio, CONFIDENCE, ONE_VALUE, len(below), count)
-    half = _student_half_width(residuals)
+    half, method = (_student_half_width(residuals), STUDENT) if np.ptp(residuals) else (0.0, ONE_VALUE)
     low, high = max(ends[0], ratio - half), min(ends[1], ratio + half)
-    return Interval(ratio, low, high, CONFIDENCE, STUDENT, len(below), count)
+    return Interval(ratio, low, high, CONFIDENCE, method, len(below), count)
 
 
 def _wilson(values: np.ndarray) -> tuple[float, float]:
@@ -135,10 +131,10 @@ def _student_half_width(residuals: np.ndarray) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
 
 
-def _interval(values: np.ndarray, low: float, high: float, method: str, samples: int | None) -> Interval:
+def _interval(values: np.ndarray, ends: tuple[float, float], method: str, samples: int | None) -> Interval:
     count, estimate = len(values) if samples is None else samples, float(values.mean())
-    # Where all values are the same and next to an end, what was added there would leave the estimate outside.
-    low, high = min(float(low), estimate), max(float(high), estimate)
+    # The half problems that the bootstrap adds may leave an estimate near 0 or 1 outside of the interval.
+    low, high = min(float(ends[0]), estimate), max(float(ends[1]), estimate)
     return Interval(estimate, low, high, CONFIDENCE, method, len(values), count)
 
 
@@ -159,26 +155,19 @@ def majority_share(votes: Sequence[Hashable | None], right: Sequence[bool]) -> f
     return sum(winners) / len(winners) if winners else 0.0
 
 
-def pass_at_k(samples: int, right: int, k: int) -> float:
-    """The unbiased estimate for one problem, from all its samples, of which there are at least k.
+def passes_at_k(samples: Sequence[int], right: Sequence[int], k: int) -> list[float]:
+    """The unbiased estimate of pass@k for each problem that has k samples; problems with fewer are left out.
 
     1 - C(n - c, k) / C(n, k) for n samples of which c are right (Chen et al. 2021, "Evaluating Large Language Models
     Trained on Code", eq. 1), multiplied out so that no binomial coefficient overflows.
     """
-    if samples - right < k:
-        return 1.0
-    return float(1.0 - np.prod(1.0 - k / np.arange(samples - right + 1, samples + 1)))
+    return [
+        1.0 if n - c < k else float(1.0 - np.prod(1.0 - k / np.arange(n - c + 1, n + 1)))
+        for n, c in zip(samples, right, strict=True)
+        if n >= k
+    ]
 
 
-def passes_at_k(samples: Sequence[int], right: Sequence[int], k: int) -> list[float]:
-    """`pass_at_k` of each problem that has k samples; those with fewer are left out."""
-    return [pass_at_k(n, c, k) for n, c in zip(samples, right, strict=True) if n >= k]
-
-
-def usual_ks(samples: int) -> Iterator[int]:
+def usual_ks(samples: int) -> list[int]:
     """1, 2, 4, … and the number of samples itself."""
-    k = 1
-    while k < samples:
-        yield k
-        k *= 2
-    yield samples
+    return [*(1 << power for power in range((samples - 1).bit_length())), samples]

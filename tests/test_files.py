@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_dir, atomic_write_json
+from rlvr_vocab.files import atomic_dir, atomic_write, json_text
 
 
 def test_it_takes_its_name_with_everything_in_it_readable_by_all(tmp_path):
@@ -104,7 +104,7 @@ def test_an_empty_folder_is_filled_and_a_link_to_one_stays_a_link(tmp_path):
 
 def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "new" / "facts.json"
-    atomic_write_json(path, {"a": ["ü", None, 1.5]}, "out")
+    atomic_write(path, json_text({"a": ["ü", None, 1.5]}), "out")
 
     def full_disk(self: Path, text: str, **_: object) -> int:
         with self.open("w") as file:
@@ -113,6 +113,6 @@ def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Path, "write_text", full_disk)
     with pytest.raises(UserError, match=r"out=.*facts\.json cannot be written: No space left on device"):
-        atomic_write_json(path, {"a": 1}, "out")
+        atomic_write(path, "{}", "out")
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": ["ü", None, 1.5]}
     assert list(path.parent.iterdir()) == [path]

@@ -18,7 +18,6 @@ from rlvr_vocab.statistics import (
     difference_interval,
     majority_share,
     mean_interval,
-    pass_at_k,
     passes_at_k,
     ratio_interval,
     share_interval,
@@ -146,15 +145,15 @@ def test_pass_at_k_is_the_share_of_all_choices_that_hold_a_right_sample(samples:
     for right, k in itertools.product(range(samples + 1), range(1, samples + 1)):
         verdicts = [True] * right + [False] * (samples - right)
         choices = list(itertools.combinations(verdicts, k))
-        assert pass_at_k(samples, right, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
+        assert passes_at_k([samples], [right], k) == pytest.approx([sum(map(any, choices)) / len(choices)], abs=1e-12)
 
 
 @pytest.mark.parametrize(("samples", "right", "k"), [(1000, 1, 500), (10_000, 3, 100), (1000, 999, 1), (200, 2, 199)])
 def test_large_numbers_neither_overflow_nor_cancel(samples: int, right: int, k: int) -> None:
     exact = 1 - Fraction(math.comb(samples - right, k), math.comb(samples, k))
-    assert pass_at_k(samples, right, k) == pytest.approx(float(exact), rel=1e-10)
+    assert passes_at_k([samples], [right], k) == pytest.approx([float(exact)], rel=1e-10)
 
 
 def test_ks_double_up_to_the_number_of_samples_and_a_problem_with_fewer_is_left_out() -> None:
     assert passes_at_k([4, 1, 2], [1, 1, 0], 2) == [0.5, 0.0]
-    assert [list(usual_ks(samples)) for samples in (1, 2, 8, 12)] == [[1], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 12]]
+    assert [usual_ks(samples) for samples in (1, 2, 8, 12)] == [[1], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 12]]

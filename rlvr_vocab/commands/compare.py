@@ -25,7 +25,7 @@ from rlvr_vocab.config.command_settings import CompareSettings
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, read_recorded
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write_json, atomic_write_text, read_json_if_there
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import (
     ENVIRONMENT,
     EVALUATION_RESULTS,
@@ -76,9 +76,9 @@ def run(settings: CompareSettings) -> int:
         differences=others,
         warnings=comparison_warnings(arms, others, comparisons),
     )
-    atomic_write_json(settings.out / "comparison.json", compared.as_json(), "out")
+    atomic_write(settings.out / "comparison.json", json_text(compared.as_json()), "out")
     page = render(compare_page(compared, command_line("compare", settings)))
-    atomic_write_text(settings.out / "comparison.html", page, "out")
+    atomic_write(settings.out / "comparison.html", page, "out")
     console = make_console()
     _print(console, compared)
     console.print(f"comparison.html and comparison.json are in {settings.out}", markup=False)

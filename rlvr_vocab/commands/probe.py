@@ -21,7 +21,7 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
-from rlvr_vocab.files import atomic_write, atomic_write_json, read_json
+from rlvr_vocab.files import atomic_write, json_text, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.results import (
     ARMS,
@@ -61,7 +61,7 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, HeldOutMetric.of(graders[0]), settings.telling_effect)
-    atomic_write_json(settings.folder / PROBE, asdict(found), "out")
+    atomic_write(settings.folder / PROBE, json_text(asdict(found)), "out")
     atomic_write(settings.folder / PROBE_PAGE, render(probe_page(found, command_line("probe", settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.folder}", markup=False)
@@ -139,7 +139,7 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
     """Raise UserError if recorded answers come from other settings; settings without thoughts are overwritten."""
     file = place / EVALUATION_SETTINGS
     if not (place / _THOUGHTS).exists() or not file.exists():
-        atomic_write_json(file, wanted, "run")
+        atomic_write(file, json_text(wanted), "run")
         return
     there = read_json(file)
     others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]

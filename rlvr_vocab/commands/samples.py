@@ -26,7 +26,7 @@ from rlvr_vocab.analysis.samples import (
 )
 from rlvr_vocab.config.command_settings import SamplesSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write_text
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.record.results import read_probe
@@ -80,7 +80,7 @@ def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, pr
     if settings.out is None:
         sys.stdout.write(text)
         return
-    atomic_write_text(settings.out, text, "out")
+    atomic_write(settings.out, text, "out")
     print(f"{pluralize(len(shown), 'completion is', 'completions are')} in {settings.out}")
 
 

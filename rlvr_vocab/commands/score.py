@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.rows import column_names
 from rlvr_vocab.data.table import TRL_NAMES, problem_table
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write_jsonl
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import OF_EACH_TOKEN
 from rlvr_vocab.record.files import INITIAL_MODEL, is_step_file, run_folder_of, step_files
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, required_columns
@@ -99,7 +100,8 @@ def run(settings: ScoreSettings) -> int:
     print_section(console, "Rewards", _reward_lines(rewards, rows))
     _print_failures(rewards, rows, console)
     if settings.out is not None:
-        atomic_write_jsonl(settings.out, (_record(rewards, row) for row in rows), "out")
+        lines = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
+        atomic_write(settings.out, "".join(f"{line}\n" for line in lines), "out")
         console.print(f"\nevery row, with all scores and reasons, is in {settings.out}", markup=False)
     return FAILED if any(score.failed for row in rows for score in row.scores) else 0
 

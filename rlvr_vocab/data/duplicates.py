@@ -23,30 +23,31 @@ def repeated_problems(problems: Sequence[Problem]) -> list[RepeatedProblem]:
 
     An answer differs from the first one if the verifier accepts neither as an answer to the other.
     """
-    groups: dict[str, list[Problem]] = {}
-    for problem in problems:
-        groups.setdefault(problem.key, []).append(problem)
-    repeated = [group for group in groups.values() if len(group) > 1]
-    answers: list[dict[str, Problem]] = [{} for _ in repeated]  # of each: the first row that has it
-    for group, of_group in zip(repeated, answers, strict=True):
+    repeated = [group for group in _by_key(problems).values() if len(group) > 1]
+    first_rows: list[dict[str, Problem]] = [{} for _ in repeated]  # of each: the first row of each answer
+    for group, rows in zip(repeated, first_rows, strict=True):
         for problem in group:
             if (text := cell_text(problem.solution)) is not None:
-                of_group.setdefault(text, problem)
-    pairs = [(first, other) for first, *others in filter(None, answers) for other in others]
+                rows.setdefault(text, problem)
+    pairs = [(first, other) for first, *others in filter(None, first_rows) for other in others]
     ones, others = [one for one, _ in pairs], [other for _, other in pairs]
     verdicts = zip(pairs, verify(ones, others), verify(others, ones), strict=True)
     equal = {pair for pair, there, back in verdicts if there.correct or back.correct}
     found = []
-    for group, of_group in zip(repeated, answers, strict=True):
-        first = next(iter(of_group), "")
-        different = (problem for text, problem in of_group.items() if (first, text) not in equal)
+    for group, rows in zip(repeated, first_rows, strict=True):
+        different = [problem for text, problem in rows.items() if (next(iter(rows)), text) not in equal]
         found.append(RepeatedProblem(tuple(group), tuple(different)))
     return found
 
 
 def shared_problems(trained: Sequence[Problem], measured: Sequence[Problem]) -> list[tuple[Problem, list[Problem]]]:
     """The measured problems that occur in training in any spelling, each with its training rows."""
-    by_key: dict[str, list[Problem]] = {}
-    for problem in trained:
-        by_key.setdefault(problem.key, []).append(problem)
+    by_key = _by_key(trained)
     return [(problem, by_key[problem.key]) for problem in measured if problem.key in by_key]
+
+
+def _by_key(problems: Sequence[Problem]) -> dict[str, list[Problem]]:
+    groups: dict[str, list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(problem.key, []).append(problem)
+    return groups

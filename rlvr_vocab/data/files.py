@@ -29,17 +29,13 @@ def local_file(name: str) -> Path | None:
 
 def check_file(path: Path) -> None:
     """Raises UserError for a file that is missing or empty, or has an unknown extension; it is not opened."""
-    absolute, extensions = path.absolute(), ", ".join(READERS)
+    absolute = path.absolute()
     if not path.exists():
-        folder = absolute.parent
-        if not folder.is_dir():
-            raise UserError(f"data file {absolute} does not exist; its folder {folder} does not exist either")
-        names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in READERS)
-        closest = nearest_word(path.name, names, cutoff=0)
-        near = f"the nearest file there is {closest}" if closest else f"its folder holds no {extensions} file"
-        raise UserError(f"data file {absolute} does not exist; {near}")
+        names = sorted(entry.name for entry in absolute.parent.glob("*") if entry.suffix.lower() in READERS)
+        nearest = nearest_word(path.name, names, cutoff=0)
+        raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
     if not path.is_file() or path.suffix.lower() not in READERS:
-        raise UserError(f"{absolute} is not a file with one of the extensions {extensions}")
+        raise UserError(f"{absolute} is not a file with one of the extensions {', '.join(READERS)}")
     if path.stat().st_size == 0:
         raise UserError(f"data file {absolute} is empty; it must hold at least one row")
 

@@ -42,13 +42,13 @@ class ArithmeticTask:
     def __post_init__(self) -> None:
         if self.modulus is not None and self.terms is not None:
             raise UserError("dataset.generator: modulus asks for a remainder and terms for a sum; set one of them")
-        numbers, size = 10**self.digits, f"digits={self.digits}"
-        different = numbers if self.modulus is not None else numbers * (numbers + 1) // 2  # a+b is b+a
-        if self.terms is not None:
-            different, size = 10**self.terms, f"terms={self.terms}"
+        key, digits = ("digits", self.digits) if self.terms is None else ("terms", self.terms)
+        numbers, is_pair = 10**digits, self.modulus is None and self.terms is None
+        different = numbers * (numbers + 1) // 2 if is_pair else numbers  # a+b is b+a
         if self.num_problems > different:
             raise UserError(
-                f"dataset.generator.num_problems is {self.num_problems}; with {size} it must be from 1 to {different}"
+                f"dataset.generator.num_problems is {self.num_problems}; with {key}={digits} it must be from 1 to "
+                f"{different}"
             )
 
 
@@ -150,11 +150,8 @@ class GymProblems:
         [60, 30]
         """
         size = self.num_problems - self.num_held_out if split == "train" else self.num_held_out
-        weights = sum(task.weight for task in self.tasks)
-        ends, sofar = [0], 0.0
-        for task in self.tasks:
-            sofar += task.weight
-            ends.append(round(size * sofar / weights))
+        weights = [task.weight for task in self.tasks]
+        ends = [round(size * so_far / sum(weights)) for so_far in accumulate(weights, initial=0.0)]
         return [end - start for start, end in pairwise(ends)]
 
 

@@ -22,7 +22,6 @@ from rlvr_vocab.data.rows import (
     Problem,
     UsableRows,
     column_names,
-    disambiguate_by_system_prompt,
     refuse_examples,
     require_columns,
     usable_rows,
@@ -95,9 +94,9 @@ class DividedProblems:
             rows_of = [f"row {row.row_number}: {row.shown}" for row in self.dropped if row.reason == reason]
             more = ["…"] if count > EXAMPLES_PER_REASON else []
             lines.append(f"dropped {count:,}: {reason} ({'; '.join([*rows_of[:EXAMPLES_PER_REASON], *more])})")
+        different = {problem.key for problem in self.train_rows}
         counts = {
-            "rows that repeat an earlier problem, kept unless it is held out": self.num_train_rows
-            - len({problem.key for problem in self.train_rows}),
+            "rows that repeat an earlier problem, kept unless it is held out": self.num_train_rows - len(different),
             "left out of training, as the same problem is held out": parts.removed,
             "held out too, but beyond dataset.max_eval_samples": len(parts.reserved) - len(parts.held_out),
         }
@@ -162,15 +161,15 @@ def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     Raises:
         UserError: they cannot be read.
     """
-    sources = [source] if source.eval_split is None else [source, _eval_source(source)]
-    train, *held_out = disambiguate_by_system_prompt([read_usable_rows(each, split.seed) for each in sources])
-    train_keys, *eval_keys = ([problem.key for problem in rows.problems] for rows in (train, *held_out))
-    parts = partition(train_keys, eval_keys[0] if eval_keys else None, split)
-    problems, dropped = train.problems, train.dropped
-    for rows in held_out:
-        problems += rows.problems
-        dropped += tuple(replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in rows.dropped)
-    return DividedProblems(source, split, problems, len(train_keys), dropped, train.columns, parts)
+    train = read_usable_rows(source, split.seed)
+    problems, dropped, eval_keys = train.problems, train.dropped, None
+    if source.eval_split is not None:
+        held_out = read_usable_rows(_eval_source(source), split.seed)
+        eval_keys = [problem.key for problem in held_out.problems]
+        problems += held_out.problems
+        dropped += tuple(replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in held_out.dropped)
+    parts = partition([problem.key for problem in train.problems], eval_keys, split)
+    return DividedProblems(source, split, problems, len(train.problems), dropped, train.columns, parts)
 
 
 def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:

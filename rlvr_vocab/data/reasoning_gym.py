@@ -27,7 +27,7 @@ from rlvr_vocab.sandbox.confinement import CannotConfine, confine, limit, readab
 from rlvr_vocab.sandbox.program import decoded, encoded
 from rlvr_vocab.terminal import make_console, progress_bar
 from rlvr_vocab.text import short_text
-from rlvr_vocab.verify.worker_pool import LONGEST_DETAIL, Outcome, WorkerPool
+from rlvr_vocab.verify.worker_pool import Outcome, WorkerPool, describe
 
 _SEEDS_OF_A_SPLIT = 2**30
 _NARROW = 20  # most values of a range whose values are shown one by one
@@ -210,7 +210,7 @@ def _make(task: str, params: dict[str, Any], seed: int, count: int, start: int, 
             entry = {**family[place], "task": task, "params": params}
             made.append((json.dumps(encoded(entry)), ""))
         except Exception as error:  # noqa: BLE001 - any error of a generator costs one problem
-            made.append(("", _described(error)))
+            made.append(("", describe(error)))
     return made
 
 
@@ -242,7 +242,7 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
         except CannotConfine as error:
             result = [str(error), ""]
         except BaseException as error:  # noqa: BLE001 - any error of a scorer is returned
-            result = [0.0, _described(error)]
+            result = [0.0, describe(error)]
         os.write(writing, json.dumps(result).encode("ascii"))
         os._exit(0)
     os.close(writing)
@@ -253,7 +253,3 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
     if result[1]:
         raise RuntimeError(result[1])
     return float(result[0]) if isinstance(result[0], float) else str(result[0])
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]

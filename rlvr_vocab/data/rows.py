@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ Messages = list[dict[str, str]]
 ROLES = ("system", "user", "assistant")
 # Python joins surrogate pairs on reading, so a surrogate left in a text is half of a pair.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_CONVERSATIONS = 10  # per distinct user text; above this, system messages are part of the problem
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,8 @@ def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, de
             solution = None if answer is None else cell_answer(row.get(answer), answer_format, decimal)
             problems.append(Problem(text, solution, row, row_number, messages))
         except UnusableRow as unusable:
-            nothing_to_show = text is not None and str(unusable.shown).strip() in ("", "nan", "None")
-            shown = short_text(text if nothing_to_show else unusable.shown)
-            dropped.append(DroppedRow(row_number, unusable.reason, shown))
+            shown = text if text and str(unusable.shown).strip() in ("", "nan", "None") else unusable.shown
+            dropped.append(DroppedRow(row_number, unusable.reason, short_text(shown)))
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
 
 
@@ -134,33 +132,11 @@ def conversation_text(messages: Sequence[Mapping[str, str]], roles: Sequence[str
     return "\n\n".join(message["content"] for message in messages if message["role"] in roles)
 
 
-def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows]:
-    """Include system messages in the texts of the problems if too many problems share their users' messages.
-
-    A question under several system messages is normally one problem. But if fewer than one in `_CONVERSATIONS`
-    conversations has a text of its own, the system messages contain the question.
-    """
-    asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
-    conversations = {(problem.text, conversation_text(problem.messages or (), ROLES)) for problem in asked}
-    if _CONVERSATIONS * len({text for text, _ in conversations}) >= len(conversations):
-        return list(sets)
-
-    def with_system_message(problem: Problem) -> Problem:
-        if problem.messages is None:
-            return problem
-        return replace(problem, text=conversation_text(problem.messages, ROLES))
-
-    return [replace(each, problems=tuple(map(with_system_message, each.problems))) for each in sets]
-
-
 def build_messages(problem: str, style: PromptStyle) -> Messages:
     """The conversation up to the problem: system message if any, solved turns, then the problem."""
-    messages = [{"role": "system", "content": style.system_prompt}] if style.system_prompt else []
-    for example_problem, example_answer in style.examples:
-        messages.append({"role": "user", "content": example_problem})
-        messages.append({"role": "assistant", "content": example_answer})
-    messages.append({"role": "user", "content": problem})
-    return messages
+    turns = [turn for example in style.examples for turn in zip(("user", "assistant"), example, strict=True)]
+    system = [("system", style.system_prompt)] if style.system_prompt else []
+    return [{"role": role, "content": text} for role, text in (*system, *turns, ("user", problem))]
 
 
 def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
@@ -168,9 +144,8 @@ def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
     if problem.messages is None:
         return build_messages(problem.text, style)
     refuse_examples(style)
-    has_system = problem.messages[0]["role"] == "system"
-    missing = [] if has_system or not style.system_prompt else [{"role": "system", "content": style.system_prompt}]
-    return [*missing, *problem.messages]
+    has_system = problem.messages[0]["role"] == "system" or not style.system_prompt
+    return problem.messages if has_system else [*build_messages("", style)[:1], *problem.messages]
 
 
 def refuse_examples(style: PromptStyle) -> None:
@@ -185,19 +160,13 @@ def refuse_examples(style: PromptStyle) -> None:
 def require_columns(source: ProblemSource, found: Sequence[str]) -> None:
     """Raises UserError where a mapped column is missing; names the existing columns, a similar one, and the key."""
     columns = source.columns
-    for wanted, key in (
-        (columns.problem, source.problem_key),
-        (columns.answer, "dataset.columns.answer"),
-        (columns.reasoning, "dataset.columns.reasoning"),
-    ):
+    keys = (source.problem_key, "dataset.columns.answer", "dataset.columns.reasoning")
+    for wanted, key in zip(columns.names, keys, strict=True):
         if wanted is not None and wanted not in found:
             nearest = nearest_word(wanted, [name for name in found if name not in columns.names])
             hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-            or_none = ", or null for no gold answers" if key == "dataset.columns.answer" else ""
-            raise UserError(
-                f'{source.name} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}; '
-                f"set {key}=…{or_none}"
-            )
+            names = ", ".join(found) or "none"
+            raise UserError(f'{source.name} has no column "{wanted}"; its columns are {names}{hint}; set {key}=…')
 
 
 def column_names(rows: Iterable[object]) -> list[str]:

@@ -16,7 +16,7 @@ import torch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
-from rlvr_vocab.files import atomic_write_json, read_json_if_there
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader
 from rlvr_vocab.rewards.grader import Grade, Grader, GraderSpec
@@ -230,7 +230,7 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> None:
     """Write `settings.json`, before the first result; `more` is not compared."""
-    atomic_write_json(folder / EVALUATION_SETTINGS, {**settings, **more}, "out")
+    atomic_write(folder / EVALUATION_SETTINGS, json_text({**settings, **more}), "out")
 
 
 def _difference(key: str, there: Any, now: Any) -> str:

@@ -245,7 +245,7 @@ Row = TypeVar("Row", ProblemResult, SampledThought, ProbeAnswer, PermutedThought
 def write_results(results: Sequence[Row], path: Path) -> None:
     """One JSON object a line; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, "".join(map(result_line, results)), errors="surrogatepass")
+    atomic_write(path, "".join(map(result_line, results)))
 
 
 def read_results(path: Path) -> list[ProblemResult]:

@@ -17,7 +17,7 @@ from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write_text
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.manifest import problem_in_run
@@ -59,7 +59,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
         command_to_repeat=command_to_repeat(folder, str(recorded["exp_name"])),
         max_samples=settings.max_samples,
     )
-    atomic_write_text(settings.page, render(run_page(report)), "out")
+    atomic_write(settings.page, render(run_page(report)), "out")
     if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         try:
             write_vocabulary(vocabulary)

@@ -24,7 +24,7 @@ from rlvr_vocab.verify.scanning import MAX_BITS, TooLarge, Unreadable
 
 Point = Mapping[str, Fraction]
 
-_LARGEST_FACTORIAL, _LARGE_FACTORIAL = 1_000, "the factorial or a binomial coefficient of a large number"
+_LARGEST_FACTORIAL = 1_000
 _LARGEST_DEGREE = 1_000
 # Beyond this, sine and cosine need more digits of the argument than are computed.
 _LARGEST_ARGUMENT = 10**30
@@ -36,11 +36,11 @@ class Undefined(ArithmeticError):
     """A formula without a value: a division by zero, the logarithm of 0."""
 
 
-_EXACT_OPERATIONS = frozenset(("+", "*", "neg", "inverse", "^", "abs", "floor", "ceil", "factorial", "binom"))
+_EXACT_OPERATIONS = frozenset(("+", "*", "neg", "inverse", "^"))
 
 
 def exact_value(formula: Formula, point: Point) -> Fraction | None:
-    """The value at a point; None if rational arithmetic is not sufficient.
+    """The value at a point; None if arithmetic with rational numbers is not sufficient.
 
     Raises:
         Undefined: the formula has no value there.
@@ -63,25 +63,11 @@ def exact_value(formula: Formula, point: Point) -> Fraction | None:
             return _bounded(sum(values, Fraction(0)))
         case "*", _:
             return reduce(lambda product, factor: _bounded(product * factor), values)
-        case "neg", [value]:
-            return -value
-        case "inverse", [value]:
-            if value == 0:
-                raise Undefined("a division by zero")
-            return 1 / value
         case "^", [base, exponent]:
             return _exact_power(base, exponent)
-        case "abs", [value]:
-            return abs(value)
-        case "floor", [value]:
-            return Fraction(math.floor(value))
-        case "ceil", [value]:
-            return Fraction(math.ceil(value))
-    if any(value.denominator != 1 or value < 0 for value in values):
-        return None
-    if values[0] > _LARGEST_FACTORIAL:
-        raise TooLarge(_LARGE_FACTORIAL)
-    return Fraction((math.factorial if formula.name == "factorial" else math.comb)(*map(int, values)))
+        case "inverse", [Fraction(numerator=0)]:
+            raise Undefined("a division by zero")
+    return -values[0] if formula.name == "neg" else 1 / values[0]
 
 
 def _bounded(value: Fraction) -> Fraction:
@@ -181,7 +167,7 @@ class Evaluation:
     def _factorial(self, number: mpmath.mpf, *below: mpmath.mpf) -> mpmath.mpf:
         """For a variable, the gamma function: it obeys the same laws and has values between the integers."""
         if max(map(abs, (number, *below))) > _LARGEST_FACTORIAL:
-            raise TooLarge(_LARGE_FACTORIAL)
+            raise TooLarge("the factorial or a binomial coefficient of a large number")
         if below:
             return mpmath.binomial(number, *below)
         if not self._point and not mpmath.isint(number):

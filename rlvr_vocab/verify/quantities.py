@@ -229,9 +229,6 @@ class Unit:
     name: str
     power: int = 1
 
-    def __str__(self) -> str:
-        return self.name if self.power == 1 else f"{self.name}^{self.power}"
-
 
 PERCENT, DEGREE, RADIAN = Unit("percent"), Unit("degree"), Unit("radian")
 

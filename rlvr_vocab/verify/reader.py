@@ -328,7 +328,7 @@ def _relation(text: str, read_part: ReadPart) -> Reading | None:
             return Inequality((Expression(name), elements), (r"\in",), name, elements)
         is_named_set = isinstance(elements, Expression) and elements.latex.startswith((r"\mathbb", r"\emptyset"))
         if not is_named_set and not isinstance(elements, Collection | Union):
-            raise Unreadable(f"{elements} has no elements")
+            raise Unreadable("a value where a set is expected")
         return Equality((Expression(name), elements), (name, None))
     if (len(members) > 1) + (len(equal) > 1) + (len(ordered) > 1) > 1 or len(members) > 1:
         raise Unreadable("relations of several kinds")

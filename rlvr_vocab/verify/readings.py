@@ -18,8 +18,7 @@ from rlvr_vocab.verify.quantities import DEGREE, PERCENT, Unit, read_number, sam
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 INFINITE = re.compile(r"\\(?:infty|emptyset)(?![A-Za-z])")
-# Python converts integers of up to 4,300 digits to decimal text.
-_MOST_BITS_SHOWN = 14_000
+_MOST_BITS = 14_000  # Python converts integers of up to 4,300 digits to decimal text
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,6 @@ class Number:
     value: Fraction
     unit: Unit | None = None
 
-    @property
-    def bits(self) -> int:
-        return max(self.value.numerator.bit_length(), self.value.denominator.bit_length())
-
-    def __str__(self) -> str:
-        shown = str(self.value) if self.bits <= _MOST_BITS_SHOWN else f"a number of {self.bits} bits"
-        return shown if self.unit is None else f"{shown} {self.unit}"
-
 
 @dataclass(frozen=True)
 class Expression:
@@ -45,9 +36,6 @@ class Expression:
     latex: str
     unit: Unit | None = None
 
-    def __str__(self) -> str:
-        return self.latex if self.unit is None else f"{self.latex} {self.unit}"
-
 
 INFINITY, MINUS_INFINITY = Expression(r"\infty"), Expression(r"-\infty")
 
@@ -55,9 +43,6 @@ INFINITY, MINUS_INFINITY = Expression(r"\infty"), Expression(r"-\infty")
 @dataclass(frozen=True)
 class _Words:
     words: str
-
-    def __str__(self) -> str:
-        return repr(self.words)
 
 
 class Text(_Words):
@@ -75,9 +60,6 @@ class Choice:
     letter: str
     content: Reading | None = None
 
-    def __str__(self) -> str:
-        return f"choice {self.letter}{'' if self.content is None else f' ({self.content})'}"
-
 
 @dataclass(frozen=True)
 class BasedNumeral:
@@ -86,16 +68,10 @@ class BasedNumeral:
     value: int
     base: int
 
-    def __str__(self) -> str:
-        return f"{self.value} written in base {self.base}"
-
 
 @dataclass(frozen=True)
 class _Group:
     items: tuple[Reading, ...]
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.items))
 
 
 class Items(_Group):
@@ -105,15 +81,9 @@ class Items(_Group):
 class Collection(_Group):
     """A set, by its elements."""
 
-    def __str__(self) -> str:
-        return f"{{{super().__str__()}}}"
-
 
 class Union(_Group):
     """A union of intervals or sets."""
-
-    def __str__(self) -> str:
-        return " ∪ ".join(map(str, self.items))
 
 
 @dataclass(frozen=True)
@@ -124,9 +94,6 @@ class Bracketed:
     items: tuple[Reading, ...]
     closed: str
 
-    def __str__(self) -> str:
-        return f"{self.opened}{', '.join(map(str, self.items))}{self.closed}"
-
 
 @dataclass(frozen=True)
 class Matrix:
@@ -135,9 +102,6 @@ class Matrix:
     rows: tuple[tuple[Reading, ...], ...]
     kind: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.kind}[{'; '.join(', '.join(map(str, row)) for row in self.rows)}]"
-
 
 @dataclass(frozen=True)
 class Equality:
@@ -145,9 +109,6 @@ class Equality:
 
     sides: tuple[Reading, ...]
     names: tuple[str | None, ...]
-
-    def __str__(self) -> str:
-        return " = ".join(map(str, self.sides))
 
     @property
     def name(self) -> str | None:
@@ -170,10 +131,6 @@ class Inequality:
     name: str | None
     solved: Bracketed | None
 
-    def __str__(self) -> str:
-        rest = (f" {sign} {side}" for sign, side in zip(self.signs, self.sides[1:], strict=True))
-        return f"{self.sides[0]}{''.join(rest)}"
-
 
 @dataclass(frozen=True)
 class Approximation:
@@ -182,9 +139,6 @@ class Approximation:
     exact: Reading
     about: Number
     within: Fraction
-
-    def __str__(self) -> str:
-        return f"{self.exact} ≈ {self.about}"
 
 
 Reading = (
@@ -210,15 +164,16 @@ def as_latex(reading: Reading) -> str:
         TooLarge: Python cannot convert the number to decimal text.
     """
     if isinstance(reading, Number):
-        if reading.bits > _MOST_BITS_SHOWN:
-            raise TooLarge(str(reading))
-        sign, above, below = "-" if reading.value < 0 else "", abs(reading.value.numerator), reading.value.denominator
+        above, below = abs(reading.value.numerator), reading.value.denominator
+        if max(above, below).bit_length() > _MOST_BITS:
+            raise TooLarge("a number of thousands of digits")
+        sign = "-" if reading.value < 0 else ""
         return f"{sign}{above}" if below == 1 else rf"{sign}\frac{{{above}}}{{{below}}}"
     if isinstance(reading, Expression):
         return reading.latex
     if isinstance(reading, Choice) and reading.content is None:
         return reading.letter
-    raise Unreadable(f"{reading} is not a value")
+    raise Unreadable("a tuple, a text or the like where a value is expected")
 
 
 def expressions(reading: Reading) -> Iterator[str]:

@@ -53,7 +53,7 @@ _CACHE_SIZE = 4_096
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one answer, with `gold` and `answer` as read. `correct` is None without a usable gold answer."""
+    """The verdict on one answer. `correct` is None without a usable gold answer."""
 
     correct: bool | None
     reason: str
@@ -133,22 +133,23 @@ def warm_up() -> None:
 
 def judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
     """Judge an extracted answer; with `NoAlgebra` it may raise `AlgebraNeeded`."""
+    shown = [None if text is None else " ".join(text[:_SHOWN].split()) for text in (gold, answer)]
     try:
         gold_reading = read_gold(gold)
     except (TooLarge, Unreadable) as error:
-        return Verdict(None, UNUSABLE_GOLD, detail=str(error))
-    shown, shown_answer = str(gold_reading)[:_SHOWN], None
+        return Verdict(None, UNUSABLE_GOLD, *shown, str(error))
     if answer is None:
-        return Verdict(False, NO_ANSWER, shown)
+        return Verdict(False, NO_ANSWER, *shown)
+    otherwise = NO_ANSWER
     try:
         answer_reading = as_written(answer) if isinstance(gold_reading, Written) else read(answer)
-        shown_answer = str(answer_reading)[:_SHOWN]
+        otherwise = UNPARSEABLE
         correct = same(gold_reading, answer_reading, algebra)
     except TooLarge as error:
-        return Verdict(False, TOO_LARGE, shown, shown_answer, str(error))
+        return Verdict(False, TOO_LARGE, *shown, str(error))
     except (Unreadable, ArithmeticError) as error:
-        return Verdict(False, NO_ANSWER if shown_answer is None else UNPARSEABLE, shown, shown_answer, str(error))
-    return Verdict(correct, EQUAL if correct else DIFFERENT, shown, shown_answer)
+        return Verdict(False, otherwise, *shown, str(error))
+    return Verdict(correct, EQUAL if correct else DIFFERENT, *shown)
 
 
 # Shown after the number of ambiguous gold answers.

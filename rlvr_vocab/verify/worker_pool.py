@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -79,7 +78,7 @@ class WorkerPool:
     def __init__(self, task: str, *, workers: int | None = None, preload: str = "") -> None:
         self._task, self._preload, self._size = task, preload, workers or usable_cores()
         self._idle, self._busy = deque[_Worker](), set[_Worker]()
-        self._lock = threading.Lock()
+        self._lock, self._is_stopped = threading.Lock(), False
         weakref.finalize(self, _end_all, self._idle)  # also when the interpreter ends
         _POOLS.add(self)
 
@@ -94,55 +93,55 @@ class WorkerPool:
         Raises:
             RuntimeError: the processes cannot be started.
         """
-        stopped = threading.Event()
         with self._lock, ThreadPoolExecutor(self._size) as threads:
+            self._is_stopped = False
             for worker in [worker for worker in self._idle if worker.process.poll() is not None]:  # it was killed
                 worker.end()
                 self._idle.remove(worker)
             try:
-                futures = [threads.submit(self._outcome, item, deadline, stopped) for item in items]
+                futures = [threads.submit(self._outcome, item, deadline) for item in items]
                 for count, future in enumerate(as_completed(futures), 1):
                     future.result()
                     if on_progress:
                         on_progress(count, len(items))
             except BaseException:  # also for an interrupt: no worker continues with an item whose caller is gone
-                stopped.set()
+                self._is_stopped = True
                 threads.shutdown(wait=False, cancel_futures=True)
                 for worker in list(self._busy):
                     worker.process.kill()
                 raise
             return [future.result() for future in futures]
 
-    def _outcome(self, item: Any, deadline: float, stopped: threading.Event) -> Outcome:
+    def _outcome(self, item: Any, deadline: float) -> Outcome:
+        """The outcome of an item; from a second, fresh worker where the first ended by no fault of the item."""
         try:
             worker = self._idle.pop()
         except IndexError:
             worker = _Worker(self._task, self._preload)
         outcome = self._ask(worker, item, deadline)
-        if worker.is_blameless and not stopped.is_set():  # its item gets a second worker, which is fresh
-            outcome = self._ask(_Worker(self._task, self._preload), item, deadline)
+        if worker.is_blameless and not self._is_stopped:
+            worker = _Worker(self._task, self._preload)
+            outcome = self._ask(worker, item, deadline)
+        if not worker.is_ready:
+            raise RuntimeError(f"the worker processes for {self._task} cannot start: {outcome.detail}")
         return outcome
 
     def _ask(self, worker: _Worker, item: Any, deadline: float) -> Outcome:
         self._busy.add(worker)
-        try:
-            return worker.ask(item, deadline)
-        finally:
-            self._busy.remove(worker)
-            if worker.process.returncode is None:
-                self._idle.append(worker)
-
-
-class _WorkerFailure(Exception):
-    """A worker can no longer be used: the failure and its detail."""
+        outcome = worker.ask(item, deadline)
+        self._busy.remove(worker)
+        if worker.process.returncode is None:
+            self._idle.append(worker)
+        return outcome
 
 
 class _Worker:
     """A worker process. `is_blameless`: it ended, and perhaps by no fault of its last item."""
 
     def __init__(self, task: str, preload: str) -> None:
-        self._task, self._is_ready, self._num_asked, self.is_blameless = task, False, 0, False
-        self.connection, theirs = socket.socketpair()
+        self.is_ready = self.is_blameless = False
+        self._num_asked = 0
+        self._connection, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), task, preload, *sys.path],
@@ -156,67 +155,58 @@ class _Worker:
     def ask(self, item: Any, deadline: float) -> Outcome:
         """The outcome of an item; any failure except "error" ends the process."""
         try:
-            if not self._is_ready:
+            if not self.is_ready:
                 self._receive(START_LIMIT)
-                self._is_ready = True
-            value, raised = self._exchange(item, deadline)
-            return Outcome(value, "error" if raised else None, raised)
-        except _WorkerFailure as error:
+                self.is_ready = True
+            self._num_asked += 1
+            with contextlib.suppress(OSError):  # it was just killed: `_receive` reads the end of the connection
+                self._connection.settimeout(deadline)
+                self._connection.sendall(_line([self._num_asked, item, deadline]))
+            outcome = self._outcome(self._receive(deadline))
+        except TimeoutError:
+            seconds = deadline if self.is_ready else START_LIMIT
+            outcome = Outcome(None, "timeout", f"no answer within {seconds:g} s")
+        except EOFError:
+            outcome = self._describe_exit()
+        if outcome.failure not in (None, "error"):
             self.end()
-            failure, detail = error.args
-            if not self._is_ready:
-                raise RuntimeError(f"the worker processes for {self._task} cannot start: {detail}") from None
-            return Outcome(None, failure, detail)
-
-    def _exchange(self, item: Any, deadline: float) -> tuple[Any, str]:
-        """The value and the error of an item."""
-        self._num_asked += 1
-        with contextlib.suppress(OSError):  # it was just killed: `_receive` reads the end of the connection
-            self.connection.settimeout(deadline)
-            self.connection.sendall(_line([self._num_asked, item, deadline]))
-        answer = self._receive(deadline)
-        with contextlib.suppress(ValueError, RecursionError):
-            match json.loads(answer):
-                case [self._num_asked, value, str() as error]:
-                    return value, error
-        raise _WorkerFailure("died", "the worker wrote an invalid answer")
+        return outcome
 
     def _receive(self, seconds: float) -> bytes:
-        """A line from the process. A line already received counts even if this process was paused past the deadline."""
-        until, received = time.monotonic() + seconds, bytearray()
-        while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
-            left = until - time.monotonic()
-            try:
-                if received and left < 0:
-                    raise TimeoutError
-                self.connection.settimeout(max(left, 0.001))
-                more = self.connection.recv(2**18)
-            except TimeoutError:
-                raise _WorkerFailure("timeout", f"no answer within {seconds:g} s") from None
-            except ConnectionError:
-                more = b""
-            if not more:
-                raise _WorkerFailure(*self._describe_exit())
+        """A line from the process; raises TimeoutError, or EOFError if the process ends or writes no line."""
+        self._connection.settimeout(seconds)
+        received = bytearray()
+        while not received.endswith(b"\n"):
+            more = b""
+            with contextlib.suppress(ConnectionError):
+                more = self._connection.recv(2**18)
+            if not more or len(received) > LONGEST_ANSWER:
+                raise EOFError
             received += more
         return bytes(received)
 
-    def _describe_exit(self) -> tuple[Failure, str]:
+    def _outcome(self, answer: bytes) -> Outcome:
+        with contextlib.suppress(ValueError, RecursionError):
+            match json.loads(answer):
+                case [self._num_asked, value, str() as error]:
+                    return Outcome(value, "error" if error else None, error)
+        return Outcome(None, "died", "the worker wrote an invalid answer")
+
+    def _describe_exit(self) -> Outcome:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)
         self.process.kill()
         code = self.process.wait()
-        # Earlier items may have filled the memory; a person or a full machine may kill any worker.
-        self.is_blameless = self._is_ready and (
-            self._num_asked > 1 if code == OUT_OF_MEMORY else code == -signal.SIGKILL
-        )
         if code == OUT_OF_MEMORY:
-            return "too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory"
+            self.is_blameless = self._num_asked > 1  # earlier items may have filled the memory
+            return Outcome(None, "too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory")
+        self.is_blameless = code == -signal.SIGKILL  # a person or a full machine may kill any worker
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return "died", f"the worker {how}"
+        return Outcome(None, "died", f"the worker {how}")
 
     def end(self) -> None:
         """Kill the process unless it has ended."""
-        self.connection.close()
+        self._connection.close()
         self.process.kill()
         self.process.wait()
 
@@ -241,8 +231,8 @@ def _reset_after_fork() -> None:
     for pool in _POOLS:
         pool._lock = threading.Lock()
         for worker in {*pool._idle, *pool._busy}:
-            worker.connection.close()
-            worker.process.returncode = 0  # not a child of this process: its Popen would warn that it still runs
+            worker.process.returncode = 0  # not a child of this process, which must neither kill nor await it
+            worker.end()
         pool._idle.clear()
         pool._busy.clear()
 
@@ -268,9 +258,13 @@ def work(connection_fd: str, task_name: str, preload: str) -> None:
         except MemoryError:
             os._exit(OUT_OF_MEMORY)  # a message might need memory
         except BaseException as error:  # noqa: BLE001 - any exception of a task, `sys.exit` included, is returned
-            answer = _line([number, None, f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]])
+            answer = _line([number, None, describe(error)])
         signal.setitimer(signal.ITIMER_REAL, 0)
         connection.sendall(answer)
+
+
+def describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]
 
 
 def _confine() -> None:

@@ -1,6 +1,5 @@
 """Problems given as chat messages: the prompt is the conversation, and its text is what makes it the same problem."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rlvr_vocab.data.load import check_source, load_problem_sets, read_problems
+from rlvr_vocab.data.load import check_source, load_problem_sets
 from rlvr_vocab.data.rows import usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.data.table import problem_table
@@ -96,16 +95,3 @@ def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_the
     assert len(sets[0].reserved_keys) == 4
     assert any(line.endswith("unless it is held out: 1") for line in sets[0].account)
     assert {len(prompt) for prompt in sets[0].train["prompt"]} == {2}
-
-
-@pytest.mark.parametrize(("systems", "trained", "held_out"), [(1, 0, 1), (3, 0, 1), (40, 30, 10)])
-def test_system_messages_tell_problems_apart_where_the_users_all_ask_the_same(
-    systems: int, trained: int, held_out: int, tmp_path: Path
-) -> None:
-    file = tmp_path / "chat.jsonl"
-    rows = [
-        [{"role": "system", "content": f"Document {number % systems}"}, user("Summarise it.")] for number in range(40)
-    ]
-    file.write_text("".join(json.dumps({"prompt": row}) + "\n" for row in rows))
-    divided = read_problems(ProblemSource(str(file), COLUMNS), Split(eval_fraction=0.25))
-    assert (len(divided.parts.train), len(divided.parts.held_out)) == (trained, held_out)

@@ -7,9 +7,27 @@ import pytest
 from rlvr_vocab.verify import verify
 from rlvr_vocab.verify.cleaning import ascii_latex, clean
 from rlvr_vocab.verify.parser import parse
-from rlvr_vocab.verify.quantities import power_of, read_number
+from rlvr_vocab.verify.quantities import Unit, power_of, read_number
 from rlvr_vocab.verify.reader import read
-from rlvr_vocab.verify.readings import Text, expressions
+from rlvr_vocab.verify.readings import (
+    INFINITY,
+    MINUS_INFINITY,
+    Approximation,
+    BasedNumeral,
+    Bracketed,
+    Choice,
+    Collection,
+    Equality,
+    Expression,
+    Inequality,
+    Items,
+    Matrix,
+    Number,
+    Reading,
+    Text,
+    Union,
+    expressions,
+)
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 # --- spelling ---
@@ -151,40 +169,41 @@ def test_depth_and_length_are_bounded(text: str) -> None:
 # --- forms ---
 
 
+ONE, TWO, THREE = (Number(Fraction(number)) for number in (1, 2, 3))
+X, ROOT = Expression("x"), Expression(r"\sqrt{2}")
 FORMS = {
-    "1,234": "1234",
-    "2^{20000}": "a number of 20001 bits",
-    r"\frac{6}{4}\text{ cm}": "3/2 cm",
-    r"2\sqrt{3}": r"2\sqrt{3}",
-    "Friday.": "'friday'",
-    r"\text{Alice and Bob}": "'alice and bob'",
-    "C": "choice C",
-    r"\text{(C)}": "choice C",
-    r"\textbf{(C)}\ 12": "choice C (12)",
-    "1011_2": "11 written in base 2",
-    "81, 256": "81, 256",
-    r"2\pm\sqrt3": r"2+\sqrt{3}, 2-\sqrt{3}",
-    "(1,2)": "(1, 2)",
-    r"[-\infty, 3]": r"(-\infty, 3]",
-    r"\mathbb{R}": r"(-\infty, \infty)",
-    r"\{1, \pm2\}": "{1, 2, -2}",
-    r"(-\infty,-2]\cup[3,\infty)": r"(-\infty, -2] ∪ [3, \infty)",
-    r"x>1\text{ and }x<3": "(1, 3)",
-    "x = 40+2 = 42": "x = 40+2 = 42",
-    "{" * 24 + "7" + "}" * 24: "7",
-    r"x\in(1,2)": r"x \in (1, 2)",
-    r"\{x : x>5\}": "5 < x",
-    r"3>x\ge-2": r"-2 \le x < 3",
-    r"\sqrt2\approx1.41": r"\sqrt{2} ≈ 141/100",
-    r"\begin{pmatrix}1&2\\3&4\end{pmatrix}": "[1, 2; 3, 4]",
-    r"2\begin{bmatrix}1\\x\end{bmatrix}": "[2; (2)*(x)]",
-    r"\left|\begin{array}{cc}1&2\\3&4\end{array}\right|": "||[1, 2; 3, 4]",
+    "1,234": Number(Fraction(1234)),
+    "2^{20000}": Number(Fraction(2**20_000)),
+    r"\frac{6}{4}\text{ cm}": Number(Fraction(3, 2), Unit("cm")),
+    r"2\sqrt{3}": Expression(r"2\sqrt{3}"),
+    "Friday.": Text("friday"),
+    r"\text{Alice and Bob}": Text("alice and bob"),
+    "C": Choice("C"),
+    r"\text{(C)}": Choice("C"),
+    r"\textbf{(C)}\ 2": Choice("C", TWO),
+    "1011_2": BasedNumeral(11, 2),
+    "1, 2": Items((ONE, TWO)),
+    r"2\pm\sqrt3": Items((Expression(r"2+\sqrt{3}"), Expression(r"2-\sqrt{3}"))),
+    "(1,2)": Bracketed("(", (ONE, TWO), ")"),
+    r"[-\infty, 3]": Bracketed("(", (MINUS_INFINITY, THREE), "]"),
+    r"\mathbb{R}": Bracketed("(", (MINUS_INFINITY, INFINITY), ")"),
+    r"\{1, \pm2\}": Collection((ONE, TWO, Number(Fraction(-2)))),
+    r"[1,2]\cup[3,\infty)": Union((Bracketed("[", (ONE, TWO), "]"), Bracketed("[", (THREE, INFINITY), ")"))),
+    r"x>1\text{ and }x<3": Bracketed("(", (ONE, THREE), ")"),
+    "x = 1+2 = 3": Equality((X, Expression("1+2"), THREE), ("x", None, None)),
+    "{" * 24 + "2" + "}" * 24: TWO,
+    r"\{x : x>3\}": Inequality((THREE, X), ("<",), "x", Bracketed("(", (THREE, INFINITY), ")")),
+    r"3>x\ge2": Inequality((TWO, X, THREE), (r"\le", "<"), "x", Bracketed("[", (TWO, THREE), ")")),
+    r"\sqrt2\approx1.41": Approximation(ROOT, Number(Fraction(141, 100)), Fraction(1, 100)),
+    r"\begin{pmatrix}1&2\\3&x\end{pmatrix}": Matrix(((ONE, TWO), (THREE, X))),
+    r"2\begin{bmatrix}1\\x\end{bmatrix}": Matrix(((TWO,), (Expression("(2)*(x)"),))),
+    r"\left|\begin{array}{cc}1&2\\3&x\end{array}\right|": Matrix(((ONE, TWO), (THREE, X)), "||"),
 }
 
 
-@pytest.mark.parametrize(("text", "shown"), FORMS.items())
-def test_every_form_is_recognised(text: str, shown: str) -> None:
-    assert str(read(text)) == shown
+@pytest.mark.parametrize(("text", "reading"), FORMS.items())
+def test_every_form_is_recognised(text: str, reading: Reading) -> None:
+    assert read(text) == reading
 
 
 BROKEN = (
