@@ -133,23 +133,27 @@ def warm_up() -> None:
 
 def judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
     """Judge an extracted answer; with `NoAlgebra` it may raise `AlgebraNeeded`."""
-    shown = [None if text is None else " ".join(text[:_SHOWN].split()) for text in (gold, answer)]
+    sides = _shortened(gold), _shortened(answer)
     try:
         gold_reading = read_gold(gold)
     except (TooLarge, Unreadable) as error:
-        return Verdict(None, UNUSABLE_GOLD, *shown, str(error))
+        return Verdict(None, UNUSABLE_GOLD, *sides, str(error))
     if answer is None:
-        return Verdict(False, NO_ANSWER, *shown)
+        return Verdict(False, NO_ANSWER, *sides)
     otherwise = NO_ANSWER
     try:
         answer_reading = as_written(answer) if isinstance(gold_reading, Written) else read(answer)
         otherwise = UNPARSEABLE
         correct = same(gold_reading, answer_reading, algebra)
     except TooLarge as error:
-        return Verdict(False, TOO_LARGE, *shown, str(error))
+        return Verdict(False, TOO_LARGE, *sides, str(error))
     except (Unreadable, ArithmeticError) as error:
-        return Verdict(False, otherwise, *shown, str(error))
-    return Verdict(correct, EQUAL if correct else DIFFERENT, *shown)
+        return Verdict(False, otherwise, *sides, str(error))
+    return Verdict(correct, EQUAL if correct else DIFFERENT, *sides)
+
+
+def _shortened(text: str | None) -> str | None:
+    return None if text is None else " ".join(text[:_SHOWN].split())
 
 
 # Shown after the number of ambiguous gold answers.
