@@ -28,7 +28,6 @@ from rlvr_vocab.verify.verifier import COMPARED_AS_TEXT
 _SHOWN = 3
 _FEW_PROBLEMS, _MANY_DROPPED, _MANY_REPEATED = 100, 0.05, 0.01
 _LIMIT_STEP, _LIMIT_KEEPS = 64, 0.99
-_FORMATS = {"bare": "the whole cell", "hash": "the text after the last ####", "boxed": r"the last \boxed{}"}
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
     "model": "the model must open the thinking with {tag}",
@@ -59,17 +58,12 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
     first = divided.trained[0]
     golds = [problem.solution for problem in divided.train_rows]
     read_as = ", ".join(f"{meaning} = {name}" for meaning, name in asdict(columns).items() if name is not None)
-    if columns.answer is None:
-        read_as += "; dataset.columns.answer=null: without gold answers"
-        answer = ""
-    else:
-        read_as += f"; answer_format={source.answer_format}: {_FORMATS[source.answer_format]} is the answer"
-        answer = f" -> {short_text(cell_text(first.solution))}"
+    answer = "" if columns.answer is None else f" -> {short_text(cell_text(first.solution))}"
     summary, *exceptions = divided.account(style)
     lines = [
         summary,
         f"columns: {', '.join(map(visible_text, divided.columns))}",
-        f"read as: {read_as}",
+        f"read as: {read_as}, with answer_format={source.answer_format}",
         f"row {first.row_number}, for example: {short_text(first.text)}{answer}",
     ]
     print_section(console, "Rows", [*lines, *exceptions])
@@ -92,24 +86,23 @@ def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
     repeated = repeated_problems(problems)
     extra = sum(len(each.rows) - 1 for each in repeated)
     contradictions = [each for each in repeated if len(each.answers) > 1]
-    number = pluralize(len(contradictions), "problem")
     lines = ["no problem occurs twice"]
     if repeated:
         lines = [f"{pluralize(len(repeated), 'problem')} in {pluralize(extra + len(repeated), 'row')}"]
-    for each in [each for each in repeated if each not in contradictions][:_SHOWN]:
-        rows = rows_in_words([problem.row_number for problem in each.rows])
-        lines.append(f"{rows}: {short_text(each.rows[0].text)}")
-    if contradictions:
-        lines.append(Alarm(f"{number} with answers that contradict each other:"))
-    for each in contradictions[:_SHOWN]:
-        first = each.answers[:_SHOWN]
-        answers = "; ".join(f"row {one.row_number}: {short_text(cell_text(one.solution), 30)}" for one in first)
-        lines.append(Alarm(f"  {short_text(each.rows[0].text)} ({answers})"))
+    for each in sorted(repeated, key=lambda each: len(each.answers) < 2)[:_SHOWN]:
+        if len(each.answers) > 1:
+            first = each.answers[:_SHOWN]
+            answers = "; ".join(f"row {one.row_number}: {short_text(cell_text(one.solution), 30)}" for one in first)
+            lines.append(Alarm(f"{short_text(each.rows[0].text)}: contradicting answers ({answers})"))
+        else:
+            rows = rows_in_words([problem.row_number for problem in each.rows])
+            lines.append(f"{short_text(each.rows[0].text)} ({rows})")
     print_section(console, "Repeated problems", lines)
     advice: list[str] = []
     if missing_columns(problems, divided.source.columns):  # without these, different problems look the same
         return advice
     if contradictions:
+        number = pluralize(len(contradictions), "problem")
         where = rows_in_words(sorted(one.row_number for each in contradictions for one in each.answers))
         advice.append(f"{number} with contradicting answers: keep the right one ({where})")
     if extra > _MANY_REPEATED * len(divided.problems):
@@ -152,14 +145,13 @@ def _show_prompts(
     opener, tag = thinking_opener(ids[0], plan.layout), model.think_tags[0]
     lengths = sorted(len(each) for each in ids[: len(trained)])
     limit = suggested_limit(lengths)
-    left_out = sum(length > limit for length in lengths)
-    effect = f"leave out {pluralize(left_out, 'problem')}" if left_out else "keep every prompt"
+    left_out = pluralize(sum(length > limit for length in lengths), "problem")
     lines = [
         f"{len(ids[0])} tokens, of row {rows[0]}; ⏎ is a line break:",
         *(f"│ {line}" for line in visible_text(text, "⏎\n").splitlines()),
         (Alarm if opener == "nobody" else str)(_OPENED_BY[opener].format(tag=tag)),
         f"tokens a prompt: shortest {lengths[0]}, median {lengths[(len(lengths) - 1) // 2]}, longest {lengths[-1]}; "
-        f"training.max_prompt_length={limit} would {effect}",
+        f"training.max_prompt_length={limit} would leave out {left_out}",
     ]
     print_section(console, "One prompt, as the model sees it", lines)
     warnings = [*prompt_warnings(prompts, plan, rows), opening_warning(plan, ids[0], opener)]
@@ -179,51 +171,34 @@ def suggested_limit(lengths: Sequence[int]) -> int:
 
 
 def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
-    source, title = divided.source, "Gold answers"
-    problems = divided.problems if source.columns.answer is not None else ()
-    number = len(problems)
+    source, title, problems = divided.source, "Gold answers", divided.problems
     if isinstance(source.generator, GymProblems):
-        with_answer = sum(problem.solution is not None for problem in problems)
-        answers = pluralize(with_answer, "problem")
-        print_section(console, title, [f"{answers} with one; each task scores answers with its own scorer"])
+        print_section(console, title, ["each task scores answers with its own scorer"])
         return []
-    if not number:
+    if source.columns.answer is None:
         print_section(console, title, ["none: dataset.columns.answer=null; rewards that need one raise an error"])
         return []
-    with progress_bar(console, "reading gold answers", number) as display:
-        found = check_golds(
-            [gold_text(problem.solution) for problem in problems],
-            lambda done, total: display.update(done, total=total),
-        )
-
-    def examples(reasons: dict[int, str]) -> list[str]:
-        lines = []
-        for index, reason in sorted(reasons.items())[:_SHOWN]:
-            problem = problems[index]
-            of = "" if index < divided.num_train_rows else f" of {source.eval_split}"
-            gold = short_text(cell_text(problem.solution))
-            lines.append(f"  row {problem.row_number}{of}: {gold} ({short_text(reason, 100)})")
-        return [*lines, *(["  …"] if len(reasons) > _SHOWN else [])]
-
-    unusable = pluralize(len(found.unusable), "gold answer")
-    lines, advice = [f"the verifier can use all {number:,} of them"], []
-    if found.unusable:
-        head = f"{unusable} of {number:,} unusable for the verifier; training with accuracy leaves them out:"
-        lines = [Alarm(line) for line in (head, *examples(found.unusable))]
-        none_left = ", and accuracy has no other" * (len(found.unusable) == number)
-        rows = rows_in_words([problems[index].row_number for index in sorted(found.unusable)])
-        advice = [
-            f"{unusable} unusable for the verifier{none_left}: fix those that can be fixed ({rows}), or write your own "
-            "reward"
-        ]
+    with progress_bar(console, "reading gold answers", len(problems)) as display:
+        golds = [gold_text(problem.solution) for problem in problems]
+        found = check_golds(golds, lambda done, total: display.update(done, total=total))
+    lines = [] if found.unusable else [f"the verifier can use all {len(problems):,} of them"]
     for reasons, kind in (
+        (found.unusable, f"of {len(problems):,} unusable for the verifier; training with accuracy leaves them out:"),
         (found.by_text_only, "hold a formula that is compared only as text"),
         (found.ambiguous, COMPARED_AS_TEXT),
     ):
-        if reasons:
-            lines += [f"{len(reasons):,} {kind}", *examples(reasons)]
+        line = Alarm if reasons is found.unusable else str
+        lines += [line(f"{len(reasons):,} {kind}")] if reasons else []
+        for index, reason in sorted(reasons.items())[:_SHOWN]:
+            of = "" if index < divided.num_train_rows else f" of {source.eval_split}"
+            gold = short_text(cell_text(problems[index].solution))
+            lines.append(line(f"  row {problems[index].row_number}{of}: {gold} ({short_text(reason, 100)})"))
     print_section(console, title, lines)
-    return advice
+    if not found.unusable:
+        return []
+    unusable = pluralize(len(found.unusable), "gold answer")
+    rows = rows_in_words([problems[index].row_number for index in sorted(found.unusable)])
+    return [f"{unusable} unusable for the verifier: fix those that can be fixed ({rows}), or write your own reward"]
 
 
 def _show_overlap(other: ProblemSource, divided: DividedProblems, console: Console) -> list[str]:
@@ -239,6 +214,5 @@ def _show_overlap(other: ProblemSource, divided: DividedProblems, console: Conso
         where = rows_in_words([row.row_number for row in rows])
         lines.append(f"  row {problem.row_number} is {where} of training: {short_text(problem.text)}")
     print_section(console, f"Shared with {other.name}", lines)
-    matches = len({row.row_number for _, rows in shared for row in rows})
-    also = f"{pluralize(matches, 'training problem')} ({matches / trained:.1%} of training)"
-    return [f"{also} also in {other.name}: remove them, or accuracy there is too high"] if shared else []
+    matches = pluralize(len({row.row_number for _, rows in shared for row in rows}), "training problem")
+    return [f"{matches} also in {other.name}: remove them, or accuracy there is too high"] if shared else []

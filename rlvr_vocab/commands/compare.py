@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from rlvr_vocab.analysis.compare.comparison import effect_text, verdict_sentence
 from rlvr_vocab.analysis.compare.page import compare_page
@@ -23,7 +21,7 @@ from rlvr_vocab.analysis.compare.runs import (
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_settings import CompareSettings
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, read_recorded
-from rlvr_vocab.config.values import as_typed, leaves
+from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import (
@@ -38,8 +36,8 @@ from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.record import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
-from rlvr_vocab.terminal import make_console
-from rlvr_vocab.text import did_you_mean, pluralize, visible_text
+from rlvr_vocab.terminal import make_console, print_table
+from rlvr_vocab.text import pluralize, short_text, visible_text
 
 # Keys without effect in a run without copies.
 _OF_COPIES = (
@@ -52,8 +50,7 @@ _BOOKKEEPING = (
     *("training.logging_steps", "training.kl_log_steps"),
     *("training.save_steps", "training.save_strategy", "training.save_total_limit"),
 )
-_LONGEST_NAME = 34  # characters of an arm's name in a sentence or a chart; arms with longer names get numbers
-_OF_A_RUN, _OF_EVALUATE = "evaluation", f"{FINAL_MODEL}/evaluation"
+_LONGEST_VALUE = 24  # characters of a value in an arm's name
 
 
 def run(settings: CompareSettings) -> int:
@@ -61,7 +58,7 @@ def run(settings: CompareSettings) -> int:
     configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
     runs = [_read_run(*each, settings.evaluation) for each in zip(settings.runs, configs, strict=True)]
     differing = differing_keys(configs)
-    key = _key_under_test(configs, differing, settings.key)
+    key = _key_under_test(differing, settings.key)
     values = differing.pop(key)
     ordered = _baseline_first(key, values, settings.baseline)
     arms = _arms(key, ordered, values, runs)
@@ -109,19 +106,17 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
 
 def results_file(folder: Path, evaluation: str | None) -> Path:
     """The results at the end of a run, or those named `evaluation`; raises UserError if there are none."""
-    places = [folder / _OF_A_RUN / f"{evaluation or 'after'}.jsonl"]
+    places = [folder / "evaluation" / f"{evaluation or 'after'}.jsonl"]
     if evaluation is not None:
-        places.insert(0, folder / _OF_EVALUATE / evaluation / EVALUATION_RESULTS)
-    found = next((path for path in places if path.is_file()), None)
-    if found is None:
-        names = [path.parent.name for path in sorted((folder / _OF_EVALUATE).glob(f"*/{EVALUATION_RESULTS}"))]
-        names += [path.stem for path in sorted((folder / _OF_A_RUN).glob("*.jsonl"))]
-        raise UserError(
-            f"{f'evaluation={evaluation}' if evaluation else 'runs'}: {folder} has no such results of held-out "
-            f"problems{'; there is: ' * bool(names)}{', '.join(names)}; end an unfinished run, or make some with "
-            f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name them with evaluation=<name>"
-        )
-    return found
+        places.insert(0, folder / FINAL_MODEL / "evaluation" / evaluation / EVALUATION_RESULTS)
+    for path in places:
+        if path.is_file():
+            return path
+    raise UserError(
+        f"{f'evaluation={evaluation}' if evaluation else 'runs'}: {folder} has no such results of held-out problems; "
+        f"finish the run, or make some with rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name them with "
+        "evaluation=<name>"
+    )
 
 
 def _sampling_settings(results: Path) -> dict[str, Any] | None:
@@ -173,21 +168,15 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str, Any], key: str | None) -> str:
+def _key_under_test(differing: Mapping[str, Any], key: str | None) -> str:
     names = ", ".join(differing)
-    if key is not None and key in differing:
-        return key
-    if key is not None:
-        there = {name for config in configs for name, _ in leaves(config)}
-        why = f"no run has this key{did_you_mean(key, list(there))}"
-        if key in there:
-            why = "this key does not define arms" if _is_bookkeeping(key) else "it has the same value in all runs"
-        raise UserError(f"key={key}: {why}; the runs differ in {names or 'no key'}")
     if not differing:
         raise UserError("runs: there is only one arm: the configurations differ only in seeds and names")
-    if len(differing) > 1:
+    if key is None and len(differing) > 1:
         raise UserError(f"the runs differ in several keys ({names}): name the one under test with key=")
-    return names
+    if key is not None and key not in differing:
+        raise UserError(f"key={key}: not a key that divides these runs into arms; they differ in {names}")
+    return key or names
 
 
 def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]:
@@ -201,8 +190,8 @@ def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]
 
 def _arms(key: str, ordered: Sequence[str], values: Sequence[str], runs: Sequence[ComparedRun]) -> list[ComparedArm]:
     shown, short = [_printable(key, value) for value in ordered], key.rpartition(".")[2]
-    names = [f"{short}={value}" for value in shown]
-    if max(map(len, names)) > _LONGEST_NAME or len(set(names)) < len(names):
+    names = [f"{short}={short_text(value, _LONGEST_VALUE)}" for value in shown]
+    if len(set(names)) < len(names):
         names = [f"{short} #{number}" for number in range(1, len(names) + 1)]
     members = [tuple(run for run, own in zip(runs, values, strict=True) if own == value) for value in ordered]
     return list(map(ComparedArm, names, shown, members))
@@ -222,21 +211,14 @@ def _print(console: Console, compared: ComparisonResult) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False)
     metric = compared.metric
     console.print(f"\n{metric.name}{metric.by} ({compared.measured}), arms by {compared.key}:", markup=False)
-    for arm in compared.arms:
-        if arm.value not in arm.name:  # too long for a name
-            console.print(f"{arm.name}: {arm.value}", markup=False)
     first = compared.comparisons[0]
-    rows: list[tuple[str, ...]] = [(first.baseline, *_mean_and_spread(first.baseline_scores, metric))]
+    rows = [[first.baseline, *_mean_and_spread(first.baseline_scores, metric)]]
     for found in compared.comparisons:
         effect = effect_text(found) if found.variance.seeds else ""
         scores = _mean_and_spread(found.other_scores, metric)
-        rows.append((found.other, *scores, metric.difference(found.difference), found.interval, effect))
-    table = Table(box=None, pad_edge=False)
-    for column in ("arm", metric.name, "std over seeds", "difference", "interval", "smallest effect"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))  # a value of a configuration may look like markup
-    console.print(table, end="\n\n")
+        rows.append([found.other, *scores, metric.difference(found.difference), found.interval, effect])
+    print_table(console, ["arm", metric.name, "std over seeds", "difference", "interval", "smallest effect"], rows)
+    console.print()
 
 
 def _mean_and_spread(scores: tuple[float, ...], metric: HeldOutMetric) -> tuple[str, str]:

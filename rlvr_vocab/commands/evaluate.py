@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
@@ -50,7 +48,7 @@ from rlvr_vocab.runs.problems import problems_line
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
 from rlvr_vocab.statistics import Interval
-from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -91,10 +89,8 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
         config = AutoConfig.from_pretrained(folder_with("config.json", candidate.checkpoint, settings.base), **NO_CODE)
         require_room(config, candidate.tokenizer, [row["prompt"] for row in rows], candidate.sampling)
     for key in ("temperature", "max_new_tokens"):
-        values = dict.fromkeys(candidate.result_settings[key] for candidate in candidates)
-        if len(values) > 1:
-            shown = " and ".join(f"{value:g}" for value in values)
-            console.print(f"warning: {key} differs ({shown}) between checkpoints: set {key}=… to compare", markup=False)
+        if len({candidate.result_settings[key] for candidate in candidates}) > 1:
+            console.print(f"warning: {key} differs between checkpoints: set {key}=… to compare", markup=False)
     summaries: list[dict[str, Any]] = []
     figures: list[EvaluationFigures] = []
     for candidate in candidates:
@@ -121,9 +117,8 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
     rows = problems.eval if settings.split == "eval" else problems.train
     if not rows:
-        nothing_kept = dataset.max_eval_samples == 0
-        remedy = "dataset.max_eval_samples=null" if nothing_kept else "dataset.eval_fraction or dataset.eval_split"
-        raise UserError(f"split=eval: there are no held-out problems; set {remedy}, or split=train")
+        keys = "dataset.eval_fraction, dataset.eval_split or dataset.max_eval_samples"
+        raise UserError(f"split=eval: there are no held-out problems; set {keys}, or split=train")
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
     distinct = {run.folder: run for run in runs}.values()
@@ -220,34 +215,23 @@ def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -
     )
     figures, tasks = summary["figures"], summary.get("tasks", {})
     rows = [[name, _cell(name, each), f"{each['problems']:,}"] for name, each in figures.items()]
-    console.print(_table(["figure", "estimate [95 % interval]", "problems"], rows))
+    print_table(console, ["figure", "estimate [95 % interval]", "problems"], rows)
     if len(tasks) > 1:
         names = [name for name in (f"avg@{summary['samples']}", "score", "length") if name in figures]
         rows = [[task, *(_cell(name, each.get(name)) for name in names)] for task, each in tasks.items()]
-        console.print(_table(["task", *names], rows))
+        print_table(console, ["task", *names], rows)
 
 
 def _print_comparison(summaries: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Print a table of checkpoints with their paired differences to the first."""
-    average, best, majority = (f"{name}@{summaries[0]['samples']}" for name in ("avg", "pass", "maj"))
+    average = f"avg@{summaries[0]['samples']}"
     if average not in summaries[0]["figures"]:
         average = "score"
-    names = [average, *([best, majority] if summaries[0]["samples"] > 1 else []), "length", "format"]
     rows = []
     for summary in summaries:
-        cells = [_cell(name, summary["figures"].get(name)) for name in names]
-        difference = summary.get("differences", {}).get(average)
-        rows.append([summary["checkpoint"], *cells, _cell(average, difference, "+") if difference else ""])
-    console.print(_table(["checkpoint", *names, f"{average} less that of the first"], rows))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+        difference = _cell(average, summary.get("differences", {}).get(average), "+")
+        rows.append([summary["checkpoint"], _cell(average, summary["figures"].get(average)), difference])
+    print_table(console, ["checkpoint", average, f"{average} less that of the first"], rows)
 
 
 def _cell(name: str, interval: Mapping[str, Any] | None, sign: str = "") -> str:

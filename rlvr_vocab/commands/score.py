@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,12 @@ from rlvr_vocab.runs.rewards import (
     require_reward_columns,
 )
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
-from rlvr_vocab.text import nearest_word, pluralize, short_text, visible_text
+from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible_text
 
 FAILED = 1
 _SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
 # Rows scored together; all completions of one prompt share a batch, since some rewards compare them.
 _BATCH = 64
-_TITLES = {"lowest": "Lowest totals", "highest": "Highest totals", "file": "Rows"}
 # Columns of a step's file that training does not pass to reward functions.
 _NOT_PASSED_ON = ("prompt_ids", *OF_EACH_TOKEN, "advantage", "reward")
 Turn = list[dict[str, Any]]
@@ -72,10 +71,6 @@ class Row:
         return turn_text(self.columns["completions"])
 
     @property
-    def excerpt(self) -> str:
-        return short_text(self.text, keep_end=True)
-
-    @property
     def gold(self) -> str:
         gold = cell_text(self.columns.get("solution"))
         return "" if gold is None else f" (gold {short_text(gold)})"
@@ -83,20 +78,28 @@ class Row:
     def total(self, rewards: Sequence[Reward]) -> float | None:
         return weighted_sum(rewards, [score.value for score in self.scores])
 
-    def answered(self, turn: Turn, completion_ids: Sequence[int] | None = None) -> Row:
-        ids = dummy_ids([turn])[0] if completion_ids is None else completion_ids
-        return Row(self.place, {**self.columns, "completions": turn, "completion_ids": ids})
+    def is_full(self, rewards: Sequence[Reward]) -> bool:
+        return all(map(_is_full, rewards, self.scores))
 
 
 def run(settings: ScoreSettings) -> int:
     """Show and write the scores; returns 1 if a function failed on a row, else 0."""
     console = make_console()
     if settings.completions is not None:
-        rewards, rows = _score_completions(settings, settings.completions, console)
+        rewards, rows = _recorded_completions(settings, settings.completions, console)
     elif settings.model is not None:
-        rewards, rows = _score_samples(settings, settings.model, console)
+        rewards, rows = _sampled_completions(settings, settings.model, console)
     else:
-        rewards, rows = _score_golds(settings, console)
+        rewards, rows = _gold_completions(settings, console)
+    score_rows(rewards, rows, console)
+    if settings.model is not None:
+        for row in rows[: settings.show]:
+            asked = f"asked: {short_text(row.columns['prompts'][-1]['content'], 120)}{row.gold}"
+            lines = [asked, *(f"│ {line}" for line in visible_text(row.text, "⏎\n").splitlines())]
+            print_section(console, _row_line(rewards, row), lines)
+    else:
+        below = [row for row in rows if settings.completions is not None or not row.is_full(rewards)]
+        _print_rows(settings, rewards, below, console)
     print_section(console, "Rewards", _reward_lines(rewards, rows))
     _print_failures(rewards, rows, console)
     if settings.out is not None:
@@ -106,54 +109,44 @@ def run(settings: ScoreSettings) -> int:
     return FAILED if any(score.failed for row in rows for score in row.scores) else 0
 
 
-def _score_completions(settings: ScoreSettings, path: Path, console: Console) -> tuple[list[Reward], list[Row]]:
+def _recorded_completions(settings: ScoreSettings, path: Path, console: Console) -> tuple[list[Reward], list[Row]]:
     rows = read_completions(settings, path)
     console.print(f"{path}: {pluralize(len(rows), 'row')}", markup=False)
-    columns = rows[0].columns
-    if "solution" in columns and (without := sum(row.columns["solution"] is None for row in rows)):
-        console.print(f"rows without a gold answer: {without:,}", markup=False)
-    for spec in settings.rewards.functions:
-        for column in required_columns(spec, trainer=()):
-            if column not in columns and column not in dummy_trainer():
-                there = ", ".join(map(short_text, columns))
-                hint = "name columns with prompt_column=… and solution_column=…"
-                raise UserError(f"reward {spec.name} needs {column}; {path} has {there}; {hint}")
-    context = recorded_context(path.absolute())
-    if settings.think_tags is not None:
-        context = replace(context, think_tags=settings.think_tags)
-    rewards = build_rewards(settings.rewards.functions, context)
-    score_rows(rewards, rows, console)
-    _print_rows(settings, rewards, rows, console)
-    return rewards, rows
+    columns, specs = rows[0].columns, settings.rewards.functions
+    for spec in specs:
+        if missing := set(required_columns(spec, trainer=())) - {*columns, *dummy_trainer()}:
+            there = ", ".join(map(short_text, columns))
+            hint = "name columns with prompt_column=… and solution_column=…"
+            raise UserError(f"reward {spec.name} needs {listed(sorted(missing))}; {path} has {there}; {hint}")
+    return build_rewards(specs, recorded_context(path.absolute())), rows
 
 
-def _score_golds(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
+def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
     """The problems of a set, held-out ones included, each with its gold answer in a made-up turn."""
-    tags = settings.think_tags or THINK_TAGS
-    problems = _problems(settings, console)
-    specs = [spec for spec in settings.rewards.functions if not declared(spec).skip_gold_check]
+    problems, specs = _problems(settings, console), []
     for spec in settings.rewards.functions:
         if why := declared(spec).skip_gold_check:
             console.print(f"{spec.name}: not judged: {why}", markup=False)
+        else:
+            specs.append(spec)
     if not specs:
         raise UserError("rewards: none of them can score gold answers; give completions=FILE, or a model=… to answer")
     require_reward_columns(specs, [*problems[0].columns, "completions"], "the problems have")
-    context = dummy_context(RewardContext(tags))
-    rewards = build_rewards(specs, context)
+    context = dummy_context(RewardContext(THINK_TAGS))
     trial = [{**problem.columns, "prompt": problem.columns["prompts"]} for problem in problems[:_ROWS_TRIED]]
-    form = highest_reward_form(specs, context, gold_forms(tags), trial)
+    form = highest_reward_form(specs, context, gold_forms(THINK_TAGS), trial)
     rows = []
     for problem in problems:
-        [text] = example_turns([form], problem.columns)
-        rows.append(problem.answered([{"role": "assistant", "content": text}]))
+        turn = [{"role": "assistant", "content": text} for text in example_turns([form], problem.columns)]
+        columns = {**problem.columns, "completions": turn, "completion_ids": dummy_ids([turn])[0]}
+        rows.append(Row(problem.place, columns))
     console.print(f"judged in made-up turns like {rows[0].text!r}", markup=False)
-    score_rows(rewards, rows, console)
-    below = [row for row in rows if not all(map(_is_full, rewards, row.scores))]
-    _print_rows(settings, rewards, below, console)
-    return rewards, rows
+    return build_rewards(specs, context), rows
 
 
-def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Console) -> tuple[list[Reward], list[Row]]:
+def _sampled_completions(
+    settings: ScoreSettings, model: ModelSettings, console: Console
+) -> tuple[list[Reward], list[Row]]:
     """The first training problems in seeded order, answered by a model as at the first training step."""
     # Imported here: torch and transformers take seconds to import, and the other inputs do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
@@ -181,18 +174,12 @@ def _score_samples(settings: ScoreSettings, model: ModelSettings, console: Conso
         sampled = sample_completions(checkpoint, prompts, sampling, lambda done, total: bar.update(done, total=total))
     rows = []
     for number, each in enumerate(sampled):
-        problem = problems[number // settings.samples]
-        row = problem.answered([{"role": "assistant", "content": each.turn}], each.completion_ids)
-        rows.append(replace(row, place={**problem.place, "sample": number % settings.samples + 1}))
-    rewards = build_rewards(settings.rewards.functions, RewardContext(model.think_tags, sampling.max_new_tokens))
-    score_rows(rewards, rows, console)
-    for row in rows[: settings.show]:
-        asked = f"asked: {short_text(row.columns['prompts'][-1]['content'], 120)}{row.gold}"
-        lines = [asked, *(f"│ {line}" for line in visible_text(row.text, "⏎\n").splitlines())]
-        print_section(console, _row_line(rewards, row), lines)
-    if len(rows) > settings.show:
-        console.print(f"\n{len(rows) - settings.show:,} more: raise show", markup=False)
-    return rewards, rows
+        problem, sample = problems[number // settings.samples], number % settings.samples + 1
+        turn = [{"role": "assistant", "content": each.turn}]
+        columns = {**problem.columns, "completions": turn, "completion_ids": each.completion_ids}
+        rows.append(Row({**problem.place, "sample": sample}, columns))
+    context = RewardContext(model.think_tags, sampling.max_new_tokens)
+    return build_rewards(settings.rewards.functions, context), rows
 
 
 def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
@@ -228,8 +215,8 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
     names = column_names(cells for _, cells in found)
     for key in ("completion_column", "prompt_column", "solution_column"):
         if (column := getattr(settings, key)) is not None and column not in names:
-            listed, nearest = ", ".join(map(short_text, names)), nearest_word(column, names) or "…"
-            raise UserError(f"{path.absolute()} has no column {column}; its columns are {listed}; set {key}={nearest}")
+            there, nearest = ", ".join(map(short_text, names)), nearest_word(column, names) or "…"
+            raise UserError(f"{path.absolute()} has no column {column}; its columns are {there}; set {key}={nearest}")
     prompt = settings.prompt_column or ("prompt" if "prompt" in names else None)
     solution = settings.solution_column or next((name for name in ("solution", "answer") if name in names), None)
     # User columns whose names a trainer passes to every function.
@@ -263,8 +250,6 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for number, row in enumerate(read_rows(file), start=1):
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
-            if in_step and "step" not in row:
-                raise UserError(f"{file.absolute()}: no file of a run's completions (without the column step)")
             place = {"step": row["step"], "row": number} if in_step else {"row": number}
             yield place, {name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)}
 
@@ -272,10 +257,13 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 def _turn(cell: Any) -> Turn | None:
     """A completion as messages, as in training; None if the cell is not a completion."""
     if isinstance(cell, list):
-        messages = [message for message in cell if isinstance(message, dict)]
-        contents = [isinstance(message.get("content"), str | list | None) for message in messages]
-        roles = {message.get("role") for message in messages}
-        return cell if len(messages) == len(cell) and all(contents) and roles <= {"assistant", "tool", None} else None
+        is_turn = all(
+            isinstance(message, dict)
+            and message.get("role") in ("assistant", "tool", None)
+            and isinstance(message.get("content"), str | list | None)
+            for message in cell
+        )
+        return cell if is_turn else None
     text = "" if cell is None else plain_text(cell)
     return None if text is None else [{"role": "assistant", "content": text}]
 
@@ -327,15 +315,16 @@ def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
 
 def _print_rows(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
     """Print the rows with the lowest or highest totals; suspicious rows without any score come first."""
-    sign = {"lowest": 1, "highest": -1, "file": 0}[settings.order]
 
     def place(row: Row) -> float:
         total = row.total(rewards)
-        return -float("inf") if total is None and sign else sign * (total or 0.0)
+        if total is None:
+            return -float("inf")
+        return total if settings.order == "lowest" else -total
 
     if shown := sorted(rows, key=place)[: settings.show]:
-        lines = (f"{_row_line(rewards, row)}; text: {row.excerpt}{row.gold}" for row in shown)
-        print_section(console, f"{_TITLES[settings.order]}, {len(shown):,} of {len(rows):,}", lines)
+        lines = (f"{_row_line(rewards, row)}; text: {short_text(row.text, keep_end=True)}{row.gold}" for row in shown)
+        print_section(console, f"{settings.order.capitalize()} totals, {len(shown):,} of {len(rows):,}", lines)
 
 
 def _row_line(rewards: Sequence[Reward], row: Row) -> str:
@@ -375,13 +364,12 @@ def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Con
         failed = [row for row in rows if row.scores[number].failed]
         first = {id(row.scores[number]): row for row in reversed(failed)}  # rows of a failed batch share one score
         lines = [
-            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {row.excerpt}"
+            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {short_text(row.text, keep_end=True)}"
             for row in reversed(first.values())
         ]
-        more = [f"{len(lines) - _FAILURES_SHOWN:,} more"] if len(lines) > _FAILURES_SHOWN else []
         if failed:
             title = f"{reward.name} failed on {len(failed):,} of {pluralize(len(rows), 'row')}"
-            print_section(console, title, [*lines[:_FAILURES_SHOWN], *more], style="bold red")
+            print_section(console, title, lines[:_FAILURES_SHOWN], style="bold red")
 
 
 def _is_full(reward: Reward, score: Score) -> bool:

@@ -23,7 +23,6 @@ from rlvr_vocab.config.sections import (
     ModelSettings,
     RewardSettings,
     RunSettings,
-    ThinkTags,
     as_tuple,
 )
 from rlvr_vocab.data.source import AnswerFormat, Columns, ProblemSource
@@ -285,8 +284,6 @@ class ScoreSettings:
     """what rewards give for completions, gold answers or samples of a model, without training
 
     Example: rlvr-vocab score rewards=[accuracy,boxed] completions=samples.jsonl
-
-    think_tags: None for those of the run that the completions are from.
     """
 
     model: ModelSettings | None
@@ -297,12 +294,11 @@ class ScoreSettings:
     prompt_column: str | None
     solution_column: str | None
     solution_format: AnswerFormat
-    think_tags: ThinkTags | None
     samples: Count
     batch_size: Count
     max_samples: Count | None
     show: WholeFrom0
-    order: Literal["lowest", "highest", "file"]
+    order: Literal["lowest", "highest"]
     out: OutFile | None
     seed: Seed
 
@@ -315,8 +311,6 @@ class ScoreSettings:
         if completions is not None and (dataset is not None or model is not None):
             other = "dataset" if dataset is not None else "model"
             raise UserError(f"completions=… and {other}=… are two things to score: give one")
-        if self.think_tags is not None and model is not None:
-            raise UserError("think_tags is for completions and gold answers; a model has model.think_tags")
         inputs = [str(each) for each in (completions, dataset and dataset.name, dataset and dataset.eval_split) if each]
         if self.out is not None and self.out.resolve() in (Path(each).expanduser().resolve() for each in inputs):
             raise UserError(f"out={self.out}: this command reads it; give another file")

@@ -134,12 +134,14 @@ def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pyte
     assert error.count("\n") == 1
 
 
-def test_long_values_of_the_key_are_numbered_and_listed_once(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
-    long = ["Think about it.\n" * 9, "Answer at once. " * 9]
-    runs = [made("b", dataset__system_prompt=long[0]), made("r", dataset__system_prompt=long[1])]
-    _, found = compare(runs)
-    assert [arm["name"] for arm in found["arms"]] == ["system_prompt #1", "system_prompt #2"]
-    assert capsys.readouterr().out.count(long[1]) == 1
+@pytest.mark.parametrize(
+    ("ends", "names"),
+    [("ab", ["system_prompt #1", "system_prompt #2"]), ("", ["system_prompt=aThink", "system_prompt=bThink"])],
+)
+def test_long_values_of_the_key_are_cut_or_numbered_and_listed_once(made: Maker, ends: str, names: list[str]) -> None:
+    long = [f"{'' if ends else letter}{'Think about it. ' * 9}{letter if ends else ''}" for letter in "ab"]
+    _, found = compare([made("b", dataset__system_prompt=long[0]), made("r", dataset__system_prompt=long[1])])
+    assert all(arm["name"].startswith(name) for arm, name in zip(found["arms"], names, strict=True))
     assert Path("compared/comparison.html").read_text().count(long[1]) == 1
 
 
@@ -189,8 +191,7 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
         (lambda made: [made("b")] * 2, (), "is given twice"),
         (lambda made: [made("b")], (), "two runs at least"),
         (lambda made: [made("b"), made("c", seed=1)], (), "only one arm"),
-        (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "did you mean model.name?"),
-        (lambda made: [made("b"), made("r", n=9)], ("key=model.name",), "the same value in all runs"),
+        (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "they differ in model.reasoning_vocab_size"),
         (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "the values are 0, 9"),
         (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
         (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),

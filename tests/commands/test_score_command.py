@@ -78,7 +78,6 @@ def below(lines: list[str], title: str) -> list[str]:
 
 SCREEN = """\
 {completions}: 4 rows
-rows without a gold answer: 1
 scoring 4/4
 
 Lowest totals, 4 of 4
@@ -103,8 +102,6 @@ def test_order_and_number_of_rows_are_chosen(score: Callable[..., list[str]], co
     highest = score("rewards=[accuracy]", f"completions={completions}", "order=highest", "show=2")
     # Row 4, whose gold answer is missing, has no score at all: something is wrong with it.
     assert [line[:5] for line in below(highest, "Highest totals, 2 of 4")] == ["row 4", "row 1"]
-    as_it_is = score(f"completions={completions}", "order=file", "max_samples=3")
-    assert [line[:5] for line in below(as_it_is, "Rows, 3 of 3")] == ["row 1", "row 2", "row 3"]
 
 
 def test_the_file_holds_every_row_with_scores_and_reasons(
@@ -196,7 +193,7 @@ def test_a_base_model_answers_a_few_training_problems(
     words += ["model.generation_kwargs.max_new_tokens=4", "model.reasoning_vocab_size=20"]
     lines = score(*words, "show=5")
     titles = [line.split(":")[0] for line in lines if ", sample " in line]
-    assert [title.rpartition(" ")[2] for title in titles] == ["1", "2", "1", "2", "1"] and "1 more: raise show" in lines
+    assert [title.rpartition(" ")[2] for title in titles] == ["1", "2", "1", "2", "1"]
     assert titles[0].split(",")[0] == titles[1].split(",")[0] != titles[2].split(",")[0]
     assert "at full mark 6 of 6 (100.0%)" in below(lines, "Rewards")[0]  # at most four tokens
     assert any(line.startswith("  asked: ") and "(gold " in line for line in lines)
