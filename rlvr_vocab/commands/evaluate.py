@@ -117,8 +117,10 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
     rows = problems.eval if settings.split == "eval" else problems.train
     if not rows:
-        keys = "dataset.eval_fraction, dataset.eval_split or dataset.max_eval_samples"
-        raise UserError(f"split=eval: there are no held-out problems; set {keys}, or split=train")
+        raise UserError(
+            "split=eval: there are no held-out problems; set dataset.eval_fraction, dataset.eval_split or "
+            "dataset.max_eval_samples, or split=train"
+        )
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
     distinct = {run.folder: run for run in runs}.values()

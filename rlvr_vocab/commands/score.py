@@ -103,8 +103,8 @@ def run(settings: ScoreSettings) -> int:
     print_section(console, "Rewards", _reward_lines(rewards, rows))
     _print_failures(rewards, rows, console)
     if settings.out is not None:
-        lines = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
-        atomic_write(settings.out, "".join(f"{line}\n" for line in lines), "out")
+        written = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
+        atomic_write(settings.out, "".join(f"{line}\n" for line in written), "out")
         console.print(f"\nevery row, with all scores and reasons, is in {settings.out}", markup=False)
     return FAILED if any(score.failed for row in rows for score in row.scores) else 0
 
