@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlvr_vocab import RegionGRPOTrainer
 from rlvr_vocab.cli import main
-from rlvr_vocab.evaluation.interventions import CopyExchange
+from rlvr_vocab.evaluation.probe import CopyExchange
 from rlvr_vocab.runs.stages import StagedRun
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions

@@ -27,7 +27,6 @@ from rlvr_vocab.evaluation.evaluate import (
     require_same_settings,
     result_settings,
     seeded_sampler,
-    write_settings,
 )
 from rlvr_vocab.evaluation.figures import (
     EvaluationFigures,
@@ -39,7 +38,7 @@ from rlvr_vocab.evaluation.figures import (
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.files import atomic_write, json_text
-from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
+from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
@@ -169,8 +168,9 @@ def _results(
 
         def before_writing() -> None:
             (candidate.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
-            checkpoint = str(candidate.checkpoint)
-            write_settings(candidate.folder, candidate.result_settings, checkpoint=checkpoint, samples=settings.samples)
+            beside = {"checkpoint": str(candidate.checkpoint), "samples": settings.samples}  # not compared
+            text = json_text({**candidate.result_settings, **beside})
+            atomic_write(candidate.folder / EVALUATION_SETTINGS, text, "out")
 
         def show(done: int, total: int) -> None:
             display.update(done)

@@ -16,7 +16,7 @@ import torch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
-from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
+from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader
 from rlvr_vocab.rewards.grader import Grade, Grader, GraderSpec
@@ -45,11 +45,10 @@ def evaluate_checkpoint(
     rows: Iterable[Mapping[str, Any]],
     grader: Grader,
     settings: SamplingSettings,
-    samples: int = 1,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProblemResult]:
-    """Sample `samples` answers to each problem and grade them; `rows` as in `Question`."""
-    questions = [Question(index, sample, row) for index, row in enumerate(rows) for sample in range(samples)]
+    """Sample an answer to each problem and grade them; `rows` as in `Question`."""
+    questions = questions_of(rows, samples=1)
     prompts = [question.row["prompt"] for question in questions]
     completions = sample_completions(checkpoint, prompts, settings, on_progress)
     return graded_results(questions, completions, grader, checkpoint.layout)
@@ -226,11 +225,6 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     if others:
         shown = ", ".join(_difference(key, there.get(key), settings[key]) for key in others)
         raise UserError(f"out={folder}: holds an evaluation with {shown}; choose another out, or delete it")
-
-
-def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> None:
-    """Write `settings.json`, before the first result; `more` is not compared."""
-    atomic_write(folder / EVALUATION_SETTINGS, json_text({**settings, **more}), "out")
 
 
 def _difference(key: str, there: Any, now: Any) -> str:

@@ -75,14 +75,11 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
 
 def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, EvaluationFigures]:
     """The figures of each task by itself; none where the problems have no tasks."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, result in enumerate(results):
-        places[result.task].append(place)
-    return {
-        task: evaluation_figures([results[place] for place in places[task]], [votes[place] for place in places[task]])
-        for task in sorted(places)
-        if task
-    }
+    found = {}
+    for task in sorted({result.task for result in results} - {""}):
+        own = [pair for pair in zip(results, votes, strict=True) if pair[0].task == task]
+        found[task] = evaluation_figures([result for result, _ in own], [vote for _, vote in own])
+    return found
 
 
 def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> dict[str, Interval]:
@@ -141,10 +138,8 @@ def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
 
 def equal_by_verifier(pairs: Sequence[tuple[str, str]]) -> list[bool]:
     """Equal in value, as an answer is to a gold answer; one that cannot be read equals only the same text."""
-    if not pairs:
-        return []
-    golds, answers = zip(*pairs, strict=True)
-    return [verdict.correct is True for verdict in verify(golds, answers)]
+    verdicts = verify([gold for gold, _ in pairs], [answer for _, answer in pairs])
+    return [verdict.correct is True for verdict in verdicts]
 
 
 def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier) -> list[int | None]:

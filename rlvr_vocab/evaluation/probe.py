@@ -6,23 +6,130 @@ distributions unchanged give the same answers, whatever the batch.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.evaluation.interventions import CopyExchange, Thought
 from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, SamplingSettings
 from rlvr_vocab.record.results import ARMS, PermutedThought, ProbeAnswer, SampledThought, is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import THINKING, regions_after, scored_regions
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
 _DONORS = 4  # candidates for each transplant; the one with the most similar likelihood of choices is taken
 _COPIES: Final = "copy_log_probs"
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A completion up to the end of its thinking.
+
+    Attributes:
+        ids: the sampled ones, the closing tag included.
+        places: indices in `ids` at which another id of the same text was open.
+        start: index in `ids` at which the thinking begins.
+    """
+
+    prompt_ids: tuple[int, ...]
+    ids: tuple[int, ...]
+    places: tuple[int, ...]
+    start: int
+
+
+class CopyExchange:
+    """Exchanges ids of thoughts for open ids of the same text: a reader sees the same, the model does not."""
+
+    def __init__(self, policy: RegionPolicy) -> None:
+        rows = torch.arange(policy.layout.rows)
+        self._policy = policy
+        self._text_of = policy.surface_ids(rows).tolist()
+        self._open_ids: dict[int, list[int]] = defaultdict(list)
+        for each in torch.isfinite(policy.bias[THINKING])[: len(rows)].nonzero().squeeze(1).tolist():
+            self._open_ids[self._text_of[each]].append(each)
+
+    def thought(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> Thought | None:
+        """The thought of a completion; None where thinking does not begin or does not end."""
+        ids, length, layout = torch.tensor([[*prompt_ids, *completion_ids]]), len(prompt_ids), self._policy.layout
+        thinking = (scored_regions(ids, layout)[0, length:] == THINKING).tolist()
+        closed = (regions_after(ids, layout)[0, length:] != THINKING).tolist()
+        ends = [place for place, chosen in enumerate(thinking) if chosen and closed[place]]
+        if not ends:
+            return None
+        kept = tuple(completion_ids[: ends[0] + 1])
+        places = tuple(place for place in range(len(kept)) if thinking[place] and len(self.open_ids(kept[place])) > 1)
+        return Thought(tuple(prompt_ids), kept, places, thinking.index(True))
+
+    def open_ids(self, token: int) -> list[int]:
+        """The ids of a token's text that are open while thinking, the standard one first where it is."""
+        return self._open_ids.get(self._text_of[token], [])
+
+    def texts(self, thought: Thought) -> list[int]:
+        """The text of each id, as standard tokens."""
+        return [self._text_of[token] for token in thought.ids]
+
+    def in_arm(self, arm: str, thought: Thought, random: np.random.Generator) -> Thought:
+        """The thought in an arm of `ARMS`, as it is where the arm takes the model or other thoughts."""
+        standard = self._policy.layout.standard_size
+        match arm.split("_"):
+            case ["sources"]:
+                return self._chosen(thought, lambda open_ids: open_ids[0])
+            case ["copies"]:
+                return self._chosen(thought, lambda open_ids: random.choice([i for i in open_ids if i >= standard]))
+            case ["coin"]:
+                return self._chosen(thought, random.choice)
+            case ["dose", percent]:
+                return self._exchanged(thought, int(percent) / 100, random)
+            case ["cut", percent]:
+                kept = thought.ids[: thought.start + round(int(percent) / 100 * (len(thought.ids) - 1 - thought.start))]
+                places = tuple(place for place in thought.places if place < len(kept))
+                return replace(thought, ids=(*kept, thought.ids[-1]), places=places)
+        return thought
+
+    def _chosen(self, thought: Thought, choose: Callable[[list[int]], int]) -> Thought:
+        """At every place the id that `choose` takes from the open ones."""
+        ids = list(thought.ids)
+        for place in thought.places:
+            ids[place] = int(choose(self.open_ids(ids[place])))
+        return replace(thought, ids=tuple(ids))
+
+    def _exchanged(self, thought: Thought, share: float, random: np.random.Generator) -> Thought:
+        """Another open id at a share of the places."""
+        ids = list(thought.ids)
+        for place in sorted(random.permutation(thought.places)[: round(share * len(thought.places))]):
+            ids[place] = int(random.choice([each for each in self.open_ids(ids[place]) if each != ids[place]]))
+        return replace(thought, ids=tuple(ids))
+
+    def permuted(self, thoughts: Sequence[Thought], random: np.random.Generator) -> list[Thought]:
+        """The ids of each text permuted over all thoughts: each keeps its rate, and loses its place."""
+        where: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for number, thought in enumerate(thoughts):
+            for place in thought.places:
+                where[self._text_of[thought.ids[place]]].append((number, place))
+        ids = [list(thought.ids) for thought in thoughts]
+        for places in where.values():
+            dealt = [places[each] for each in random.permutation(len(places))]
+            for (number, place), (other, from_place) in zip(places, dealt, strict=True):
+                ids[number][place] = thoughts[other].ids[from_place]
+        return [replace(thought, ids=tuple(each)) for thought, each in zip(thoughts, ids, strict=True)]
+
+    def transplanted(self, thought: Thought, donor: Thought, random: np.random.Generator) -> Thought:
+        """The nth token of a text as the nth of that text in the donor; by chance where the donor has fewer."""
+        given: dict[int, list[int]] = defaultdict(list)
+        for place in reversed(donor.places):
+            given[self._text_of[donor.ids[place]]].append(donor.ids[place])
+        ids = list(thought.ids)
+        for place in thought.places:
+            from_donor = given[self._text_of[ids[place]]]
+            ids[place] = from_donor.pop() if from_donor else int(random.choice(self.open_ids(ids[place])))
+        return replace(thought, ids=tuple(ids))
 
 
 @dataclass(frozen=True)
@@ -35,6 +142,10 @@ class RecordedThought:
     thought: Thought
     answer_text: str
     answer: str | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.problem, self.sample
 
     @property
     def gold(self) -> str | None:
@@ -54,7 +165,7 @@ class _Version:
     @property
     def place(self) -> tuple[int, int, int]:
         """The key of its random numbers."""
-        return self.of.problem, self.of.sample, self.draw
+        return *self.of.place, self.draw
 
     @property
     def donor_gold(self) -> str | None:
@@ -123,44 +234,31 @@ class Prober:
         """Log-probabilities of the gold answer after permutations, other than those of the arm, by thought."""
         by_thought: list[list[float]] = [[] for _ in thoughts]
         for deal in range(permutations):
-            random = self._random("permuted", _BEYOND_DRAWS + deal)
-            dealt = self._exchange.permuted([each.thought for each in thoughts], random)
-            asked = [(each, each.gold, thought) for each, thought in zip(thoughts, dealt, strict=True)]
+            dealt = zip(thoughts, self._permuted(thoughts, _BEYOND_DRAWS + deal), strict=True)
+            asked = [(each, each.gold, thought) for each, thought in dealt]
             logps = [logp for part in self._batches(len(asked)) for logp in self._logps_in_place(asked[part])]
             for found, logp in zip(by_thought, logps, strict=True):
                 found += [] if logp is None else [logp]
             on_progress(deal + 1)
         pairs = zip(thoughts, by_thought, strict=True)
-        return [PermutedThought(each.problem, each.sample, logps) for each, logps in pairs if logps]
+        return [PermutedThought(*each.place, logps) for each, logps in pairs if logps]
 
     # --- the thoughts of an arm ---
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm not in ("permuted", "transplanted"):
-            return [_Version(each, self._version(arm, each, draw), draw) for each in thoughts for draw in range(draws)]
-        plain = [each.thought for each in thoughts]
-        dealt = [self._exchange.permuted(plain, self._random("permuted", draw)) for draw in range(draws)]
+            return [
+                _Version(each, self._exchange.in_arm(arm, each.thought, self._random(arm, draw, *each.place)), draw)
+                for each in thoughts
+                for draw in range(draws)
+            ]
+        dealt = [self._permuted(thoughts, draw) for draw in range(draws)]
         if arm == "transplanted":
             return self._transplants(thoughts, dealt)
-        return [
-            _Version(each, of_draw[n], draw) for n, each in enumerate(thoughts) for draw, of_draw in enumerate(dealt)
-        ]
+        return [_Version(each, dealt[draw][n], draw) for n, each in enumerate(thoughts) for draw in range(draws)]
 
-    def _version(self, arm: str, recorded: RecordedThought, draw: int) -> Thought:
-        thought, exchange = recorded.thought, self._exchange
-        random = self._random(arm, draw, recorded.problem, recorded.sample)
-        match arm.split("_"):
-            case ["sources"]:
-                return exchange.sources(thought)
-            case ["copies"]:
-                return exchange.copies(thought, random)
-            case ["coin"]:
-                return exchange.coin(thought, random)
-            case ["dose", percent]:
-                return exchange.dose(thought, int(percent) / 100, random)
-            case ["cut", percent]:
-                return exchange.cut(thought, int(percent) / 100)
-        return thought  # `own`, or `redrawn` with the answer
+    def _permuted(self, thoughts: Sequence[RecordedThought], deal: int) -> list[Thought]:
+        return self._exchange.permuted([each.thought for each in thoughts], self._random("permuted", deal))
 
     def _transplants(self, thoughts: Sequence[RecordedThought], dealt: Sequence[Sequence[Thought]]) -> list[_Version]:
         """Donors with another gold answer whose choices were as likely, where they were made, as the own ones.
@@ -176,7 +274,7 @@ class Prober:
         golds = [each.gold for each in thoughts]
         for own, each in enumerate(thoughts):
             others = [number for number, gold in enumerate(golds) if gold != golds[own]]
-            random = self._random("transplanted", each.problem, each.sample)
+            random = self._random("transplanted", *each.place)
             tried = [others[number] for number in random.permutation(len(others))[: _DONORS * len(dealt)]]
             tried.sort(key=lambda number: abs(sureness[number] - sureness[own]))
             for draw, number in enumerate(tried[: len(dealt)]):

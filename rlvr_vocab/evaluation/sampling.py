@@ -115,13 +115,11 @@ def require_room(
         return
     ids = chat_ids(tokenizer, prompts)
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
-    length, limit = len(ids[longest]), f"{settings.limit_key}={settings.max_new_tokens}"
+    length = len(ids[longest])
     if length + settings.max_new_tokens > context:
-        room = context - length
-        remedy = f"set {settings.limit_key} to {room} or less" if room > 0 else "shorten the prompt"
         raise UserError(
             f'prompt {longest + 1}, "{short_text(prompts[longest][-1]["content"], 40)}": its {length} tokens and '
-            f"{limit} do not fit the model's context of {context}; {remedy}"
+            f"{settings.limit_key}={settings.max_new_tokens} do not fit the model's context of {context}"
         )
 
 
@@ -130,32 +128,33 @@ def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings:
     inputs = tokenizer.apply_chat_template(
         list(prompts), add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
     ).to(model.device)
-    sampled = settings.temperature > 0
+    draws = settings.temperature > 0
     output = model.generate(
         input_ids=inputs["input_ids"],
         attention_mask=inputs["attention_mask"],
         max_new_tokens=settings.max_new_tokens,
-        do_sample=sampled,
+        do_sample=draws,
         # Transformers would otherwise keep the 50 likeliest ids alone.
-        **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if sampled else {}),
+        **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if draws else {}),
     )
-    ends = torch.tensor(end_ids_of(model), device=output.device)
-    completions = []
-    for ids, mask, sampled_ids in zip(
-        inputs["input_ids"], inputs["attention_mask"].bool(), output[:, inputs["input_ids"].size(1) :], strict=True
-    ):
-        stops = torch.isin(sampled_ids, ends).nonzero()
-        prompt_ids = ids[mask].tolist()
-        completion_ids = (sampled_ids[: int(stops[0]) + 1] if len(stops) else sampled_ids).tolist()
+    end_ids, completions = end_ids_of(model), []
+    sampled_ids = output[:, inputs["input_ids"].size(1) :].tolist()
+    for ids, mask, sampled in zip(inputs["input_ids"], inputs["attention_mask"].bool(), sampled_ids, strict=True):
+        prompt_ids, completion_ids = ids[mask].tolist(), up_to_end(sampled, end_ids)
         turn = assistant_turn(tokenizer, checkpoint.layout, prompt_ids, completion_ids)
-        completions.append(Completion(prompt_ids, completion_ids, turn, finished=bool(len(stops))))
+        completions.append(Completion(prompt_ids, completion_ids, turn, finished=completion_ids[-1] in end_ids))
     return completions
 
 
-def end_ids_of(model: PreTrainedModel) -> list[int]:
+def end_ids_of(model: PreTrainedModel) -> frozenset[int]:
     """The ids that end a turn, by its generation config."""
     ends = model.generation_config.eos_token_id
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+    return frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
+
+
+def up_to_end(ids: list[int], end_ids: frozenset[int]) -> list[int]:
+    """The ids up to the first that ends a turn."""
+    return ids[: next((place + 1 for place, token in enumerate(ids) if token in end_ids), len(ids))]
 
 
 # --- from given ids and given random numbers ---
@@ -169,7 +168,7 @@ class Continuations:
         assert isinstance(sampler, RegionSampler) and checkpoint.layout.size and temperature > 0
         self.policy = RegionPolicy(checkpoint.layout)
         self._model, self._sampler, self._temperature = checkpoint.model, sampler, temperature
-        self._end_ids = frozenset(end_ids_of(checkpoint.model))
+        self._end_ids = end_ids_of(checkpoint.model)
         attach_region_head(checkpoint.model, policy=self.policy, temperature=temperature)
 
     @torch.no_grad()
@@ -194,7 +193,7 @@ class Continuations:
         with self._sampler.drawing(draw):
             output = self._model.generate(input_ids=input_ids, attention_mask=mask, max_new_tokens=numbers.size(1))
         rows = output[:, input_ids.size(1) :].tolist()
-        return [self._to_the_end(ids[: len(each)]) for ids, each in zip(rows, uniforms, strict=True)]
+        return [up_to_end(ids[: len(each)], self._end_ids) for ids, each in zip(rows, uniforms, strict=True)]
 
     @torch.no_grad()
     def logps(
@@ -217,14 +216,9 @@ class Continuations:
     def without_end(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if token not in self._end_ids]
 
-    def _to_the_end(self, ids: list[int]) -> list[int]:
-        return ids[: next((place + 1 for place, token in enumerate(ids) if token in self._end_ids), len(ids))]
-
     def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Ids and their mask, padded on the left."""
-        tensors = [torch.tensor(row) for row in rows]
-        ids, mask = (
-            pad_sequence(each, batch_first=True, padding_side="left")
-            for each in (tensors, [torch.ones_like(row) for row in tensors])
-        )
-        return ids.to(self._model.device), mask.to(self._model.device)
+        ids = [torch.tensor(row, device=self._model.device) for row in rows]
+        padded = (ids, [torch.ones_like(row) for row in ids])
+        padded_ids, mask = (pad_sequence(each, batch_first=True, padding_side="left") for each in padded)
+        return padded_ids, mask

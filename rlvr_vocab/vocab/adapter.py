@@ -7,8 +7,6 @@ merges them into the table for vLLM and restores the table, bit for bit.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +29,44 @@ from rlvr_vocab.vocab.weights import (
     ROWS_KEY,
     find_base,
     is_adapter,
-    read_adapter_config,
     reading_model,
     refuse_invalid_generation_config,
     refuse_not_finite,
 )
 
 ADAPTER = "default"  # PEFT's name of a run's one adapter
-# PEFT's errors for a configuration or weights that it cannot use.
-_PEFT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RuntimeError)
+# Errors of PEFT and safetensors for a configuration or weights that they cannot use.
+_UNFIT = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
-class TrainedRows(nn.Module, BaseTunerLayer):
+class _TrainedPart(nn.Module, BaseTunerLayer):
+    """A PEFT layer that trains tensors in place of its base's, and restores those bit for bit after a merge."""
+
+    base_layer: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.merged_adapters: list[str] = []
+        self._initial: list[torch.Tensor] = []
+
+    def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each tensor of the base that a merge overwrites, and the trained one."""
+        raise NotImplementedError
+
+    def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
+        if not self.merged:
+            self._initial = [own.clone() for own, _ in self._pairs()]
+            for own, trained in self._pairs():
+                own.copy_(trained)
+        self.merged_adapters = [ADAPTER]
+
+    def unmerge(self) -> None:
+        for (own, _), initial in zip(self._pairs(), self._initial, strict=False):
+            own.copy_(initial)
+        self._initial, self.merged_adapters = [], []
+
+
+class TrainedRows(_TrainedPart):
     """An embedding or a head whose rows from `first` on are a float32 parameter of their own.
 
     Attributes:
@@ -50,14 +74,10 @@ class TrainedRows(nn.Module, BaseTunerLayer):
         sparse: give the rows of an embedding a sparse gradient, where a dense one is added later.
     """
 
-    base_layer: Any
-
     def __init__(self, base_layer: nn.Module, first: int, tied_to: TrainedRows | None = None) -> None:
         super().__init__()
         self.base_layer = base_layer.requires_grad_(False)
         self.first, self.sparse = first, False
-        self.merged_adapters: list[str] = []
-        self._initial_rows: torch.Tensor | None = None
         # In a tuple, it is no submodule: state dicts hold tied rows once, and PEFT switches them there.
         self._tied_to = () if tied_to is None else (tied_to,)
         if tied_to is None:
@@ -104,18 +124,9 @@ class TrainedRows(nn.Module, BaseTunerLayer):
         standard = F.linear(hidden, weight[: self.first], standard_bias)
         return torch.cat((standard, F.linear(hidden, rows.to(hidden.dtype), bias_of_rows)), dim=-1)
 
-    def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
-        if not self.merged and not self._tied_to:  # a tied table is merged by the embedding
-            table = self.base_layer.weight.data[self.first :]
-            self._initial_rows = table.clone()
-            table.copy_(self.parameter.data)
-        self.merged_adapters = [ADAPTER]
-
-    def unmerge(self) -> None:
-        if self._initial_rows is not None:
-            self.base_layer.weight.data[self.first :] = self._initial_rows
-            self._initial_rows = None
-        self.merged_adapters = []
+    def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        # The embedding merges a tied table.
+        return [] if self._tied_to else [(self.base_layer.weight.data[self.first :], self.parameter.data)]
 
 
 def first_trained_row(train_rows: str, layout: VocabLayout) -> int | None:
@@ -138,7 +149,7 @@ def add_trained_rows(model: PeftModel, first: int) -> None:
     base.set_output_embeddings(TrainedRows(head, first, trained if tied else None))
 
 
-class TrainedRowDelta(nn.Module, BaseTunerLayer):
+class TrainedRowDelta(_TrainedPart):
     """Replaces a `RowDelta`: computes the trained delta while the adapter is on, the frozen one otherwise.
 
     Attributes:
@@ -146,15 +157,12 @@ class TrainedRowDelta(nn.Module, BaseTunerLayer):
     """
 
     adapter_layer_names = (DIFFERENCE_KEY,)
-    base_layer: Any
 
     def __init__(self, base_layer: RowDelta) -> None:
         super().__init__()
         trained = copy.deepcopy(base_layer).requires_grad_(True)
         self.base_layer = base_layer.requires_grad_(False)
         self.lora_difference = nn.ModuleDict({ADAPTER: trained})
-        self.merged_adapters: list[str] = []
-        self._initial: dict[str, torch.Tensor] | None = None
 
     @property
     def in_force(self) -> Any:
@@ -162,17 +170,9 @@ class TrainedRowDelta(nn.Module, BaseTunerLayer):
             self.unmerge()
         return self.base_layer if self.disable_adapters or self.merged else self.lora_difference[ADAPTER]
 
-    def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
-        if not self.merged:
-            self._initial = {name: each.clone() for name, each in self.base_layer.state_dict().items()}
-            self.base_layer.load_state_dict(self.lora_difference[ADAPTER].state_dict())
-        self.merged_adapters = [ADAPTER]
-
-    def unmerge(self) -> None:
-        if self._initial is not None:
-            self.base_layer.load_state_dict(self._initial)
-            self._initial = None
-        self.merged_adapters = []
+    def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        both = zip(self.base_layer.parameters(), self.lora_difference.parameters(), strict=True)
+        return [(own.data, trained.data) for own, trained in both]
 
 
 def train_differences(copied: CopiedRows) -> None:
@@ -203,44 +203,25 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
 
 def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
     """Load an adapter folder and its trained rows onto their base; UserError if it is broken or does not fit."""
-    config = open_adapter(folder)
-    config.base_model_name_or_path = model.name_or_path  # its place now; PEFT warns of another one
-    weights = Path(folder, ADAPTER_WEIGHTS)
     try:
-        with safe_open(weights, framework="pt") as file:
+        config = PeftConfig.from_pretrained(str(folder))
+        config.base_model_name_or_path = model.name_or_path  # its place now; PEFT warns of another one
+        with safe_open(Path(folder, ADAPTER_WEIGHTS), framework="pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{weights} cannot be read as the weights of an adapter: {error}") from error
-    rows = next((shape[0] for name, shape in shapes.items() if name.endswith(f".{ROWS_KEY}")), None)
-    with _fitting(folder):
+        rows = next((shape[0] for name, shape in shapes.items() if name.endswith(f".{ROWS_KEY}")), None)
         adapted: Any = get_peft_model(model, config, adapter_name=ADAPTER)
         if rows is not None:
             add_trained_rows(adapted, model.get_input_embeddings().weight.size(0) - rows)
         if any(f".{DIFFERENCE_KEY}." in name for name in shapes):
             attach_low_rank_rows(model, model.name_or_path)
-            copied = copied_rows_of(model)
-            if copied is None:
-                raise ValueError(f"{model.name_or_path} has no differences of low rank")
+            copied: Any = copied_rows_of(model)
             train_differences(copied)
         result = adapted.load_adapter(str(folder), ADAPTER, torch_device=str(model.device))
         if strange := [*result.missing_keys, *result.unexpected_keys]:
             raise ValueError(f"{len(strange)} tensors are missing, or have no place in it ({strange[0]} …)")
-    return adapted
-
-
-def open_adapter(folder: str | Path) -> PeftConfig:
-    """The configuration of an adapter folder; UserError where PEFT cannot use it."""
-    read_adapter_config(Path(folder))
-    with _fitting(folder):
-        return PeftConfig.from_pretrained(str(folder))
-
-
-@contextmanager
-def _fitting(folder: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except _PEFT_ERRORS as error:
-        if isinstance(error, UserError):
-            raise
+    except UserError:
+        raise
+    except _UNFIT as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{folder} is no adapter that fits its base: {type(error).__name__}: {reason}") from error
+    return adapted

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftType
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir
-from rlvr_vocab.vocab.adapter import TrainedRows, load_model, open_adapter
+from rlvr_vocab.vocab.adapter import TrainedRows, load_model
 from rlvr_vocab.vocab.copied_rows import DIFFERENCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
@@ -91,7 +90,7 @@ def merge_adapter(
         UserError: adapter, base or `out` cannot be used, or the merged model gives other logits.
     """
     adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
-    source = find_base(adapter, None if base is None else Path(base).expanduser())
+    source = find_base(adapter, base and Path(base).expanduser())
     if isinstance(dtype, str):
         dtype = stored_dtype(source) if dtype == "auto" else getattr(torch, dtype, dtype)
     if dtype not in (torch.float32, torch.bfloat16, torch.float16):
@@ -100,19 +99,15 @@ def merge_adapter(
         report = _merge_into(folder, adapter, source, dtype)
         finish(folder, report)
     if report.blurs and report.rounding is not None:
-        moved, rounded = report.training.largest, report.rounding.largest
         logger.warning(
-            f"{report.dtype} rounds away part of the training: training moved a logit by at most {moved:.2g}, "
-            f"rounding moves one by {rounded:.2g}; merge with float32 to keep it"
+            f"{report.dtype} rounds away part of the training: training moved a logit by at most "
+            f"{report.training.largest:.2g}, rounding moves one by {report.rounding.largest:.2g}; merge with float32 "
+            "to keep it"
         )
     return report
 
 
 def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -> MergeReport:
-    config = open_adapter(adapter)
-    if config.is_prompt_learning:
-        kind = PeftType(config.peft_type).value
-        raise UserError(f"{adapter} is an adapter of the kind {kind}, which cannot be merged into weights")
     with warnings.catch_warnings():  # `require_same` refuses an adapter that moves one side of a tied table alone
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
         model: Any = load_model(adapter, source, dtype=torch.float32)
@@ -134,7 +129,7 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -
         if not math.isfinite(rounding.largest):
             raise UserError(f"dtype={dtype} cannot hold the merged weights: take float32 or bfloat16")
     # A run that starts from the folder parametrises its copies as the base does, unless whole rows were trained.
-    if own_rows and (source / LAYOUT_FILE).is_file():
+    if own_rows:
         replace(VocabLayout.load(source), reasoning_rank=None).save(folder)
     elif (source / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
         (folder / DIFFERENCES).parent.mkdir()
@@ -179,29 +174,21 @@ def _shift(one: torch.Tensor, other: torch.Tensor) -> Shift:
 _QUESTION = "Natalia sold 48 clips in April, and half as many in May. How many clips did she sell altogether?"
 _THOUGHTS = "In May she sold 48 / 2 = 24 clips, so altogether 48 + 24 = 72."
 _ANSWER = "She sold 72 clips: \\boxed{72}."
-# Reasoning tokens from the whole vocabulary, beside the copies of the thoughts.
-_SPREAD = 16
+# Reasoning tokens of the chat, from the whole vocabulary.
+_SPREAD = 32
 
 
 def probe_ids(folder: Path) -> list[int]:
-    """Ids of a chat with a thinking block, whose second half uses reasoning tokens where there are any.
-
-    Without a `reasoning_vocab.json` the chat has no thinking.
-    """
-    layout = VocabLayout.load(folder) if (folder / LAYOUT_FILE).is_file() else None
-    tokenizer = AutoTokenizer.from_pretrained(str(folder), **NO_CODE) if layout is None else load_tokenizer(folder)
-    messages = [{"role": "user", "content": _QUESTION}]
+    """Ids of a chat with a thinking block, whose second half is reasoning tokens where there are any."""
+    layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
     template = tokenizer.chat_template is not None
+    messages = [{"role": "user", "content": _QUESTION}]
     ids = chat_ids(tokenizer, [messages])[0] if template else list(tokenizer.encode(_QUESTION))
-    thinking = tokenizer.encode(_THOUGHTS, add_special_tokens=False)
-    if layout is not None:
-        copies, sources = open_copies(layout)
-        copy_of = dict(zip(sources.tolist(), copies.tolist(), strict=True))
-        spread = torch.linspace(0, max(len(copies) - 1, 0), min(_SPREAD, len(copies))).long()
-        opening = [] if RegionTracker(layout, ids).region == THINKING else [layout.think_open_id]
-        copied = [copy_of[token] for token in thinking if token in copy_of]
-        thinking = [*opening, *thinking, *copied, *copies[spread].tolist(), layout.think_close_id]
-    ids = [*ids, *thinking, *tokenizer.encode(_ANSWER, add_special_tokens=False)]
+    thoughts, answer = (tokenizer.encode(text, add_special_tokens=False) for text in (_THOUGHTS, _ANSWER))
+    copies, _ = open_copies(layout)
+    spread = torch.linspace(0, max(len(copies) - 1, 0), min(_SPREAD, len(copies))).long()
+    opening = [] if RegionTracker(layout, ids).region == THINKING else [layout.think_open_id]
+    ids = [*ids, *opening, *thoughts, *copies[spread].tolist(), layout.think_close_id, *answer]
     config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     return ids[-context:] if context else ids

@@ -1,4 +1,4 @@
-"""Accuracy over problems and samples, counted another way."""
+"""Accuracy over problems, counted another way."""
 
 import pytest
 
@@ -10,10 +10,10 @@ from rlvr_vocab.rewards.grader import Grade, GraderSpec
 SCORES = (0.5, 1.0, 0.0, 1.0, None, None)  # only a full score is right
 
 
-def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, prompts):
+def test_each_answer_is_graded_on_its_whole_turn(checkpoint, prompts):
     rows = [
         {"prompt": prompt, "problem": prompt[-1]["content"], "solution": str(number)}
-        for number, prompt in enumerate(prompts)
+        for number, prompt in enumerate(2 * prompts)
     ]
     graded = []
 
@@ -25,13 +25,12 @@ def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, pro
             return [Grade(score) for score in SCORES]
 
     settings = SamplingSettings(max_new_tokens=10, seed=3)
-    results = evaluate_checkpoint(checkpoint, rows, Scored(), settings, samples=2)
-    assert [(r.problem, r.sample) for r in results] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
-    assert [r.solution for r in results] == ["0", "0", "1", "1", "2", "2"]
+    results = evaluate_checkpoint(checkpoint, rows, Scored(), settings)
+    assert [(r.problem, r.sample, r.solution) for r in results] == [(n, 0, str(n)) for n in range(6)]
     assert tuple(r.score for r in results) == SCORES
     assert graded == [(r.completion, r.solution, r.completion_ids) for r in results]
     assert accuracy_of(results) == 0.5 and accuracy_of(results[4:]) is None
-    repeated = sample_completions(checkpoint, [row["prompt"] for row in rows for _ in range(2)], settings)
+    repeated = sample_completions(checkpoint, [row["prompt"] for row in rows], settings)
     layout = checkpoint.layout
     for r, completion in zip(results, repeated, strict=True):
         assert (r.completion, r.completion_ids) == (completion.turn, completion.completion_ids)

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rlvr_vocab.evaluation.interventions import CopyExchange
+from rlvr_vocab.evaluation.probe import CopyExchange
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 
@@ -48,10 +48,7 @@ def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
     thoughts = thoughts_of(exchange)
     one, other = thoughts[:2]
     for changed in (
-        exchange.sources(one),
-        exchange.copies(one, random),
-        exchange.coin(one, random),
-        exchange.dose(one, 0.5, random),
+        *(exchange.in_arm(arm, one, random) for arm in ("sources", "copies", "coin", "dose_50")),
         exchange.transplanted(one, other, random),
         exchange.permuted(thoughts, random)[0],
     ):
@@ -60,21 +57,18 @@ def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
             assert token == one.ids[place] or (place in one.places and token in exchange.open_ids(token))
 
 
-def test_sources_and_copies_are_what_they_say(random):
+def test_sources_copies_and_chance_choose_among_the_open_ids(random):
     exchange = exchange_of()
-    thought = thoughts_of(exchange)[0]
-    assert all(exchange.sources(thought).ids[place] < STANDARD for place in thought.places)
-    assert all(exchange.copies(thought, random).ids[place] >= STANDARD for place in thought.places)
-    assert {exchange.coin(thought, random).ids[thought.places[0]] for _ in range(50)} == set(
-        exchange.open_ids(thought.ids[thought.places[0]])
-    )
+    thought = thought_of(exchange, [3, 15, 23] * 9)
+    found = {arm: set(exchange.in_arm(arm, thought, random).ids[2:-1]) for arm in ("sources", "copies", "coin")}
+    assert found == {"sources": {3}, "copies": {15, 23}, "coin": {3, 15, 23}}
 
 
 def test_a_dose_exchanges_its_share_of_the_places(random):
     exchange = exchange_of()
     thought = thoughts_of(exchange, length=20)[0]
-    for share, places in ((0.1, 2), (0.9, 18)):
-        changed = exchange.dose(thought, share, random)
+    for share, places in ((10, 2), (90, 18)):
+        changed = exchange.in_arm(f"dose_{share}", thought, random)
         assert sum(a != b for a, b in zip(thought.ids, changed.ids, strict=True)) == places
 
 
@@ -96,15 +90,13 @@ def test_a_transplant_takes_the_nth_choice_of_a_text_from_the_donor(random):
     assert {exchange.transplanted(thought, donor, random).ids[2] for _ in range(60)} == {3, 15, 23}
 
 
-@pytest.mark.parametrize(("share", "inside"), [(0, ()), (0.25, (3,)), (0.75, (3, 15, 5))])
+@pytest.mark.parametrize(("share", "inside"), [(0, ()), (25, (3,)), (75, (3, 15, 5))])
 def test_a_cut_closes_the_thought_early(share, inside):
     exchange = exchange_of()
-    cut = exchange.cut(thought_of(exchange, [3, 15, 5, 6]), share)
+    cut = exchange.in_arm(f"cut_{share}", thought_of(exchange, [3, 15, 5, 6]), None)
     assert cut.ids == (3, OPEN, *inside, CLOSE)
 
 
-def test_where_copies_replace_their_sources_those_are_never_chosen(random):
+def test_where_copies_replace_their_sources_those_are_never_chosen():
     exchange = exchange_of("replace")
-    thought = thought_of(exchange, [15, 23, 17])
     assert exchange.open_ids(15) == [15, 23]
-    assert all(exchange.coin(thought, random).ids[place] >= STANDARD for place in thought.places)

@@ -1,4 +1,4 @@
-"""`evaluate` and `probe` with `backend=vllm`: the policy and the seeds are in force, greedy is greedy."""
+"""`evaluate backend=vllm`: the policy and the seeds are in force, greedy is greedy."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -97,5 +97,5 @@ def test_an_engine_without_our_plugin_is_refused(
     monkeypatch.setattr("vllm.LLM", forgetful)
     command = ["evaluate", f"checkpoint={chatty_smollm2('expand')}", problems, "dataset.columns.reasoning=null"]
     assert main([*command, "split=train", "max_new_tokens=4", "backend=vllm", f"out={tmp_path / 'new'}"]) == 2
-    assert "past its region policy: rlvr-vocab's plugin rlvr_vocab_engine is not loaded" in capfd.readouterr().err
+    assert "without its region policy, because the plugin rlvr_vocab_engine is not loaded" in capfd.readouterr().err
     assert not (tmp_path / "new" / "results.jsonl").exists()

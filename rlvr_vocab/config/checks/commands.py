@@ -83,7 +83,8 @@ def check_check(settings: CheckSettings) -> None:
 def check_evaluate(settings: EvaluateSettings) -> None:
     for checkpoint in settings.checkpoints:
         check_checkpoint_folder(checkpoint, settings.base)
-    _check_backend(settings.backend, settings.checkpoints)
+    if settings.backend == "vllm":
+        _check_vllm(settings.checkpoints)
     check_dataset(settings.dataset)
     _check_graders(settings)
 
@@ -101,9 +102,7 @@ def _check_graders(settings: EvaluateSettings) -> None:
             )
 
 
-def _check_backend(backend: str, checkpoints: Sequence[Path]) -> None:
-    if backend != "vllm":
-        return
+def _check_vllm(checkpoints: Sequence[Path]) -> None:
     for folder in filter(is_adapter, checkpoints):
         raise UserError(
             f"backend=vllm: {folder} is an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} "
