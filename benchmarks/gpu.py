@@ -33,6 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import step as one_step
 
@@ -161,7 +162,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """In this process; `failed` says that the memory did not suffice, and the phases how far it came."""
     from rlvr_vocab.errors import is_out_of_memory
     from rlvr_vocab.training.metrics.step_clock import PeakMemory
-    from rlvr_vocab.vocab.logprobs import block_form
+    from rlvr_vocab.vocab import logprobs
 
     [shape] = arguments.shape
     variant = arguments.variant.removesuffix(VLLM).removesuffix(BY_TORCH)
@@ -169,7 +170,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     memory = PeakMemory()
     row: dict[str, Any] = {}
     try:
-        with block_form("plain") if arguments.variant.endswith(BY_TORCH) else nullcontext():
+        plain = mock.patch.object(logprobs, "choose_block_form", return_value="plain")
+        with plain if arguments.variant.endswith(BY_TORCH) else nullcontext():
             figures(setting, arguments.variant.endswith(VLLM), Path(arguments.traces), memory, row)
     except MemoryError:
         row["failed"] = NOT_ENOUGH_MEMORY

@@ -141,7 +141,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
         think_open_id=open_id,
         think_close_id=close_id,
         turn_ids=find_turn_ids(tokenizer, expansion.think_tags),
-        control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
+        control_ids=_control_ids(base, config, tokenizer, (open_id, close_id), source_kwargs),
         mode=expansion.mode,
         preserve_odds=expansion.preserve_odds,
         reasoning_rank=expansion.reasoning_rank if source_ids else None,
@@ -256,16 +256,16 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
 
 
 def _control_ids(
-    base: str, tokenizer: PreTrainedTokenizerBase, tags: tuple[int, int], source_kwargs: Any
+    base: str, config: Any, tokenizer: PreTrainedTokenizerBase, tags: tuple[int, int], source_kwargs: Any
 ) -> tuple[int, ...]:
     try:
-        config = GenerationConfig.from_pretrained(base, **source_kwargs)
+        generation = GenerationConfig.from_pretrained(base, **source_kwargs)
     except OSError:  # a folder without generation_config.json, which is legitimate
-        config = GenerationConfig.from_model_config(AutoConfig.from_pretrained(base, **source_kwargs))
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        generation = GenerationConfig.from_model_config(config)
+    ends = generation.eos_token_id if isinstance(generation.eos_token_id, list) else [generation.eos_token_id]
     special = [token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special]
-    named = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id]
-    return tuple(sorted({*tags, *special, *(token_id for token_id in (*ends, *named) if token_id is not None)}))
+    named = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    return tuple(sorted({*tags, *special, *ends, *named} - {None}))
 
 
 def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:

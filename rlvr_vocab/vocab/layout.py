@@ -94,17 +94,13 @@ class VocabLayout:
             raise UserError(f"{folder} has no {LAYOUT_FILE}: give a folder written by `rlvr-vocab expand` or `train`")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            version = content.pop("version")
-            if version != LAYOUT_VERSION:
-                raise UserError(f"{path} has version {version}, this program reads version {LAYOUT_VERSION}")
+            if (version := content.pop("version")) != LAYOUT_VERSION:
+                raise ValueError(f"it has version {version}, and this program reads version {LAYOUT_VERSION}")
             if isinstance(content["source_ids"], dict):
-                start, end = content["source_ids"]["range"]
-                content["source_ids"] = range(start, end)
+                content["source_ids"] = range(*content["source_ids"]["range"])
             for field in ("source_ids", "turn_ids", "control_ids"):
                 content[field] = tuple(content[field])
             return cls(**content)
-        except UserError:
-            raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} is not a reasoning vocabulary: {error}") from error
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from subprocess import SubprocessError
@@ -27,18 +26,6 @@ _TOKENS_PER_BLOCK_ON_ACCELERATOR = 4096
 
 # Everything after the head's product is computed by torch, or by the kernels of `logprob_kernels`.
 BlockForm = Literal["plain", "triton"]
-_form: BlockForm | None = None
-
-
-@contextmanager
-def block_form(form: BlockForm) -> Iterator[None]:
-    """Scores computed inside the block, and their gradients, use this form; elsewhere "triton" where it compiles."""
-    global _form
-    before, _form = _form, form
-    try:
-        yield
-    finally:
-        _form = before
 
 
 class Scores(NamedTuple):
@@ -141,14 +128,9 @@ class _RegionLogProbs(torch.autograd.Function):
         return *results, None, None, None, None
 
 
-def choose_block_form(device: torch.device) -> BlockForm:
-    """The form of scores on a device. The first call takes seconds, and warns where Triton is missing."""
-    return _form or _form_for(device)
-
-
 @lru_cache
-def _form_for(device: torch.device) -> BlockForm:
-    """The kernels are compiled at their first call, for which Triton needs a C compiler."""
+def choose_block_form(device: torch.device) -> BlockForm:
+    """The form of scores on a device. The first call takes seconds, and warns where Triton lacks a C compiler."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not find_spec("triton"):
         return "plain"
     import triton

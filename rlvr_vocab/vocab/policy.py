@@ -40,16 +40,16 @@ class RegionPolicy:
         """
         self.layout = layout
         self.bias = _bias_table(layout, max(rows or 0, layout.rows))
-        self._on_device = lru_cache(maxsize=8)(self._copy)
+        self.bias_on = lru_cache(maxsize=8)(self._bias_on)
         self._sources = lru_cache(maxsize=8)(
             lambda device: torch.tensor(layout.source_ids, dtype=torch.long, device=device)
         )
         self._by_text = lru_cache(maxsize=8)(self._sort_by_text)
         self.text_blocks = lru_cache(maxsize=32)(self._text_blocks)
 
-    def bias_on(self, device: torch.device, *, finite: bool = False) -> torch.Tensor:
+    def _bias_on(self, device: torch.device, *, finite: bool = False) -> torch.Tensor:
         """The table on a device; with `finite`, `FORBIDDEN` replaces `-inf`."""
-        return self._on_device(str(device), finite)
+        return (self.bias.clamp(min=FORBIDDEN) if finite else self.bias).to(device)
 
     def surface_ids(self, ids: torch.Tensor) -> torch.Tensor:
         """Replace every reasoning token by its source; other ids stay."""
@@ -111,9 +111,6 @@ class RegionPolicy:
                 log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
                 blocks.append(TextBlock(texts, tuple(groups), log_open, _slices(texts, groups, device)))
         return blocks
-
-    def _copy(self, device: str, finite: bool) -> torch.Tensor:
-        return (self.bias.clamp(min=FORBIDDEN) if finite else self.bias).to(device)
 
 
 def _bias_table(layout: VocabLayout, rows: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import json_text, read_json, read_json_if_there
 from rlvr_vocab.record.files import initial_models_of
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 if TYPE_CHECKING:
     import torch
@@ -139,7 +140,7 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     run was moved.
 
     Raises:
-        UserError: there is no such folder, or its weights are not those of the adapter's base.
+        UserError: there is no such folder, or its vocabulary or weights are not those of the adapter's base.
     """
     folder = Path(folder)
     recorded = read_adapter_config(folder).get("base_model_name_or_path")
@@ -149,7 +150,7 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     if not there:
         where = f"base={given}" if given is not None else f"its base {recorded or '(none recorded)'}"
         raise UserError(f"{folder} is an adapter, and {where} is not there: give the model it was trained on as base=…")
-    reasons = [other_weights(folder, base, " as base=…") for base in there]
+    reasons = [_other_vocabulary(folder, base) or other_weights(folder, base, " as base=…") for base in there]
     if None not in reasons:
         raise UserError(str(reasons[0]))
     return there[reasons.index(None)]
@@ -158,6 +159,12 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
 def folder_with(name: str, folder: str | Path, base: str | Path | None = None) -> Path:
     """The folder that has a file of a checkpoint: its own, or the base's (`find_base`) for an adapter without it."""
     return Path(folder) if Path(folder, name).is_file() or not is_adapter(folder) else find_base(folder, base)
+
+
+def _other_vocabulary(folder: Path, base: Path) -> str | None:
+    if not (folder / LAYOUT_FILE).is_file() or VocabLayout.load(folder) == VocabLayout.load(base):
+        return None  # without a layout, an adapter of another tool
+    return f"{base} has another vocabulary than {folder} was trained with: it is not the base of this adapter"
 
 
 def other_weights(folder: Path, base: Path, as_key: str = "") -> str | None:

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from rlvr_vocab.vocab.head_logits import HeadSettings
-from rlvr_vocab.vocab.logprobs import block_form
 from rlvr_vocab.vocab.regions import scored_regions
 from tests.vocab import test_logprobs
 
@@ -70,7 +69,7 @@ def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device,
     for name in ("hidden", "weight", *(("A", "B") if form == "low_rank" else ())):
         setattr(case, name, getattr(case, name).detach().to(device).requires_grad_())
     case.targets, case.regions = case.targets.to(device), case.regions.to(device)
-    with block_form(blocks), torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+    with test_logprobs.block_form(blocks), torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
         scores = case.scores(settings)
     off = max((ours.cpu() - there).abs().max().item() for ours, there in zip(scores[:3], dense[:3], strict=True))
     found = [each.cpu() for each in case.gradients(scores, used)]

@@ -57,7 +57,7 @@ def launched() -> list[TakenDown]:
         test_logprobs.STANDARD = standard
         test_logprobs.SOURCES["all"] = tuple(range(standard))
         case = test_logprobs.Case(form, sources="all")
-        with logprobs.block_form("triton"), torch.autocast("cpu", torch.bfloat16, is_bfloat16):
+        with test_logprobs.block_form("triton"), torch.autocast("cpu", torch.bfloat16, is_bfloat16):
             scores = case.scores(test_logprobs.CAPPED)
         case.gradients(scores, test_logprobs.UPSTREAM[used])
     return kernels

@@ -97,7 +97,6 @@ def test_ids_and_texts_are_those_of_transformers(tokenizer):
         ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}.",
          "refuses row 9, '3 \\+ 4\\?': no system; .*dataset.system_prompt=null"),
         ("{# nothing #}", "refuses row 7, .*makes no text"),
-        ("{{ messages[0].content * 2000000 }}", "refuses row 7, .*12,000,000 characters"),
         ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "refuses row 7, .*recursion"),
     ],
 )  # fmt: skip

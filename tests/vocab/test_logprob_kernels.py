@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from rlvr_vocab.vocab import logprobs
-from rlvr_vocab.vocab.logprobs import block_form
 from tests.vocab import test_logprobs
-from tests.vocab.test_logprobs import CAPPED, DEVICE, PLAIN, UPSTREAM, Case, assert_close
+from tests.vocab.test_logprobs import CAPPED, DEVICE, PLAIN, UPSTREAM, Case, assert_close, block_form
 
 KERNELS = {"_add_to_sums", "_gradients_of_products"}
 ALL = UPSTREAM["all"]
@@ -64,7 +63,7 @@ def test_scores_and_gradients_are_those_of_the_plain_form_and_of_float64(given, 
 
 
 def test_without_a_device_that_triton_compiles_for_torch_does_it_all_and_a_gpu_is_told_why(monkeypatch):
-    choose = logprobs._form_for.__wrapped__
+    choose = logprobs.choose_block_form.__wrapped__
     assert choose(torch.device("cpu")) == "plain"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     assert choose(torch.device("cuda")) == "plain"

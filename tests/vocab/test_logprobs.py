@@ -4,6 +4,7 @@ Once by torch alone, and once by the Triton kernels: compiled where there is a G
 """
 
 import importlib
+from unittest import mock
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from rlvr_vocab.vocab import head_logits, logprobs, policy
 from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.logprobs import Scores, block_form, region_logprobs
+from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -45,6 +46,11 @@ def small_blocks(monkeypatch, tokens, rows):
     monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", rows)
     monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK_ON_ACCELERATOR", rows)
     monkeypatch.setattr(policy, "_SHORTEST_RUN", 5)
+
+
+def block_form(form):
+    """Scores computed inside the block, and their gradients, are in this form."""
+    return mock.patch.object(logprobs, "choose_block_form", return_value=form)
 
 
 def kernels_on_small_blocks(monkeypatch):
