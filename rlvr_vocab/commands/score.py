@@ -132,7 +132,7 @@ def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[R
     if not specs:
         raise UserError("rewards: none of them can score gold answers; give completions=FILE, or a model=… to answer")
     require_reward_columns(specs, [*problems[0].columns, "completions"], "the problems have")
-    context = dummy_context(RewardContext(THINK_TAGS))
+    context = dummy_context()
     trial = [{**problem.columns, "prompt": problem.columns["prompts"]} for problem in problems[:_ROWS_TRIED]]
     form = highest_reward_form(specs, context, gold_forms(THINK_TAGS), trial)
     rows = []

@@ -20,7 +20,6 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, read_record, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
@@ -38,15 +37,6 @@ Card = dict[str, Any]
 CARD = "README.md"
 _TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
-# The keys that a card shows, and no others: model_kwargs may hold a token.
-_SHOWN_KEYS = (
-    *("model.name", "model.reasoning_vocab_size", "model.reasoning_multiplicity", "model.reasoning_mode"),
-    *("model.reasoning_rank", "model.generation_kwargs.max_new_tokens", "model.generation_kwargs.temperature"),
-    *("model.model_kwargs.load_in_8bit", "model.model_kwargs.load_in_4bit", "dataset.name"),
-    *("training.learning_rate", "training.max_steps", "training.num_train_epochs", "training.num_generations"),
-    *("training.per_device_train_batch_size", "training.gradient_accumulation_steps", "training.beta"),
-    *("training.loss_type", "seed"),
-)
 
 
 @peak_memory.phase("final_model")
@@ -131,16 +121,8 @@ def card_of_run(
     """
     kwargs, names = config["model"]["model_kwargs"], [config[section]["name"] for section in ("model", "dataset")]
     on_hub = [name if links and _HUB_NAME.fullmatch(name) and not Path(name).exists() else None for name in names]
-
-    def shown(value: Any) -> str:
-        """The value; a path is reduced to its last part, since the rest depends on the machine."""
-        is_path = isinstance(value, str) and value not in on_hub
-        return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if is_path else as_typed(value)
-
-    values = {key: value for key, value in leaves(config) if value not in (None, False)}
-    rows = [(key, shown(values[key])) for key in _SHOWN_KEYS if key in values]
-    rows += [("model.lora.r", str(config["model"]["lora"]["r"]))] * adapter
-    rewards = [f"{shown(each['name'])} × {each.get('weight', 1.0):g}" for each in config["rewards"]["functions"]]
+    functions = config["rewards"]["functions"]
+    rewards = [f"{Path(each['name']).name} × {each.get('weight', 1):g}" for each in functions]
     bits = next((bits for bits in (8, 4) if kwargs.get(f"load_in_{bits}bit")), None)
     quantized = f"It was trained on the base in {bits} bit; the merged model is not rounded so." if bits else ""
     return {
@@ -150,7 +132,7 @@ def card_of_run(
         "measure": f"{metric.name}{metric.by}",
         "before": _measured(folder, "before", metric),
         "after": _measured(folder, "after", metric) if at_end else None,
-        "rows": [*rows, ("rewards", ", ".join(rewards))],
+        "rewards": ", ".join(rewards),  # without their folders
         "stages": [stage["name"] for stage in config.get("stages") or ()],
         "system_prompt": config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
         "quantized": quantized,
@@ -185,7 +167,7 @@ def write_card(folder: Path, card: Card, merge: MergeReport | None = None, *, al
         datasets=[card["dataset"]] if card.get("dataset") else None,
         library_name="peft" if alone else "transformers",
         pipeline_tag="text-generation",
-        tags=["grpo", "rlvr", "trl", "rlvr-vocab"] if "rows" in card else ["rlvr-vocab"],
+        tags=["grpo", "rlvr", "trl", "rlvr-vocab"] if "rewards" in card else ["rlvr-vocab"],
     )
     layout = VocabLayout.load(folder) if not alone and (folder / LAYOUT_FILE).is_file() else None
     environment = jinja2.Environment(trim_blocks=True)

@@ -37,7 +37,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED, read_record
 from rlvr_vocab.record.results import GraderRecord
-from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.record import RunOfCheckpoint
 from rlvr_vocab.runs.rewards import (
@@ -45,6 +44,7 @@ from rlvr_vocab.runs.rewards import (
     answer_warnings,
     dry_run_functions,
     dry_run_rewards,
+    dummy_context,
     example_forms,
     format_scores,
     grader_of_run,
@@ -390,13 +390,12 @@ def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan)
         if None not in found and (not shown or "nobody" in openers):
             yield f"model.reasoning_vocab_size: {found[0]}"
     if plan.layout.size or "template" in openers:
-        remedy = f"use a format reward that allows thinking, such as think_format, {'or '}"
-        remedy += "its tags as model.think_tags" if plan.layout.size else "dataset.open_thinking=model"
+        other = "its tags as model.think_tags" if plan.layout.size else "dataset.open_thinking=model"
         for reward, thinking, plain in format_scores(settings.rewards.functions, reward_context(settings), rows[0]):
             if thinking <= 0 and thinking < plain:
                 yield (
                     f"reward {reward.name} gives {thinking:g} to all turns that think between {opened} and {closed}: "
-                    f"{remedy}"
+                    f"use a format reward that allows thinking, such as think_format, or {other}"
                 )
 
 
@@ -410,16 +409,11 @@ def warmup_form(settings: RunSettings, rows: Dataset) -> str:
 def asks_to_think(
     prompts: Sequence[Messages], tags: tuple[str, str], rewards: RewardSettings | None = None, row: Any = None
 ) -> bool:
-    """Whether a run without copies should think: a prompt has the opening tag, or a reward favours thinking.
-
-    Args:
-        row: a problem to try the rewards on.
-    """
+    """Whether a run without copies should think: a prompt has the opening tag, or a reward favours it in a `row`."""
     if any(tags[0] in message["content"] for prompt in prompts[:ROWS_TRIED] for message in prompt):
         return True
-    if rewards is None:
-        return False
-    return any(thinking > plain for _, thinking, plain in format_scores(rewards.functions, RewardContext(tags), row))
+    scores = format_scores(rewards.functions, dummy_context(tags), row) if rewards is not None else ()
+    return any(thinking > plain for _, thinking, plain in scores)
 
 
 def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:

@@ -38,9 +38,9 @@ def reward_context(settings: RunSettings) -> RewardContext:
     return RewardContext(settings.model.think_tags, settings.training.grpo["max_completion_length"])
 
 
-def dummy_context(context: RewardContext) -> RewardContext:
-    """The context with dummy values for unknown facts, for a dry run."""
-    return RewardContext(context.think_tags or THINK_TAGS, context.max_completion_length or 1_000)
+def dummy_context(think_tags: tuple[str, str] = THINK_TAGS) -> RewardContext:
+    """The facts of a run for a dry run without one."""
+    return RewardContext(think_tags, max_completion_length=1_000)
 
 
 def grader_of_run(
@@ -113,7 +113,7 @@ def highest_reward_form(
     functions: Sequence[RewardSpec], context: RewardContext, forms: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> str:
     """The template whose example turns have the highest weighted sum of rewards; ties go to the first."""
-    rewards = [each for each in build_rewards(functions, dummy_context(context)) if each.traits.dry_run]
+    rewards = [each for each in build_rewards(functions, context) if each.traits.dry_run]
 
     def total(form: str) -> float:
         turns = [turn for row in rows for turn in example_turns([form], row)]
@@ -137,7 +137,7 @@ def format_scores(
     plain = [turn for turn in others if tags[0] not in turn]
     thinking = [turn for turn in example_turns(example_forms(tags), row) if tags[0] in turn]
     thinking += [f"{tags[0]}\nWork it out.\n{tags[1]}\n{turn}" for turn in plain]
-    for spec, reward in zip(functions, build_rewards(functions, dummy_context(context)), strict=True):
+    for spec, reward in zip(functions, build_rewards(functions, context), strict=True):
         if declared(spec).is_format and declared(spec).dry_run and reward.weight > 0:
             scores = (_values(reward, [row] * len(turns), turns) for turns in (thinking, plain))
             best, best_plain = (max((each for each in part if each is not None), default=math.nan) for part in scores)
@@ -174,7 +174,7 @@ def dry_run_functions(
     forms = example_forms(settings.model.think_tags)
     form = forms[2] if any(declared(spec).answer_in == "xml" for spec in functions) else forms[0]
     turns = [[{"role": "assistant", "content": turn}] for row in trial for turn in example_turns([form], row)]
-    rewards = build_rewards(functions, dummy_context(reward_context(settings)))
+    rewards = build_rewards(functions, reward_context(settings))
     return {each.name: dry_run(each, trial, turns) for each in rewards if each.traits.dry_run}
 
 

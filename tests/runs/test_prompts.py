@@ -84,7 +84,6 @@ def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: A
     [
         ("xml", [], "xml_format"),
         ("xml", [REASONING, XML], None),
-        ("[{name:xml_format,params:{search:true}}]", [], None),
         ("[{name:xml_format,weight:0},accuracy]", [], None),
         ("[mine.py:strict_format]", [], "strict_format"),
         ("[mine.py:strict_format]", [REASONING, XML], None),

@@ -12,7 +12,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RewardSettings, prompt_style
 from rlvr_vocab.data.rows import build_messages
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.runs.rewards import (
     answer_warnings,
@@ -47,9 +47,9 @@ def accuracy(*answer_from: str) -> dict[str, Any]:
 )
 def test_a_gold_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
     specs, row = rewards(*functions).functions, ROWS[0]
-    form = highest_reward_form(specs, RewardContext(TAGS), gold_forms(TAGS), [row])
+    form = highest_reward_form(specs, dummy_context(TAGS), gold_forms(TAGS), [row])
     turn = [{"role": "assistant", "content": example_turns([form], row)[0]}]
-    for reward in build_rewards(specs, dummy_context(RewardContext(TAGS))):
+    for reward in build_rewards(specs, dummy_context(TAGS)):
         [score] = reward.explain(completions=[turn], solution=["42"], prompts=["6*7?"])
         assert score.value == reward.full_mark, (reward.name, score)
 

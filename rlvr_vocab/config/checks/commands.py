@@ -36,7 +36,6 @@ from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL, STEP_FILES, step_files
 from rlvr_vocab.record.results import ARMS, grader_text, same_grader
-from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
@@ -93,7 +92,7 @@ def _check_graders(settings: EvaluateSettings) -> None:
     """The grader of each checkpoint is there, and is the same for all."""
     specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
     for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
-        Grader(spec, dummy_context(RewardContext())).check_parameters()
+        Grader(spec, dummy_context()).check_parameters()
         if not same_grader(spec.record(), specs[0].record()):
             one, other = (grader_text(each.record()) for each in (specs[0], spec))
             raise UserError(

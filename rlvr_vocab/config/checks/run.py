@@ -284,7 +284,7 @@ def check_rewards(rewards: RewardSettings) -> None:
     """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
-    for reward in build_rewards(rewards.functions, dummy_context(RewardContext())):
+    for reward in build_rewards(rewards.functions, dummy_context()):
         reward.check_parameters()
 
 
@@ -301,7 +301,7 @@ def check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> Non
 def _check_grader(settings: RunSettings) -> None:
     """The grader of held-out answers is there, and gives an accuracy where a key asks for one."""
     spec = grader_of_run(settings)
-    Grader(spec, dummy_context(RewardContext())).check_parameters()
+    Grader(spec, dummy_context()).check_parameters()
     check_gold_answers(RewardSettings(spec.functions), settings.dataset)
     if spec.threshold is not None:
         return
