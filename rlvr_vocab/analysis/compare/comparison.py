@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -18,7 +19,7 @@ from rlvr_vocab.analysis.compare.interval import (
 )
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
-from rlvr_vocab.text import listed, pluralize
+from rlvr_vocab.text import pluralize
 
 # Share of the problems of the run that has fewest: with less in common, the runs are not on one problem set.
 _ON_ONE_SET = 0.5
@@ -59,7 +60,7 @@ class Comparison:
         baseline_scores, other_scores: the mean score of each run; left_out_runs: those without a partner.
         problems: how many different ones; left_out: how many were not answered by all.
         low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
-        smallest_effect: the true difference that would have been claimed with a chance of `power`.
+        smallest_effect: the true difference that is claimed with a chance of `power`.
     """
 
     baseline: str
@@ -223,11 +224,10 @@ def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = 
 
 def _pairs(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) -> MatchedScores:
     common = {seed: _in_all([one[seed], two[seed]]) for seed in one if seed in two}
-    if not common:
-        raise UserError(f"the arms have no seed in common ({listed(one)} and {listed(two)}), and no problems either")
     seeds = [seed for seed, problems in common.items() if problems]
     if not seeds:
-        raise UserError("the arms have no held-out problem in common: nothing can be compared problem by problem")
+        thing = "held-out problem" if common else "seed"
+        raise UserError(f"the arms have no {thing} in common: nothing can be compared problem by problem")
     columns = {problem: number for number, problem in enumerate({each: 0 for s in seeds for each in common[s]})}
     tables = np.full((2, len(seeds), len(columns)), np.nan)
     for table, runs in zip(tables, (one, two), strict=True):
@@ -243,10 +243,10 @@ def _by_seed(arm: ArmResults) -> dict[Hashable, Scores]:
     for run in arm.runs:
         if run.seed in found:
             raise UserError(f"{arm.name} has two runs with seed {run.seed}: they are one and the same experiment")
-        numbers: dict[Hashable, int] = {}
-        at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
-        means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()
-        found[run.seed] = dict(zip(numbers, map(float, means), strict=True))
+        scores = defaultdict[Hashable, list[float]](list)
+        for problem, score in zip(run.problems, run.scores, strict=True):
+            scores[problem].append(float(score))
+        found[run.seed] = {problem: sum(each) / len(each) for problem, each in scores.items()}
     if not found or not all(found.values()):
         raise UserError(f"{arm.name} has no results to compare")
     return found

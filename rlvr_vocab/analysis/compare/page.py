@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import mean
 
@@ -10,15 +11,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
-from rlvr_vocab.analysis.report.page import (
-    Page,
-    Section,
-    chart_grid,
-    facts,
-    paragraph,
-    preformatted,
-    table,
-)
+from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, paragraph, preformatted, table
 
 # Caption, label of the axis, metric, whether it is a share.
 _CURVES = (
@@ -27,9 +20,7 @@ _CURVES = (
     ("Reward", "reward", "reward", False),
     ("Groups without spread", "share of completions", "frac_reward_zero_std", True),
     ("Length of completions", "tokens", "completions/mean_length", False),
-    ("Cut off at the length limit", "share of completions", "completions/clipped_ratio", True),
     ("Entropy while thinking", "nats", "entropy/thinking", False),
-    ("Reasoning tokens", "share while thinking", "thinking/reasoning_share", True),
 )
 
 
@@ -57,19 +48,19 @@ def _verdict(compared: ComparisonResult) -> Markup:
         note += f" and for other seeds of training; {pairs}."
     if is_rough(first):
         note += " With so few runs the smallest effect is a rough estimate: other seeds may give half of it, or twice."
-    if not compared.warnings:
-        note += " As far as the runs tell, the arms differ in the key under test alone."
     return chart_grid([_difference_chart(compared.comparisons)]) + paragraph(note, "note")
 
 
 def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
-    rows = []
-    for found in comparisons:
-        unit = 100 if found.metric.is_share else 1
-        reach = min(found.smallest_effect, 1.0) if found.metric.is_share else found.smallest_effect
-        shown = unit * reach if found.variance.seeds else None
-        rows.append(IntervalRow(found.other, unit * found.difference, unit * found.low, unit * found.high, shown))
     first, title = comparisons[0], "Difference from the baseline"
+    unit, most = (100, 1.0) if first.metric.is_share else (1, math.inf)
+    rows = [
+        IntervalRow(
+            *(found.other, unit * found.difference, unit * found.low, unit * found.high),
+            unit * min(found.smallest_effect, most) if found.variance.seeds else None,
+        )
+        for found in comparisons
+    ]
     label = f"{'percentage points' if first.metric.is_share else first.metric.name} above the baseline"
     note = f"Dot and line: difference and {100 * first.confidence:g} % interval."
     if first.variance.seeds:

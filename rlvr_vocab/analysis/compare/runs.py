@@ -169,7 +169,7 @@ def comparison_warnings(
 def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
     for run in runs:
         if not run.record.is_finished:
-            yield f"{run.folder} is not finished{'' if run.record.summary else ': it has no summary.json'}."
+            yield f"{run.folder} is not finished."
         if run.selects_best:
             yield f"{run.folder} kept its best checkpoint, not the last: the arm measured more often is flattered."
 
@@ -196,9 +196,6 @@ def _unequal(
 
 
 def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    own = [run.folder for run in runs if run.sampling_settings is None]
-    if 0 < len(own) < len(runs):
-        yield f"The results of {listed(own)} were measured by the run itself, the others by rlvr-vocab evaluate."
     known = [run.sampling_settings for run in runs if run.sampling_settings is not None]
     for name in dict.fromkeys(name for each in known for name in each if name not in _NO_SAMPLING):
         values = dict.fromkeys(str(each.get(name)) for each in known)
@@ -225,25 +222,17 @@ def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) ->
     if ungraded:
         yield f"{pluralize(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
     for found in comparisons:
-        if found.paired and found.left_out_runs:
-            all_runs = pluralize(sum(found.counts) + found.left_out_runs, "run")
+        if found.left_out_runs:
             arms = f"{found.other} against {found.baseline}"
-            yield f"{found.left_out_runs} of {all_runs} without a partner in {arms}: not counted."
+            yield f"{pluralize(found.left_out_runs, 'run')} without a partner in {arms}: not counted."
         elif not found.paired and found.left_out:
             yield f"{pluralize(found.left_out, 'problem')} not answered by all runs: not counted."
 
 
 def _environments(runs: Sequence[ComparedRun]) -> Iterator[str]:
     known = [run.environment for run in runs if run.environment is not None]
-    commits = dict.fromkeys(str(each["commit"])[:10] for each in known if each.get("commit"))
-    if len(commits) > 1:
-        yield f"The runs come from different versions of the code (commits {listed(commits)})."
-    for name in sorted({name for each in known for name in each.get("versions", {})}):
-        versions = dict.fromkeys(str(each.get("versions", {}).get(name)) for each in known)
-        if len(versions) > 1:
-            yield f"The runs used different versions of {name} ({listed(versions)})."
-    machines = dict.fromkeys(
-        listed(each["gpus"]) if each.get("gpus") else f"no GPU, {each.get('processor_cores')} cores" for each in known
-    )
-    if len(machines) > 1:
-        yield f"The runs ran on different hardware ({'; '.join(machines)}): seconds cannot be compared."
+    versions = [{"the code": str(each.get("commit"))[:10], **each.get("versions", {})} for each in known]
+    for name in dict.fromkeys(name for each in versions for name in each):
+        values = dict.fromkeys(str(each.get(name)) for each in versions)
+        if len(values) > 1:
+            yield f"The runs used different versions of {name} ({listed(values)})."

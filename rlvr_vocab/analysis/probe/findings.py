@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,18 +20,30 @@ from rlvr_vocab.record.results import ARMS, HeldOutMetric, PermutedThought, Prob
 from rlvr_vocab.statistics import Interval, mean_interval
 
 ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]
-# The contrasts beside the primary one.
-CONTRASTS = {
-    "harm": "own against redrawn: does redrawing do harm?",
-    "transplanted": "redrawn against transplanted",
-    "permuted_gold": "redrawn against permuted, log p(gold)",
-    "transplanted_gold": "redrawn against transplanted, log p(gold)",
-    "donor": "towards the donor's answer, log p",
+# An arm, and the field of its answers that is compared.
+Measured = tuple[str, Literal["value", "gold_logp", "donor_logp", "permuted_donor_logp"]]
+_PRIMARY: tuple[Measured, Measured] = ("permuted", "value"), ("redrawn", "value")
+# The contrasts beside the primary one: what they compare, the baseline, and the other.
+CONTRASTS: dict[str, tuple[str, Measured, Measured]] = {
+    "harm": ("own against redrawn: does redrawing do harm?", ("redrawn", "value"), ("own", "value")),
+    "transplanted": ("redrawn against transplanted", ("transplanted", "value"), ("redrawn", "value")),
+    "permuted_gold": ("redrawn against permuted, log p(gold)", ("permuted", "gold_logp"), ("redrawn", "gold_logp")),
+    "transplanted_gold": (
+        "redrawn against transplanted, log p(gold)",
+        ("transplanted", "gold_logp"),
+        ("redrawn", "gold_logp"),
+    ),
+    "donor": (
+        "towards the donor's answer, log p",
+        ("transplanted", "permuted_donor_logp"),
+        ("transplanted", "donor_logp"),
+    ),
 }
 _LEAST_EXCHANGED = 0.1  # share of the choices that the permuted arm must have changed to tell anything
-_GOLD_LOGP = HeldOutMetric(is_share=False, grader="log p of the gold answer")  # in nats, as the next
-_DONOR_LOGP = HeldOutMetric(is_share=False, grader="log p of the donor's answer")
-ValueOf = Callable[[ProbeAnswer], float | None]
+_LOGPS = {  # in nats
+    "gold_logp": HeldOutMetric(is_share=False, grader="log p of the gold answer"),
+    "donor_logp": HeldOutMetric(is_share=False, grader="log p of the donor's answer"),
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,7 @@ class ProbeFindings:
 
     Attributes:
         primary: redrawn against permuted choices; higher where places matter.
-        contrasts: the others, by their names in `CONTRASTS`; their p-values are adjusted for their number.
+        contrasts: the others, by their names in `CONTRASTS`, with p-values adjusted for their number.
     """
 
     verdict: ProbeVerdict
@@ -117,49 +129,22 @@ class ProbeFindings:
 
 def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_effect: float) -> ProbeFindings:
     """The verdict and everything beside it; a probe that would have missed `telling_effect` rules nothing out."""
-
-    def results(arm: str, value_of: ValueOf, name: str = "") -> ArmResults:
-        found = []
-        for run in runs:
-            valued = [(each.problem, value_of(each)) for each in run.answers.get(arm, ())]
-            known = [(run.problems[problem], value) for problem, value in valued if value is not None]
-            found.append(RunResults(run.folder, [problem for problem, _ in known], [value for _, value in known]))
-        return ArmResults(name or arm, found)
-
-    def contrast(
-        baseline: str, other: str, value_of: ValueOf = _value, by: HeldOutMetric = metric
-    ) -> Comparison | None:
-        return _compared(results(baseline, value_of), results(other, value_of), by)
-
-    primary = contrast("permuted", "redrawn")
+    primary = _contrast(runs, *_PRIMARY, metric)
     if primary is None:
         raise UserError("the grader of the run has one score for all answers, or none: no arms can be compared")
-    without_donors = results("transplanted", lambda each: each.permuted_donor_logp, name="permuted")
-    with_donors = results("transplanted", lambda each: each.donor_logp)
-    asked: dict[str, Comparison | None] = {
-        "harm": contrast("redrawn", "own"),
-        "transplanted": contrast("transplanted", "redrawn"),
-        "permuted_gold": contrast("permuted", "redrawn", _gold, _GOLD_LOGP),
-        "transplanted_gold": contrast("transplanted", "redrawn", _gold, _GOLD_LOGP),
-        "donor": _compared(without_donors, with_donors, _DONOR_LOGP),
-    }
+    asked = {name: _contrast(runs, *arms, metric) for name, (_, *arms) in CONTRASTS.items()}
     contrasts = {name: found for name, found in asked.items() if found is not None}
     adjusted = holm([found.p for found in contrasts.values()])
     contrasts = {
         name: replace(found, adjusted_p=p) for (name, found), p in zip(contrasts.items(), adjusted, strict=True)
     }
-    arms = []
-    for arm in ARMS:
-        answers = [each for run in runs for each in run.answers.get(arm, ())]
-        if any(each.value is not None for each in answers):
-            against = None if arm == "redrawn" else contrast("redrawn", arm)
-            arms.append(_figures(arm, answers, against))
+    arms = [found for arm in ARMS if (found := _figures(runs, arm, metric)) is not None]
     exchanged = next(each.exchanged for each in arms if each.arm == "permuted")
-    obstacle = _obstacle(primary, contrasts.get("harm"), exchanged, telling_effect)
-    verdict = _verdict(primary, obstacle, telling_effect)
+    verdict, reason = _verdict(primary, contrasts.get("harm"), exchanged, telling_effect)
+    figures = f"{metric.difference(primary.difference)}, 95 % interval {primary.interval}, {p_text(primary.p)}"
     return ProbeFindings(
         verdict=verdict,
-        sentence=_sentence(verdict, primary, obstacle),
+        sentence=f"{verdict.capitalize()}: {reason} (redrawn less permuted: {figures}).",
         primary=primary,
         contrasts=contrasts,
         arms=arms,
@@ -172,70 +157,65 @@ def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_eff
     )
 
 
-def _obstacle(primary: Comparison, harm: Comparison | None, exchanged: float, telling_effect: float) -> str:
-    """Why no number of problems would let this probe rule an effect out; empty where some would."""
+def _verdict(
+    primary: Comparison, harm: Comparison | None, exchanged: float, telling_effect: float
+) -> tuple[ProbeVerdict, str]:
+    """The verdict and its reason; `cannot tell` where no number of problems would let this probe rule an effect out."""
     metric, redrawn = primary.metric, float(np.mean(primary.other_scores))
-    if exchanged < _LEAST_EXCHANGED:
-        return f"dealing them out anew exchanged {exchanged:.0%} of the choices"
-    if metric.is_share and redrawn < telling_effect:
-        return f"after redrawn choices {metric.value(redrawn)} of the answers are right, and hardly fewer can be"
-    if harm is not None and harm.low > 0:
-        return (
-            f"own choices are better than redrawn ones ({metric.difference(harm.difference)}, 95 % interval "
-            f"{harm.interval}): the thought depends on earlier choices, which redrawing breaks"
-        )
-    return ""
-
-
-def _verdict(primary: Comparison, obstacle: str, telling_effect: float) -> ProbeVerdict:
-    if primary.low > 0:
-        return "carries meaning"
-    if obstacle:
-        return "cannot tell"
-    seen = primary.smallest_effect <= telling_effect and primary.high < telling_effect
-    return "no sign of meaning" if seen else "too few problems to tell"
-
-
-def _sentence(verdict: ProbeVerdict, primary: Comparison, obstacle: str) -> str:
-    metric = primary.metric
-    figures = f"{metric.difference(primary.difference)}, 95 % interval {primary.interval}, {p_text(primary.p)}"
     seen = f"an effect of {metric.difference(primary.smallest_effect, sign=False)} would have been seen"
     dealt = "with the copies dealt out anew over all thoughts, answers are"
-    rest = {
-        "carries meaning": f"{dealt} worse",
-        "no sign of meaning": f"{dealt} {'better' if primary.high < 0 else 'as good'}, and {seen}",
-        "too few problems to tell": f"only {seen}",
-        "cannot tell": obstacle,
-    }
-    return f"{verdict.capitalize()}: {rest[verdict]} (redrawn less permuted: {figures})."
+    if primary.low > 0:
+        return "carries meaning", f"{dealt} worse"
+    if exchanged < _LEAST_EXCHANGED:
+        return "cannot tell", f"dealing them out anew exchanged {exchanged:.0%} of the choices"
+    if metric.is_share and redrawn < telling_effect:
+        right = f"after redrawn choices {metric.value(redrawn)} of the answers are right"
+        return "cannot tell", f"{right}, and hardly fewer can be"
+    if harm is not None and harm.low > 0:
+        better = f"{metric.difference(harm.difference)}, 95 % interval {harm.interval}"
+        return "cannot tell", (
+            f"own choices are better than redrawn ones ({better}): the thought depends on earlier choices, which "
+            "redrawing breaks"
+        )
+    if primary.smallest_effect <= telling_effect and primary.high < telling_effect:
+        return "no sign of meaning", f"{dealt} {'better' if primary.high < 0 else 'as good'}, and {seen}"
+    return "too few problems to tell", f"only {seen}"
 
 
-def _value(answer: ProbeAnswer) -> float | None:
-    return answer.value
-
-
-def _gold(answer: ProbeAnswer) -> float | None:
-    return answer.gold_logp
-
-
-def _compared(baseline: ArmResults, other: ArmResults, metric: HeldOutMetric) -> Comparison | None:
+def _contrast(
+    runs: Sequence[ProbedRun], baseline: Measured, other: Measured, metric: HeldOutMetric
+) -> Comparison | None:
     """The other arm against the baseline, paired by problem and by run; None where values are missing or all one."""
-    scores = [run.scores for each in (baseline, other) for run in each.runs]
+    arms = [_results(runs, *baseline), _results(runs, *other)]
+    metric, scores = _LOGPS.get(other[1], metric), [run.scores for arm in arms for run in arm.runs]
     if not all(scores) or not (metric.is_share or len({score for each in scores for score in each}) > 1):
         return None
-    return compare_arms(baseline, other, paired=True, metric=metric)
+    return compare_arms(*arms, paired=True, metric=metric)
 
 
-def _figures(arm: str, answers: Sequence[ProbeAnswer], against_redrawn: Comparison | None) -> ArmFigures:
-    values = [value for each in answers if (value := each.value) is not None]
+def _results(runs: Sequence[ProbedRun], arm: str, field: str) -> ArmResults:
+    found = []
+    for run in runs:
+        valued = [(run.problems[each.problem], getattr(each, field)) for each in run.answers.get(arm, ())]
+        known = [(problem, value) for problem, value in valued if value is not None]
+        found.append(RunResults(run.folder, [problem for problem, _ in known], [value for _, value in known]))
+    return ArmResults(arm if field == "value" else f"{arm}, {field}", found)
+
+
+def _figures(runs: Sequence[ProbedRun], arm: str, metric: HeldOutMetric) -> ArmFigures | None:
+    """The means of an arm; None for one that was not asked for."""
+    answers = [each for run in runs for each in run.answers.get(arm, ())]
+    values = [each.value for each in answers if each.value is not None]
     gold = [each.gold_logp for each in answers if each.gold_logp is not None]
+    if not values:
+        return None
     return ArmFigures(
         arm,
         float(np.mean(values)),
         float(np.mean(gold)) if gold else None,
         float(np.mean([each.copies_logp for each in answers])),
         float(np.mean([each.exchanged for each in answers])),
-        against_redrawn,
+        None if arm == "redrawn" else _contrast(runs, ("redrawn", "value"), (arm, "value"), metric),
     )
 
 

@@ -52,7 +52,7 @@ def _arms(found: ProbeFindings) -> Markup:
 
 def _contrasts(found: ProbeFindings) -> Markup:
     rows = [
-        (CONTRASTS[name], each.metric.difference(each.difference), each.interval, p_text(each.adjusted_p))
+        (CONTRASTS[name][0], each.metric.difference(each.difference), each.interval, p_text(each.adjusted_p))
         for name, each in found.contrasts.items()
     ]
     note = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.record.metrics import RunRecord
-from rlvr_vocab.record.results import ACCURACY, HeldOutMetric, ProblemResult
+from rlvr_vocab.record.results import ACCURACY, HeldOutMetric, ProblemResult, problem_means
 from rlvr_vocab.statistics import difference_interval, mean_interval, share_interval
 from rlvr_vocab.text import pluralize
 
@@ -22,39 +22,21 @@ class HeldOutAnswers:
     after: Sequence[ProblemResult] = ()
     metric: HeldOutMetric = ACCURACY
 
-    def by_problem(self) -> list[tuple[list[ProblemResult], list[ProblemResult]]]:
-        """The answers before and after to each problem that was graded both times."""
-        before, after = _by_problem(self.before), _by_problem(self.after)
-        return [(answers, after[problem]) for problem, answers in before.items() if problem in after]
-
-
-def _by_problem(answers: Sequence[ProblemResult]) -> dict[tuple[int, str], list[ProblemResult]]:
-    """The graded answers."""
-    found: dict[tuple[int, str], list[ProblemResult]] = {}
-    for answer in answers:
-        if answer.score is not None:
-            found.setdefault((answer.problem, answer.prompt), []).append(answer)
-    return found
-
-
-def _mean_value(answers: Sequence[ProblemResult]) -> float:
-    values = [answer.value for answer in answers if answer.value is not None]
-    return sum(values) / len(values)
-
-
-def _problem_values(answers: Sequence[ProblemResult]) -> list[float]:
-    """The mean value of the graded answers to each problem: 1 for right, 0 for wrong, else their scores."""
-    return list(map(_mean_value, _by_problem(answers).values()))
+    def means(self) -> tuple[dict[int, float], dict[int, float]]:
+        """By its number the mean value of each problem that was graded: 1 for right, 0 for wrong, else its score."""
+        before, after = (problem_means(answers, lambda each: each.value) for answers in (self.before, self.after))
+        return before, after
 
 
 def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     """The metric over the steps, with its interval before and after; None where nothing was measured."""
     interval = share_interval if held_out.metric.is_share else mean_interval
-    ends = (
-        (0, interval(_problem_values(held_out.before))),
-        (last_step(record), interval(_problem_values(held_out.after))),
-    )
-    measured = [(step, each.estimate, each.low, each.high) for step, each in ends if each is not None]
+    ends = [interval([*values.values()]) for values in held_out.means()]
+    measured = [
+        (step, each.estimate, each.low, each.high)
+        for step, each in zip((0, last_step(record)), ends, strict=True)
+        if each is not None
+    ]
     known = {step for step, *_ in measured}
     steps, values = record.series(f"eval/{held_out.metric.name}")
     measured += [(step, value, value, value) for step, value in zip(steps, values, strict=True) if step not in known]
@@ -76,9 +58,10 @@ class Change:
 
 def change(held_out: HeldOutAnswers) -> Change | None:
     """None where it was not measured both before and after."""
-    values = [(_mean_value(early), _mean_value(late)) for early, late in held_out.by_problem()]
+    early, late = held_out.means()
+    values = [(value, late[problem]) for problem, value in early.items() if problem in late]
     interval = difference_interval if held_out.metric.is_share else mean_interval
-    found = interval([late - early for early, late in values])
+    found = interval([now - then for then, now in values])
     if found is None:
         return None
     before, after = (sum(side) / len(values) for side in zip(*values, strict=True))

@@ -267,7 +267,11 @@ def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, S
 def _held_out_samples(held_out: HeldOutAnswers, marker: Marker | None) -> Iterator[Markup]:
     """How many problems changed, and the first answers to the first problem of each kind."""
     kinds: dict[str, list[tuple[ProblemResult, ProblemResult]]] = {"better": [], "worse": [], "not right either": []}
-    pairs = [(early[0], late[0]) for early, late in held_out.by_problem()]
+    first, last = (
+        {each.problem: each for each in reversed(answers) if each.value is not None}
+        for answers in (held_out.before, held_out.after)
+    )
+    pairs = [(first[problem], last[problem]) for problem in sorted(first.keys() & last.keys())]
     for before, after in pairs:
         early, late = before.value or 0.0, after.value or 0.0
         if early != late or not after.right:
