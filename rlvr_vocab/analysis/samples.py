@@ -226,7 +226,7 @@ def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> 
         page.SampleCard(each.title, visible_text(each.completion.prompt), marked_html(each.spans), each.facts)
         for each in samples
     ]
-    sections = [page.Section("Samples", page.samples("", cards), "samples")]
+    sections = {"Samples": page.samples("", cards)}
     if probe is not None:
-        sections.append(page.Section("Probe", page.paragraph(visible_text(probe)), "probe"))
+        sections["Probe"] = page.paragraph(visible_text(probe))
     return page.render(page.Page("Completions", visible_text(heading), sections, kind="rlvr-vocab samples"))

@@ -50,7 +50,7 @@ class VocabularyAnalysis:
         sampled: `(rows,)` int64, how often each id was sampled while thinking.
         drift: by table, `(copies,)`: 1 - cosine of each copy's row in the final model and its source's; NaN for copies
             of control ids, and rows of zeros.
-        notes: sentences on the use, and on missing and unreadable files.
+        notes: sentences on use, drift, and missing and unreadable files.
     """
 
     folder: Path
@@ -120,6 +120,11 @@ def _read_drift(final_model: Path, layout: VocabLayout, notes: list[str]) -> dic
     drift = {side: np.full(layout.size, np.nan) for side in tables}
     for side, table in tables.items():
         drift[side][ids - layout.standard_size] = _distances(table, ids, sources)
+        low, middle, high = np.nanquantile(drift[side], (0.05, 0.5, 0.95))
+        notes.append(
+            f"Distance (1 − cosine) of copies from their sources in the {_SIDES[side]} of the final model: median "
+            f"{middle:.3g}, 90 % from {low:.3g} to {high:.3g}."
+        )
     return drift
 
 
@@ -155,16 +160,6 @@ def token_tables(folder: Path, rows: int) -> dict[Side, torch.Tensor]:
         raise UserError(f"{folder} has no one embedding with {rows:,} rows: {', '.join(sorted(tables)) or 'none has'}")
     embedding = tables[embeddings[0]]
     return {"input": embedding, "output": tables[heads[0]]} if heads else {"both": embedding}
-
-
-def drift_rows(analysis: VocabularyAnalysis) -> list[tuple[str, ...]]:
-    """Of each table: its name, and quantiles (5, 50, 95 %) of the distance of copies from their sources."""
-    rows = []
-    for side, distance in analysis.drift.items():
-        known = distance[np.isfinite(distance)]
-        if known.size:
-            rows.append((_SIDES[side], *(f"{value:.3g}" for value in np.quantile(known, (0.05, 0.5, 0.95)))))
-    return rows
 
 
 def copy_rows(analysis: VocabularyAnalysis) -> Iterator[list[Any]]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
-from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, paragraph, preformatted, table
+from rlvr_vocab.analysis.report.page import Page, chart_grid, facts, paragraph, preformatted, table
 
 # Caption, label of the axis, metric, whether it is a share.
 _CURVES = (
@@ -26,13 +26,13 @@ _CURVES = (
 
 def compare_page(compared: ComparisonResult, command: str) -> Page:
     """The page as it can be rendered; `command` repeats the comparison."""
-    sections = [
-        Section("Verdict", _verdict(compared), "verdict"),
-        Section("Every run", _runs(compared), "runs"),
-        Section("Curves", _curves(compared.arms), "curves"),
-        Section("Configuration", _configuration(compared), "configuration"),
-        Section("Reproduce", preformatted(command), "again"),
-    ]
+    sections = {
+        "Verdict": _verdict(compared),
+        "Every run": _runs(compared),
+        "Curves": _curves(compared.arms),
+        "Configuration": _configuration(compared),
+        "Reproduce": preformatted(command),
+    }
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
     title = f"{compared.key}: {' against '.join(arm.name for arm in reversed(compared.arms))}"
     return Page(title, sentence, sections, kind="rlvr-vocab comparison", warnings=compared.warnings)

@@ -132,7 +132,7 @@ def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_eff
     primary = _contrast(runs, *_PRIMARY, metric)
     if primary is None:
         raise UserError("the grader of the run has one score for all answers, or none: no arms can be compared")
-    asked = {name: _contrast(runs, *arms, metric) for name, (_, *arms) in CONTRASTS.items()}
+    asked = {name: _contrast(runs, one, other, metric) for name, (_, one, other) in CONTRASTS.items()}
     contrasts = {name: found for name, found in asked.items() if found is not None}
     adjusted = holm([found.p for found in contrasts.values()])
     contrasts = {
@@ -186,11 +186,11 @@ def _contrast(
     runs: Sequence[ProbedRun], baseline: Measured, other: Measured, metric: HeldOutMetric
 ) -> Comparison | None:
     """The other arm against the baseline, paired by problem and by run; None where values are missing or all one."""
-    arms = [_results(runs, *baseline), _results(runs, *other)]
-    metric, scores = _LOGPS.get(other[1], metric), [run.scores for arm in arms for run in arm.runs]
+    first, second, metric = _results(runs, *baseline), _results(runs, *other), _LOGPS.get(other[1], metric)
+    scores = [run.scores for arm in (first, second) for run in arm.runs]
     if not all(scores) or not (metric.is_share or len({score for each in scores for score in each}) > 1):
         return None
-    return compare_arms(*arms, paired=True, metric=metric)
+    return compare_arms(first, second, paired=True, metric=metric)
 
 
 def _results(runs: Sequence[ProbedRun], arm: str, field: str) -> ArmResults:

@@ -7,18 +7,18 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
 from rlvr_vocab.analysis.compare.comparison import p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ProbeFindings
-from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, paragraph, preformatted, table
+from rlvr_vocab.analysis.report.page import Page, chart_grid, facts, paragraph, preformatted, table
 from rlvr_vocab.record.results import ARMS
 
 
 def probe_page(found: ProbeFindings, command: str) -> Page:
     """The page as it can be rendered; `command` repeats the probe."""
-    sections = [
-        Section("Verdict", _verdict(found), "verdict"),
-        Section("Every arm", _arms(found), "arms"),
-        Section("Other contrasts", _contrasts(found), "contrasts"),
-        Section("Reproduce", preformatted(command), "again"),
-    ]
+    sections = {
+        "Verdict": _verdict(found),
+        "Every arm": _arms(found),
+        "Other contrasts": _contrasts(found),
+        "Reproduce": preformatted(command),
+    }
     return Page("What the copies mean", found.sentence, sections, kind="rlvr-vocab probe")
 
 

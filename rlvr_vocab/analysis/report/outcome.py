@@ -101,9 +101,6 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
         elif record.is_finished:
             parts.append("No held-out problem was graded both before and after.")
         parts.append(_training_reward(record))
-    _, without_spread = record.series("frac_reward_zero_std")
-    if without_spread and set(without_spread) == {1.0}:
-        parts.append("No group had rewards that differ, so there was nothing to learn from: any change is chance.")
     return " ".join(filter(None, parts))
 
 

@@ -7,7 +7,7 @@ index), `.note` (small print), `.missing` (what is not there).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -26,21 +26,15 @@ _NO_CHARACTER = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of a page; `id` is its anchor, and no other section's."""
-
-    title: str
-    html: Markup
-    id: str
-
-
-@dataclass(frozen=True)
 class Page:
-    """A page: `sentence` is the outcome, `kind` stands small above the title, `warnings` below the sentence."""
+    """A page: `sentence` is the outcome, `kind` stands small above the title, `warnings` below the sentence.
+
+    `sections` maps titles to contents.
+    """
 
     title: str
     sentence: str
-    sections: Sequence[Section]
+    sections: Mapping[str, Markup]
     kind: str = "rlvr-vocab report"
     warnings: Sequence[str] = ()
 

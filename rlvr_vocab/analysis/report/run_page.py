@@ -24,7 +24,6 @@ from rlvr_vocab.analysis.report.outcome import (
 from rlvr_vocab.analysis.report.page import (
     Page,
     SampleCard,
-    Section,
     chart_grid,
     facts,
     finding,
@@ -40,7 +39,6 @@ from rlvr_vocab.analysis.vocabulary import (
     VOCABULARY,
     VocabularyAnalysis,
     copy_rows,
-    drift_rows,
     evenly_spread,
 )
 from rlvr_vocab.data.answers import cell_text
@@ -93,7 +91,7 @@ class RunReport:
 def run_page(report: RunReport) -> Page:
     record = report.record
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
-    parts: dict[str, Markup] = {
+    sections = {
         "Outcome": Markup().join(_outcome(report)),
         "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
         "Findings": Markup().join(_findings(report)) if record.rows else nothing,
@@ -102,7 +100,6 @@ def run_page(report: RunReport) -> Page:
         "Configuration": Markup().join(_configuration(report)),
         "Reproduce": Markup().join(_reproduce(report)),
     }
-    sections = [Section(title, html, title.lower()) for title, html in parts.items()]
     return Page(record.facts.exp_name, outcome_sentence(record, report.held_out), sections)
 
 
@@ -312,9 +309,6 @@ def _vocabulary(report: RunReport) -> Iterator[Markup]:
         return
     for note in report.vocabulary.notes:
         yield paragraph(note, "note")
-    if drift := drift_rows(report.vocabulary):
-        yield paragraph("Distance of copies from their sources (1 − cosine of the two rows) in the final model:")
-        yield table(("table", "5 %", "median", "95 %"), drift, range(1, 4))
     header, *rows = copy_rows(report.vocabulary)
     sampled = sorted((row for row in rows if row[_SAMPLED]), key=lambda row: -row[_SAMPLED])[:_MOST_USED]
     if sampled:
