@@ -17,7 +17,7 @@ def _not_empty(value: Any) -> Any:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(_whole), Le(2**63 - 1)]
 WholeFrom0 = Annotated[Whole, Ge(0)]
 Count = Annotated[Whole, Ge(1)]
 NotNegative = Annotated[float, Ge(0)]

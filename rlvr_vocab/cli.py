@@ -12,9 +12,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from rlvr_vocab.config.command_settings import COMMANDS
-from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import overview, printed
-from rlvr_vocab.config.load import settings_of
+from rlvr_vocab.config.load import CommandLine, parse_command_line, settings_of
 from rlvr_vocab.errors import (
     BAD_INPUT,
     CTRL_C,

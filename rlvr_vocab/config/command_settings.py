@@ -360,7 +360,6 @@ class Command:
 
     settings: the dataclass of its keys, with its line in `--help` and its example in the docstring.
     groups: the folders in `conf/` that it chooses from.
-    config: its file in `conf/`; over: the file whose keys and defaults it has besides.
     checks: the function that refuses settings, as `module:function` below `rlvr_vocab.config.checks`.
     """
 
@@ -368,8 +367,6 @@ class Command:
     settings: type
     groups: tuple[str, ...] = ()
     checks: str = ""
-    config: str = ""
-    over: str = ""
     code: str = ""
     doc: str = ""
 
@@ -397,9 +394,9 @@ _QUICKSTART = """the whole pipeline on an embedded tiny model and task, on a CPU
 Example: rlvr-vocab quickstart model.reasoning_vocab_size=0 seed=1"""
 _OF_A_RUN = ("model", "dataset", "training", "rewards", "logging", "experiment")
 _ROWS = (
-    Command("train", RunSettings, _OF_A_RUN, "run:check_run", config="config"),
-    Command("quickstart", RunSettings, _OF_A_RUN, "run:check_run", config="config", code="train", doc=_QUICKSTART),
-    Command("plan", PlanSettings, _OF_A_RUN, "commands:check_plan", over="config"),
+    Command("train", RunSettings, _OF_A_RUN, "run:check_run"),
+    Command("quickstart", RunSettings, _OF_A_RUN, "run:check_run", code="train", doc=_QUICKSTART),
+    Command("plan", PlanSettings, _OF_A_RUN, "commands:check_plan"),
     Command("check", CheckSettings, ("model", "dataset"), "commands:check_check"),
     Command("score", ScoreSettings, ("rewards", "dataset", "model"), "commands:check_score"),
     Command("expand", ExpandSettings, ("model",), "commands:check_expand"),

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from rlvr_vocab.config.command_settings import COMMANDS, Command
-from rlvr_vocab.config.compose import CAN_START_FROM_FILE, CommandLine, as_mapping, compose, group_choices
+from rlvr_vocab.config.load import CAN_START_FROM_FILE, CommandLine, as_mapping, compose, group_choices
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.secrets import MASK, is_secret
@@ -91,7 +91,7 @@ def _key_comments(command: Command, folders: Sequence[Path]) -> dict[str, str]:
     """Dotted key -> the comment beside it in the YAML files, a user's before ours."""
     comments: dict[str, str] = {}
     for folder in folders:
-        files = [(folder / f"{name}.yaml", "") for name in (command.config or command.name, command.over)]
+        files = [(folder / f"{name}.yaml", "") for name in (command.name, "config")]
         for group in command.groups:
             prefix = "" if group == "experiment" else f"{group}."
             files += [(path, prefix) for path in sorted((folder / group).glob("*.yaml"))]

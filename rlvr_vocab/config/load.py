@@ -1,17 +1,24 @@
-"""From the words of a command to typed settings, without importing torch."""
+"""The words of a command -> one configuration, composed by Hydra -> its typed settings; imports no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, get_origin
 
+import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rlvr_vocab.config.command_settings import COMMANDS
-from rlvr_vocab.config.compose import CommandLine, Composed, as_mapping, compose, compose_section, parse_command_line
-from rlvr_vocab.config.recorded import escaped
+from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, yaml_line
 from rlvr_vocab.config.sections import (
     RewardSettings,
     RunSettings,
@@ -20,19 +27,241 @@ from rlvr_vocab.config.sections import (
     grpo_arguments,
     stage_error_context,
 )
-from rlvr_vocab.config.trl_fields import GrpoFields, trl_values
-from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, refuse_impossible_values, single_values
+from rlvr_vocab.config.trl_fields import GrpoFields, refuse_what_is_not_used, trl_values
+from rlvr_vocab.config.values import alternatives, as_typed, keys_of, leaves, read, single_values
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
 from rlvr_vocab.secrets import is_secret, variable_with
+from rlvr_vocab.text import nearest_and_all, writable
 
+CAN_START_FROM_FILE = ("train", "quickstart", "plan")
 # model.generation_kwargs.<key> -> the same thing as training.<key>
 SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 # Sections of a command that are not used unless their `name` is given.
 _OPTIONAL_SECTIONS = {"check": ("model",), "score": ("model", "dataset")}
-# Keys by which code of a model's folder or of the hub runs; so does an attention that the hub holds.
+# Keys that run code of a model's folder or of the hub; so does an attention with a slash, which the hub holds.
 _BRING_CODE = ("trust_remote_code", "use_kernels")
 Run = TypeVar("Run", bound=RunSettings)
+
+
+# --- the command line ---
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """A command with its overrides, options apart."""
+
+    command: str
+    overrides: tuple[str, ...]
+    config_file: Path | None  # of config=FILE
+    trust_code: bool
+    config_dir: Path | None
+    show: str | None
+    help: bool
+    cfg: str | None
+    resolve: bool
+    multirun: bool
+    job: int | None
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of YAML files; the first that has a file wins: a user's over ours."""
+        if self.config_dir is None:
+            return [CONF]
+        if not self.config_dir.is_dir():
+            raise UserError(f"--config-dir {self.config_dir}: no such folder")
+        return [self.config_dir.resolve(), CONF]
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """argparse that raises UserError instead of printing its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
+    """The options and overrides of a command; `quickstart` is `train` with its recipe in front.
+
+    Raises:
+        UserError: no such command or option, or an option without its value.
+    """
+    if command not in COMMANDS:
+        raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
+    parser = _OneLineParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    parser.add_argument("--show")
+    parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--job", type=int)
+    known, rest = parser.parse_known_args(list(argv))
+    for word in rest:
+        if word.startswith("-"):
+            raise UserError(f"unknown option {word}: keys have no dashes, write {word.lstrip('-')}")
+        if writable(word) != word:
+            raise UserError(f"{writable(word)}: half a surrogate pair, which UTF-8 cannot write")
+    trusts = "trust_code=true" in rest
+    files = [word for word in rest if word.startswith("config=") and command in CAN_START_FROM_FILE]
+    words = [word for word in rest if word not in (*files, "trust_code=true")]
+    if command == "quickstart" and not files:  # a recorded run holds its recipe already
+        words = ["experiment=quickstart", *words]
+    file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
+    return CommandLine(command, tuple(words), file, trusts, **vars(known))
+
+
+# Keys whose text may hold a literal ${, which is no interpolation there.
+_PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
+# A tag in a list, for which Hydra's grammar has no characters.
+_BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
+_OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
+
+
+def _hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[str], set[str]]:
+    """Words -> Hydra's overrides, the keys and the groups in them; text needs no quotes, rewards may be a list."""
+    hydra: list[str] = []
+    given: set[str] = set()
+    chosen: set[str] = set()
+    keys = keys_of(COMMANDS[command].settings)
+    for word in words:
+        match = _OVERRIDE.fullmatch(word)
+        if match is None or (match["value"] is None and match["prefix"] != "~"):
+            raise UserError(f"cannot read {word!r}: write key=value")
+        key, value = match["key"], match["value"]
+        if key == "rewards" and (value or "").startswith("["):
+            key = "rewards.functions"
+        if key in COMMANDS[command].groups:
+            chosen.add(key)
+            hydra.append(f"{key}={value}")
+            continue
+        if key.startswith("hydra."):
+            raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
+        if "training" in keys and key not in keys:
+            refuse_what_is_not_used(key)
+        given.add(key)
+        hydra.append(word if match["prefix"] == "~" else f"++{key}={_in_grammar(key, value, keys)}")
+    return hydra, given, chosen
+
+
+def _in_grammar(key: str, value: str, keys: Mapping[str, Any]) -> str:
+    """A value as Hydra's grammar reads it: text is quoted where the key takes nothing else."""
+    kinds = set(alternatives(keys.get(key)))
+    lists = {kind for kind in kinds if get_origin(kind) is tuple}
+    text = bool(kinds & {str, Path}) and kinds - lists <= {str, Path, type(None)}
+    if text and value != "null" and not (lists and value.startswith("[")) and not _QUOTED.fullmatch(value):
+        return _quoted(escaped(value) if key in _PROSE else value)
+    if "'" not in value and '"' not in value:
+        return _BARE_TAG.sub(lambda tag: tag[1] + _quoted(tag[2]), value)
+    return value
+
+
+def _quoted(text: str) -> str:
+    """Any text as Hydra's grammar quotes it: only quotes, and backslashes before them, need a backslash."""
+    inside = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", inside) + "'"
+
+
+# --- composing ---
+
+
+@dataclass(frozen=True)
+class Composed:
+    """config: interpolations not yet resolved; given, chosen: keys and groups that the command line names."""
+
+    config: DictConfig
+    given: frozenset[str]
+    chosen: frozenset[str]
+
+
+def compose(line: CommandLine) -> Composed:
+    """The configuration of a command; `evaluate` has the problems of the run that its first checkpoint belongs to.
+
+    Raises:
+        UserError: an unknown key or choice, an override or a file that cannot be read.
+    """
+    hydra, given, chosen = _hydra_overrides(line.overrides, line.command)
+    own = CONF / f"{line.command}.yaml"
+    primary = read_yaml(own) if own.is_file() else {}
+    if line.config_file is not None:
+        primary |= _recorded_primary(line.config_file, chosen)
+    elif line.command in CAN_START_FROM_FILE:
+        primary |= read_yaml(CONF / "config.yaml")
+    config = _compose_with_hydra(primary, hydra, line.folders)
+    if line.command == "evaluate" and "dataset" not in chosen:
+        _take_problems_of_run(config, given)
+    return Composed(config, frozenset(given), frozenset(chosen))
+
+
+def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
+    """Put the dataset section of the checkpoint's run in place of the default one, below the keys that were typed."""
+    checkpoint = as_mapping(config, resolve=True)["checkpoint"]
+    first = checkpoint[0] if isinstance(checkpoint, list) and checkpoint else checkpoint
+    run = run_folder_of(Path(first).expanduser()) if isinstance(first, str) else None
+    if run is None:
+        return
+    typed = {key: OmegaConf.select(config, key) for key in given if key.startswith("dataset.")}
+    config.dataset = read_recorded(run)["dataset"]
+    for key, value in typed.items():
+        OmegaConf.update(config, key, value)
+
+
+def _recorded_primary(file: Path, chosen: set[str]) -> dict[str, Any]:
+    """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
+    if "experiment" in chosen:
+        raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
+    sections = {key: value for key, value in read_recorded(file).items() if key not in chosen}
+    groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
+    return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
+
+
+def _compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
+    """One composition; its errors as one line."""
+    ConfigStore.instance().store(name="_primary", node=primary)
+    search = ",".join(f"'file://{folder}'" for folder in folders[1:])
+    try:
+        with initialize_config_dir(config_dir=str(folders[0]), version_base="1.3"):
+            config = hydra_compose("_primary", overrides=[f"hydra.searchpath=[{search}]", *overrides])
+    except MissingConfigException as error:
+        group, _, choice = (error.missing_cfg_file or "").partition("/")
+        own = f"; a hub name or a file goes to {group}.name" if group in ("model", "dataset") else ""
+        own = f"; functions stand in brackets, rewards=[{choice}]" if group == "rewards" else own
+        choices = nearest_and_all(choice, group_choices(group, folders))
+        raise UserError(f"{group}={choice}: no file {group}/{choice}{choices}{own}") from error
+    except yaml.MarkedYAMLError as error:
+        name = error.problem_mark.name if error.problem_mark else "a YAML file"
+        raise UserError(f"{name}: {yaml_line(error)}") from error
+    except (HydraException, OmegaConfBaseException, ValueError) as error:  # Python reads no number of 4,300 digits
+        override = error.override if isinstance(error, OverrideParseException) else None
+        message = f"cannot read {override!r}: {error}" if override else str(error)
+        # On one line, with keys as they were typed.
+        raise UserError(" ".join(message.replace("++", "").partition(" See https")[0].split())) from error
+    OmegaConf.set_struct(config, False)  # a stage may set any field of TRL's
+    return config
+
+
+def group_choices(group: str, folders: Iterable[Path]) -> list[str]:
+    """The files of a group, by name; those that begin with an underscore hold defaults."""
+    names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def as_mapping(config: DictConfig, *, resolve: bool = False, complete: bool = False) -> dict[str, Any]:
+    """Plain values; raises UserError for an interpolation that leads nowhere, and where `complete` for a `???`."""
+    try:
+        plain = OmegaConf.to_container(config, resolve=resolve, throw_on_missing=complete)
+    except MissingMandatoryValue as error:
+        key = error.full_key or str(error)
+        raise UserError(f"{key} is missing: give it as {key}=…") from error
+    except OmegaConfBaseException as error:
+        raise UserError(f"{error.full_key or 'configuration'}: {' '.join(str(error).split())}") from error
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+# --- typed settings ---
 
 
 def read_settings(command: str, argv: Sequence[str]) -> Any:
@@ -58,7 +287,7 @@ def settings_of(line: CommandLine) -> Any:
             if key.startswith("model.lora.") and not run.model.trains_adapter:
                 raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
         return run
-    config = _plain(composed.config)
+    config = _without_secrets(composed.config)
     for section in _OPTIONAL_SECTIONS.get(line.command, ()):
         if config[section]["name"] is None:
             unused = sorted(key for key in composed.given if key.startswith(f"{section}."))
@@ -70,11 +299,10 @@ def settings_of(line: CommandLine) -> Any:
     return settings
 
 
-def _plain(config: DictConfig) -> dict[str, Any]:
-    """Plain values, no secret and no impossible number among them."""
+def _without_secrets(config: DictConfig) -> dict[str, Any]:
+    """Plain values; raises UserError where one is a secret."""
     plain = as_mapping(config, resolve=True, complete=True)
     _refuse_secrets(plain)
-    refuse_impossible_values(plain)
     return plain
 
 
@@ -88,8 +316,8 @@ def _refuse_secrets(config: Mapping[str, Any]) -> None:
 
 def _read_run(composed: Composed, kind: type[Run]) -> Run:
     """The settings of a run, stages apart; `resolved` is the configuration as it reloads to the same settings."""
-    config = _plain(composed.config)
-    _normalize_shared_keys(config, composed)
+    config = _without_secrets(composed.config)
+    _unify_shared_keys(config, composed)
     run: Run = read(kind, {key: value for key, value in config.items() if key != "stages"})
     others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
     training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
@@ -109,7 +337,7 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
     return replace(run, training=replace(training, grpo=grpo_arguments(run)), resolved=resolved)
 
 
-def _normalize_shared_keys(config: dict[str, Any], composed: Composed) -> None:
+def _unify_shared_keys(config: dict[str, Any], composed: Composed) -> None:
     """model.generation_kwargs.X and training.Y are one thing: both get the value that was typed, else training's."""
     generation, training = config["model"]["generation_kwargs"], config["training"]
     if not isinstance(generation, dict) or not isinstance(training, dict):
@@ -159,26 +387,22 @@ def _with_stages(run: Run, composed: Composed, folders: Sequence[Path]) -> Run:
     names = [stage.name for stage in written]
     if len(set(names)) < len(names):
         raise UserError(f"stages: several are called {max(names, key=names.count)}; give each a name of its own")
-    stages = []
-    for stage in written:
-        with stage_error_context(stage.name):
-            over = _stage_overrides(stage, folders)
-            keys = frozenset(key for key, _ in leaves(as_mapping(over)))
-            config = OmegaConf.merge(composed.config, _shared_values(run), over, {"stages": None})
-            assert isinstance(config, DictConfig)
-            settings = _read_run(Composed(config, keys, frozenset()), type(run))
-            stages.append(StageSettings(stage.name, stage.until, settings, keys))
-    recorded = [_recorded_stage(stage, run) for stage in stages] or None
-    return replace(run, stages=tuple(stages), resolved={**run.resolved, "stages": recorded})
-
-
-def _shared_values(run: RunSettings) -> dict[str, Any]:
-    """Limit and temperature of the run, whichever of their names they were given by."""
     generation, training = run.model.generation_kwargs, run.training.grpo
-    return {
+    shared = {
         "model": {"generation_kwargs": {key: generation[key] for key in SHARED_KEYS}},
         "training": {key: training[key] for key in SHARED_KEYS.values()},
     }
+    stages, recorded = [], []
+    for stage in written:
+        with stage_error_context(stage.name):
+            over = _stage_overrides(stage, folders)
+            config = OmegaConf.merge(composed.config, shared, over, {"stages": None})
+            assert isinstance(config, DictConfig)
+            keys = frozenset(key for key, _ in leaves(as_mapping(over)))
+            settings = _read_run(Composed(config, keys, frozenset()), type(run))
+            stages.append(StageSettings(stage.name, stage.until, settings, keys))
+            recorded.append(_recorded_stage(stages[-1], run))
+    return replace(run, stages=tuple(stages), resolved={**run.resolved, "stages": recorded or None})
 
 
 def _stage_overrides(stage: StageKeys, folders: Sequence[Path]) -> DictConfig:
@@ -187,7 +411,8 @@ def _stage_overrides(stage: StageKeys, folders: Sequence[Path]) -> DictConfig:
     for group in ("rewards", "training", "dataset"):
         content = getattr(stage, group)
         if isinstance(content, str):
-            sections.append(compose_section(group, content, folders))
+            base = ["dataset/_base"] if group == "dataset" else []
+            sections.append(_compose_with_hydra({"defaults": [*base, {group: content}]}, [], folders))
         elif content is not None:
             sections.append({group: escaped({"functions": content} if isinstance(content, list) else content)})
     over = OmegaConf.merge({}, *sections)

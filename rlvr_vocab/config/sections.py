@@ -44,7 +44,7 @@ def _two_tags(tags: tuple[str, str]) -> tuple[str, str]:
 ThinkTags = Annotated[tuple[str, str], AfterValidator(_two_tags)]
 
 
-@with_config(ConfigDict(extra="allow"))
+@with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 class FromPretrained(TypedDict):
     """Arguments of from_pretrained whose type is checked: the text `no` would switch one on."""
 

@@ -28,7 +28,7 @@ Steps = Annotated[NotNegative, AfterValidator(_in_steps)]
 Interval = Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]
 
 
-@with_config(ConfigDict(extra="allow"))
+@with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 class GrpoFields(TypedDict):
     """Fields of TRL's GRPOConfig that the shipped files or our checks name, with bounds that TRL does not ask for.
 

@@ -1,7 +1,6 @@
 """Plain values of a configuration -> annotated types, by pydantic; an error is one line that names the key."""
 
 import json
-import math
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +12,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import did_you_mean, nearest_keys, visible_text, writable
+from rlvr_vocab.text import did_you_mean, nearest_keys, visible_text
 
-_LARGEST_WHOLE_NUMBER = 2**63 - 1
 # Metadata of a field: it is no key; it is one key, without those of its type; the keys of its type take its place.
 NO_KEY, ONE_KEY, INLINE = "no key", "one key", "inline"
-_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 def read(kind: Any, value: Any, key: str = "") -> Any:
@@ -41,14 +40,15 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 def _error_line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
     errors = [(*_locate(each["loc"][1:], value), each) for each in error.errors(include_url=False)]
-    first = errors[0][0]
+    # An unknown key first: it may be why another is missing.
+    first = min(errors, key=lambda each: each[2]["type"] not in _UNKNOWN)[0]
     # Every alternative of a union has an error: the deepest one is the most exact.
     path, given, worst = max((each for each in errors if each[0][: len(first)] == first), key=lambda each: len(each[0]))
     cause = worst.get("ctx", {}).get("error")
     if isinstance(cause, UserError):  # a rule of ours, which names its keys
         return str(cause)
     key = (prefix + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)).removeprefix(".")
-    if worst["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+    if worst["type"] in _UNKNOWN:
         return unknown_key(key, keys_of(kind, prefix))
     if worst["type"] == "missing":
         return f"{key}.{worst['loc'][-1]} is missing".removeprefix(".")
@@ -119,17 +119,6 @@ def single_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from single_values(item, key)
     else:
         yield key, value
-
-
-def refuse_impossible_values(config: Mapping[str, Any]) -> None:
-    """Raises UserError where a number is too large for 64 bits or not finite, or UTF-8 cannot write a text."""
-    for key, value in single_values(config):
-        if isinstance(value, int) and abs(value) > _LARGEST_WHOLE_NUMBER:
-            raise UserError(f"{key}: a whole number of {len(str(abs(value)))} digits is too large")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{key}={value}: must be finite")
-        if isinstance(value, str) and writable(value) != value:
-            raise UserError(f"{key}={writable(value)!r:.60}: holds half a surrogate pair, which UTF-8 cannot write")
 
 
 def as_typed(value: Any) -> str:

@@ -21,7 +21,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ValueType
 from hydra.errors import HydraException
 
-from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, compose, parse_command_line
+from rlvr_vocab.config.load import CAN_START_FROM_FILE, as_mapping, compose, parse_command_line
 from rlvr_vocab.errors import RESUME_ME, STARTED_BY_MULTIRUN, STOP_SIGNALS, UserError
 from rlvr_vocab.text import pluralize
 

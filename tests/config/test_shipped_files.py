@@ -9,9 +9,8 @@ import pytest
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.config.command_settings import COMMANDS
-from rlvr_vocab.config.compose import parse_command_line
 from rlvr_vocab.config.help import command_help
-from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.load import parse_command_line, read_settings
 from rlvr_vocab.config.recorded import CONF, config_yaml
 from rlvr_vocab.config.sections import OURS
 from rlvr_vocab.config.values import keys_of

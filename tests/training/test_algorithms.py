@@ -7,8 +7,8 @@ import torch
 from omegaconf import OmegaConf
 from trl import GRPOTrainer
 
-from rlvr_vocab.config.compose import CONF
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import CONF
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.head import RegionScores
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -50,81 +50,70 @@ def _check_without_gpu(settings: RunSettings) -> None:
         raise UserError("training.use_liger_kernel=true needs a GPU, and there is none here: set it to false")
 
 
-# (variable of accelerate, the value that works, the key in its file and why)
+# (variable of accelerate, the values that work, the key in its file and why)
 _FSDP = (
     ("FSDP_VERSION", ("2",), "fsdp_version: 2 is needed to shard a run"),
-    ("FSDP_STATE_DICT_TYPE", ("FULL_STATE_DICT",), "fsdp_state_dict_type: stock classes load FULL_STATE_DICT alone"),
-    (
-        "FSDP_CPU_RAM_EFFICIENT_LOADING",
-        ("false", "0", ""),
-        "fsdp_cpu_ram_efficient_loading: set it to false, every process needs the model before training",
-    ),
+    ("FSDP_STATE_DICT_TYPE", ("full_state_dict",), "fsdp_state_dict_type: stock classes load FULL_STATE_DICT alone"),
+    ("FSDP_CPU_RAM_EFFICIENT_LOADING", ("false", "0", ""), "fsdp_cpu_ram_efficient_loading: set it to false"),
 )
+_FSDP2 = "take accelerate_configs/fsdp2.yaml"
 
 
 def check_processes(settings: RunSettings) -> None:
     """Refuses what cannot be sharded, and processes without a device; call it before the processes are joined."""
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if several and not _on_cpu(settings) and device_type() == "cpu":
-        number = os.environ["WORLD_SIZE"]
+    model, number = settings.model, os.environ.get("WORLD_SIZE", "1")
+    if int(number) > 1 and not _on_cpu(settings) and device_type() == "cpu":
         raise UserError(f"{number} processes and no GPU: they train together on the CPU with training.use_cpu=true")
-    if _is_set("ACCELERATE_USE_FSDP"):
-        for variable, right, why in _FSDP:
-            if os.environ.get(variable, "").lower() not in map(str.lower, right):
-                raise UserError(f"{why}; take accelerate_configs/fsdp2.yaml")
-        _check_sharded(settings, "FSDP")
-    if _is_set("ACCELERATE_USE_DEEPSPEED"):
-        _check_sharded(settings, "DeepSpeed")
-        _check_deepspeed(settings)
-
-
-def _check_sharded(settings: RunSettings, by: str) -> None:
-    model = settings.model
-    whole = "accelerate_configs/ddp.yaml trains it in several processes, whole in each"
+    by_fsdp, by_deepspeed = _is_set("ACCELERATE_USE_FSDP"), _is_set("ACCELERATE_USE_DEEPSPEED")
+    for variable, right, why in _FSDP if by_fsdp else ():
+        if os.environ.get(variable, "").lower() not in right:
+            raise UserError(f"{why}; {_FSDP2}")
+    if not (by_fsdp or by_deepspeed):
+        return
+    by, whole = "FSDP" if by_fsdp else "DeepSpeed", "accelerate_configs/ddp.yaml trains it whole in each process"
     if model.bits is not None:
         raise UserError(f"{model.needs_adapter}: quantized weights are not sharded by {by}; {whole}")
-    for stage in (settings, *(stage.run for stage in settings.stages)):
-        if stage.training.grpo.get("use_vllm") and model.trains_adapter:
-            raise UserError(
-                f"training.use_vllm=true merges the adapter at every step, and {by} holds it in parts: set "
-                f"training.use_vllm=false or model.lora.enabled=false; {whole}"
-            )
-
-
-def _check_deepspeed(settings: RunSettings) -> None:
-    model = settings.model
-    if settings.stages:
-        raise UserError("stages: DeepSpeed hands no weights from stage to stage; take accelerate_configs/fsdp2.yaml")
-    rows = model.lora.train_rows == "all" or (model.lora.train_rows == "reasoning" and model.adds_copies)
-    if model.trains_adapter and rows:
+    uses_vllm = any(run.training.grpo.get("use_vllm") for run in (settings, *(stage.run for stage in settings.stages)))
+    if uses_vllm and model.trains_adapter:
         raise UserError(
-            f"model.lora.train_rows={model.lora.train_rows}: DeepSpeed gathers no rows beside a sharded table; take "
-            "accelerate_configs/fsdp2.yaml, or set model.lora.train_rows=none"
+            f"training.use_vllm=true merges the adapter at every step, and {by} holds it in parts: set "
+            f"training.use_vllm=false or model.lora.enabled=false; {whole}"
+        )
+    if not by_deepspeed:
+        return
+    if settings.stages:
+        raise UserError(f"stages: DeepSpeed hands no weights from stage to stage; {_FSDP2}")
+    rows = model.lora.train_rows
+    if model.trains_adapter and (rows == "all" or (rows == "reasoning" and model.adds_copies)):
+        raise UserError(
+            f"model.lora.train_rows={rows}: DeepSpeed gathers no rows beside a sharded table; {_FSDP2}, or set "
+            "model.lora.train_rows=none"
         )
 
 
 def check_target_modules(settings: RunSettings) -> None:
-    """Every name is that of a layer which an adapter can be put on.
-
-    PEFT accepts a list of which only one name is right, and trains without the others.
-    """
+    """Every name is that of a layer that takes an adapter: PEFT trains without a name that matches nothing."""
     model, key = settings.model, "model.lora.target_modules"
     if not model.trains_adapter or isinstance(model.lora.target_modules, str):
         return
     with PartialState().main_process_first():  # the others find a model that is made here in the cache
         base = untrained_base(model, settings.seed, settings.dataset)
+    kwargs = source_kwargs(model, base)
     with naming_model_keys():
-        read_base(base, source_kwargs(model, base))  # refuses what is no language model
-    bare = skeleton(base, **source_kwargs(model, base))
+        read_base(base, kwargs)  # refuses a folder or a name that holds no language model
+    bare = skeleton(base, **kwargs)
     layers, tables = linear_layers(bare), vocabulary_modules(bare)
     for name in model.lora.target_modules:
-        if any(_matches(name, table) for table in tables):
-            raise UserError(f"{key}: {name} has a row for every token and takes no adapter: set model.lora.train_rows")
-        if not any(_matches(name, layer) for layer in layers):
+        if _has(tables, name):
+            raise UserError(
+                f"{key}: {name} is the embedding or the head, which adapters leave out: model.lora.train_rows trains "
+                "its rows"
+            )
+        if not _has(layers, name):
             known = sorted({layer.rpartition(".")[2] for layer in layers})
             raise UserError(f"{key}: {model.name} has no linear layer {name}{nearest_and_all(name, known)}")
 
 
-def _matches(name: str, module: str) -> bool:
+def _has(modules: list[str], name: str) -> bool:
     """As PEFT matches a list: a whole name, or its end from a dot on."""
-    return module == name or module.endswith(f".{name}")
+    return any(module == name or module.endswith(f".{name}") for module in modules)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr_vocab.bounds import Count, NotNegative
-from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
+from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder
 from rlvr_vocab.config.checks.run import (
     check_batches,
     check_dataset,
@@ -26,7 +26,6 @@ from rlvr_vocab.config.command_settings import (
     ProbeSettings,
     ScoreSettings,
 )
-from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
 from rlvr_vocab.data.load import check_source
@@ -41,6 +40,8 @@ from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
+
+_SAMPLED_WITH = {"max_new_tokens": Count, "temperature": NotNegative}  # of model.generation_kwargs
 
 
 def check_probe(settings: ProbeSettings) -> None:
@@ -65,10 +66,8 @@ def check_merge(settings: MergeSettings) -> None:
         check_adapter_folder(folder, settings.base)
         return
     inside = sorted(folder.glob(f"*/{ADAPTER_CONFIG}"))  # in a run: of its checkpoints, and last the final one
-    if inside:
-        raise UserError(f"checkpoint={folder}: no adapter itself; did you mean {inside[-1].parent}?")
-    check_folder(folder, f"checkpoint={folder}")
-    raise UserError(f"checkpoint={folder}: a whole model already, no adapter (no {ADAPTER_CONFIG}): nothing to merge")
+    hint = f"; did you mean {inside[-1].parent}?" if inside else ": nothing to merge"
+    raise UserError(f"checkpoint={folder}: holds no adapter (no {ADAPTER_CONFIG}){hint}")
 
 
 def check_check(settings: CheckSettings) -> None:
@@ -85,11 +84,6 @@ def check_evaluate(settings: EvaluateSettings) -> None:
     if settings.backend == "vllm":
         _check_vllm(settings.checkpoints)
     check_dataset(settings.dataset)
-    _check_graders(settings)
-
-
-def _check_graders(settings: EvaluateSettings) -> None:
-    """The grader of each checkpoint is there, and is the same for all."""
     specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
     for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
         Grader(spec, dummy_context()).check_parameters()
@@ -124,18 +118,13 @@ def check_score(settings: ScoreSettings) -> None:
         if settings.dataset.columns.answer is None and settings.model is None:
             raise UserError("dataset.columns.answer=null: no gold answers to score; give a model=… that answers")
     if settings.model is not None:
-        _check_sampling_model(settings.model)
-
-
-def _check_sampling_model(model: ModelSettings) -> None:
-    check_model(model)
-    refuse_expanded(model.name)
-    kinds = {"max_new_tokens": Count, "temperature": NotNegative}
-    for key, value in model.generation_kwargs.items():
-        where = f"model.generation_kwargs.{key}"
-        if key not in kinds:
-            raise UserError(f"{where}={value}: samples are drawn as in training, with {' and '.join(kinds)} alone")
-        read(kinds[key], value, where)
+        check_model(settings.model)
+        refuse_expanded(settings.model.name)
+        for name, value in settings.model.generation_kwargs.items():
+            key = f"model.generation_kwargs.{name}"
+            if name not in _SAMPLED_WITH:
+                raise UserError(f"{key}={value}: samples are drawn with {' and '.join(_SAMPLED_WITH)} alone")
+            read(_SAMPLED_WITH[name], value, key)
 
 
 def check_completions(path: Path) -> None:

@@ -8,21 +8,17 @@ from safetensors import SafetensorError, safe_open
 from rlvr_vocab.config.sections import ModelSettings, naming_model_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json
+from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_quantized
-from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
-
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+from rlvr_vocab.vocab.weights import ADAPTER_WEIGHTS, find_base, is_adapter
 
 
 def check_model_source(model: ModelSettings) -> None:
     """model.name, where it is a folder: it must hold a model."""
-    name = model.name
-    if not name.strip():
-        raise UserError("model.name is empty: give a hub name or a folder")
+    name, folder = model.name, Path(model.name).expanduser()
     looks_like_path = name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
-    folder = Path(name).expanduser()
     if folder.exists() or looks_like_path:
         config = check_folder(folder, f"model.name={name}")
         with naming_model_keys():
@@ -42,11 +38,8 @@ def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
 
 def check_adapter_folder(folder: Path, base: Path | None) -> None:
     """An adapter with whole weights, and the model that it belongs on."""
-    weights = folder / ADAPTER_WEIGHTS
-    if not weights.is_file():
-        raise UserError(f"checkpoint={folder}: an adapter's configuration, but no {ADAPTER_WEIGHTS} in it")
     try:
-        with safe_open(weights, framework="numpy"):
+        with safe_open(folder / ADAPTER_WEIGHTS, framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
         raise UserError(f"checkpoint={folder}: its {ADAPTER_WEIGHTS} cannot be read: {error}") from error
@@ -70,25 +63,22 @@ def _require_whole(folder: Path) -> None:
 def check_folder(folder: Path, given: str) -> dict[str, Any]:
     """The config.json of a model folder; UserError names what is missing, and the nearest folder."""
     if not folder.is_dir():
-        siblings = [path.name for path in folder.parent.glob("*/")]
-        nearest = nearest_word(folder.name, siblings)
-        hint = f"; did you mean {folder.parent / nearest}?" if nearest else ""
+        near = nearest_word(folder.name, [path.name for path in folder.parent.glob("*/")])
+        hint = f"; did you mean {folder.parent / near}?" if near else ""
         raise UserError(f"{given}: {'is a file, not a model folder' if folder.is_file() else 'no such folder'}{hint}")
     if not (folder / "config.json").is_file():
-        raise UserError(f"{given}: no config.json in it{_model_inside(folder)}")
+        hint = ""
+        if is_adapter(folder):
+            hint = f", only an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} out=…"
+        elif inside := sorted(folder.glob("*/config.json"), key=lambda path: (path.parent.name == FINAL_MODEL, path)):
+            hint = f"; did you mean {inside[-1].parent}?"
+        raise UserError(f"{given}: no config.json in it{hint}")
     config = read_json(folder / "config.json")
     if not config.get("model_type"):
         raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
+    tokenizers = ("tokenizer.json", "tokenizer_config.json")
     if next(folder.glob("*.safetensors"), None) is None:
         raise UserError(f"{given}: no weights in it (*.safetensors); pickled ones are not read")
-    if not any((folder / name).is_file() for name in _TOKENIZER):
-        raise UserError(f"{given}: no tokenizer in it ({' or '.join(_TOKENIZER)})")
+    if not any((folder / name).is_file() for name in tokenizers):
+        raise UserError(f"{given}: no tokenizer in it ({' or '.join(tokenizers)})")
     return config
-
-
-def _model_inside(folder: Path) -> str:
-    """A run's folder is often given where one of its models is meant; an adapter is not a model yet."""
-    if (folder / ADAPTER_CONFIG).is_file():
-        return f", only an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} out=…"
-    inside = sorted(folder.glob("*/config.json"), key=lambda path: (path.parent.name == "final_model", path))
-    return f"; did you mean {inside[-1].parent}?" if inside else ""

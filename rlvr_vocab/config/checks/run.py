@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import distributions
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.config.checks.model_folder import check_model_source
-from rlvr_vocab.config.checks.run_folder import check_run_folder
+from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import (
     DatasetSettings,
     LoggingSettings,
@@ -27,10 +28,12 @@ from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.generators import WORKED, without_worked_solutions
 from rlvr_vocab.data.load import check_source
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, is_main_process
+from rlvr_vocab.record.files import SUMMARY, read_record
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
+from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.vocab.layout import refuse_expanded
@@ -50,7 +53,7 @@ def check_run(settings: RunSettings) -> None:
     _check_grader(settings)
     _check_evaluations(settings)
     _check_wandb_login(settings.logging)
-    check_run_folder(settings)
+    _check_run_folder(settings)
 
 
 def check_configuration(settings: RunSettings) -> None:
@@ -326,3 +329,67 @@ def _check_evaluations(settings: RunSettings) -> None:
         if best is not None:
             why = "nothing measures that on held-out problems"
             _require_known("training.metric_for_best_model", best.removeprefix("eval_"), HELD_OUT_FIGURES, why)
+
+
+# --- its folder ---
+
+_DIFFERENCES_SHOWN = 3
+# Keys that `allow_changes` may name: the model is made, and the problems are divided.
+_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
+
+
+def _check_run_folder(settings: RunSettings) -> None:
+    """Raises UserError where the folder holds anything but an earlier part of the same run, or is being written."""
+    if not is_main_process():  # which may have begun to write by now
+        return
+    folder, named = settings.output_dir, settings.resume != "auto"
+    check_not_running(folder)
+    if not folder.is_dir() or all(NOT_OF_A_RUN.fullmatch(path.name) for path in folder.iterdir()):
+        if named:
+            raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
+        return
+    try:
+        read_recorded(folder, resolve=True)
+    except UserError as error:
+        raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
+    if named and settings.overwrite:
+        raise UserError(f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them")
+    checkpoints = [*folder.glob("checkpoint-*"), *folder.glob("stages/*/checkpoint-*")]
+    if named and Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
+        listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
+        raise UserError(f"resume={settings.resume}: no checkpoint of {folder}; there are {listed}")
+    if not settings.overwrite:
+        _check_changes(settings)
+    # A config.yaml copied into a working folder or a repository does not make it a run's folder.
+    elif (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
+
+
+def _check_changes(settings: RunSettings) -> None:
+    """Refuse another configuration, but for keys that may change and were named, and changes that train nothing."""
+    folder, refused = settings.output_dir, dict[str, str]()
+    changes = changes_of(settings)
+    for key, there, here in changes:
+        if not any(key == each or key.startswith(f"{each}.") for each in settings.allow_changes):
+            refused[key] = f"{key}: {as_typed(there)} there, {as_typed(here)} here"
+        elif key == "training.optim" or not key.startswith(_CHANGEABLE):
+            raise UserError(f"allow_changes: {key} cannot change on resume; start a new run")
+    if refused:
+        shown = [*refused.values()][:_DIFFERENCES_SHOWN]
+        shown += [f"{len(refused) - _DIFFERENCES_SHOWN} more"] * (len(refused) > _DIFFERENCES_SHOWN)
+        allow = (
+            f", or allow_changes=[{','.join(refused)}]" if all(key.startswith(_CHANGEABLE) for key in refused) else ""
+        )
+        raise UserError(
+            f"output_dir={folder}: holds a run with another configuration ({'; '.join(shown)}); choose another "
+            f"exp_name or output_dir, or add overwrite=true{allow}"
+        )
+    if changes and (folder / SUMMARY).is_file():
+        finished = f"output_dir={folder}: this run is finished, and"
+        if settings.stages or not any(folder.glob("checkpoint-*")):
+            why = "its stages have ended" if settings.stages else "holds no checkpoint to go on from"
+            raise UserError(f"{finished} {why}: choose another exp_name or output_dir to train anew")
+        done, max_steps = (read_record(folder, SUMMARY) or {}).get("steps", 0), settings.training.grpo["max_steps"]
+        keys = [key for key, _, _ in changes]
+        if not (max_steps > done if max_steps is not None else "training.num_train_epochs" in keys):
+            raise UserError(f"{finished} these changes train nothing more: raise training.max_steps above {done}")

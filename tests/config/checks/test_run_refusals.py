@@ -43,7 +43,7 @@ def refusal(command: str, words: list[str]) -> str:
         (["training.top_p=0.9"], ["training.top_p=0.9", DIFFER]),
         (["model.generation_kwargs.min_p=0.1"], ["model.generation_kwargs.min_p=0.1", DIFFER]),
         (["training.generation_kwargs.temperature=0.5"], ["training.temperature=1.0", "same thing"]),
-        (["training.learning_rate=inf"], ["training.learning_rate=inf", "must be finite"]),
+        (["training.learning_rate=inf"], ["training.learning_rate=inf", "a finite number"]),
         (["training.loss_type=cispo"], ["training.epsilon_high=null is the largest", "set it to 5.0"]),
         (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
         (["+model.model_kwargs.use_safetensors=false"], ["safetensors alone"]),
