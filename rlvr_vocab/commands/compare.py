@@ -32,7 +32,6 @@ from rlvr_vocab.record.files import (
     PROBLEMS,
     read_record,
 )
-from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.record import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
@@ -87,10 +86,9 @@ def run(settings: CompareSettings) -> int:
 
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
     training, results = config["training"], results_file(folder, evaluation)
-    changed = problem_in_run(folder, results)
-    if changed is not None:
-        raise UserError(f"runs: {folder}: {changed}")
     record, sampling = run_record(folder), _sampling_settings(results)
+    if record.is_damaged(results):
+        raise UserError(f"runs: {results} is not what the run wrote: its size or its checksum differs")
     own_seeds = [f"{name} {training[name]}" for name in ("seed", "data_seed") if training.get(name)]
     return ComparedRun(
         record=record,

@@ -40,7 +40,7 @@ def run(settings: RunSettings) -> int:
     quiet_libraries()
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
     with lock, report_disk_full(settings.output_dir):
-        summary = finished_summary(settings, console)
+        summary = finished_summary(settings)
         if summary is None:
             summary = train(settings, stop, console)
         else:

@@ -37,8 +37,7 @@ def _run_folder(folder: Path) -> Path:
         siblings = [str(path.parent) for path in folder.parent.glob("*/config.yaml")]
         raise ValueError(f"no such folder{did_you_mean(str(folder), siblings)}")
     if not (folder / "config.yaml").is_file():
-        around = next((each for each in folder.absolute().parents if (each / "config.yaml").is_file()), None)
-        raise ValueError("not the folder of a run (no config.yaml)" + (f"; did you mean {around}?" if around else ""))
+        raise ValueError("not the folder of a run (no config.yaml)")
     read_recorded(folder, resolve=True)
     return folder.resolve() if folder.name in ("", "..") else folder
 
@@ -47,15 +46,14 @@ def _matching_runs(folders: tuple[Path, ...]) -> tuple[Path, ...]:
     """The folders; one with `*` or `?` in its name stands for the runs that match it."""
     found: list[Path] = []
     for folder in folders:
-        if {"*", "?"}.isdisjoint(str(folder)):
-            found.append(folder)
-            continue
-        matching = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
-        runs = sorted(each for each in matching if (each / "config.yaml").is_file())
-        if not runs:
+        matching = [folder]
+        if not {"*", "?"}.isdisjoint(str(folder)):
+            paths = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
+            matching = sorted(each for each in paths if (each / "config.yaml").is_file())
+        if not matching:
             raise ValueError(f"no folder of a run matches {folder}")
-        found += runs
-    return _each_once(tuple(map(_run_folder, found)))
+        found += map(_run_folder, matching)
+    return _each_once(tuple(found))
 
 
 def _each_once(folders: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -64,10 +62,6 @@ def _each_once(folders: tuple[Path, ...]) -> tuple[Path, ...]:
         if places.count(place) > 1:
             raise ValueError(f"{folder} is given twice")
     return folders
-
-
-def _none_is_empty(value: Any) -> Any:
-    return () if value is None else as_tuple(value)
 
 
 RunFolder = Annotated[UserPath, AfterValidator(_run_folder)]
@@ -265,7 +259,7 @@ class CheckSettings:
 
     model: ModelSettings | None
     dataset: DatasetSettings
-    against: Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
+    against: Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
     against_subset: str | None
     against_split: str
     against_problem_column: str | None
@@ -305,13 +299,11 @@ class ScoreSettings:
     def __post_init__(self) -> None:
         completions, dataset, model = self.completions, self.dataset, self.model
         if completions is None and dataset is None:
-            if model is not None:
-                raise UserError(f"model.name={model.name} needs problems to answer: choose them with dataset=…")
             raise UserError("nothing to score: give completions=FILE, dataset=… (gold answers), or model=… dataset=…")
         if completions is not None and (dataset is not None or model is not None):
             other = "dataset" if dataset is not None else "model"
             raise UserError(f"completions=… and {other}=… are two things to score: give one")
-        inputs = [str(each) for each in (completions, dataset and dataset.name, dataset and dataset.eval_split) if each]
+        inputs = [each for each in (completions, dataset and dataset.name, dataset and dataset.eval_split) if each]
         if self.out is not None and self.out.resolve() in (Path(each).expanduser().resolve() for each in inputs):
             raise UserError(f"out={self.out}: this command reads it; give another file")
 

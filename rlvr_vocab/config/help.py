@@ -91,14 +91,11 @@ def _key_comments(command: Command, folders: Sequence[Path]) -> dict[str, str]:
     """Dotted key -> the comment beside it in the YAML files, a user's before ours."""
     comments: dict[str, str] = {}
     for folder in folders:
-        files = [(folder / f"{name}.yaml", "") for name in (command.name, "config")]
-        for group in command.groups:
-            prefix = "" if group == "experiment" else f"{group}."
-            files += [(path, prefix) for path in sorted((folder / group).glob("*.yaml"))]
-        for path, prefix in files:
-            if path.is_file():
-                for key, comment in _commented_keys(path.read_text(encoding="utf-8"), prefix):
-                    comments.setdefault(key, comment)
+        of_groups = [path for group in command.groups for path in sorted((folder / group).glob("*.yaml"))]
+        for path in filter(Path.is_file, (folder / f"{command.name}.yaml", folder / "config.yaml", *of_groups)):
+            prefix = "" if path.parent in (folder, folder / "experiment") else f"{path.parent.name}."
+            for key, comment in _commented_keys(path.read_text(encoding="utf-8"), prefix):
+                comments.setdefault(key, comment)
     return comments
 
 

@@ -83,7 +83,7 @@ else:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    name: str
+    name: Annotated[str, MinLen(1)]
     reasoning_vocab_size: WholeFrom0 | Literal["full"]
     reasoning_multiplicity: Count
     source_ids: Annotated[tuple[WholeFrom0, ...], MinLen(1)] | None

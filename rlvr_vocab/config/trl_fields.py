@@ -25,12 +25,11 @@ def _in_steps(value: float) -> float:
 
 
 Steps = Annotated[NotNegative, AfterValidator(_in_steps)]
-Interval = Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]
 
 
 @with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 class GrpoFields(TypedDict):
-    """Fields of TRL's GRPOConfig that the shipped files or our checks name, with bounds that TRL does not ask for.
+    """Fields of TRL's GRPOConfig in the shipped files, and a few others, with bounds that TRL does not ask for.
 
     The required ones have a default in training/_base; TRL's own annotations read all other fields.
     """
@@ -75,18 +74,10 @@ class GrpoFields(TypedDict):
     adam_beta1: NotRequired[Annotated[float, Ge(0), Lt(1)]]
     adam_beta2: NotRequired[Annotated[float, Ge(0), Lt(1)]]
     bf16: NotRequired[bool | None]
-    fp16: NotRequired[bool]
     use_cpu: NotRequired[bool]
-    logging_strategy: NotRequired[Interval]
     logging_steps: NotRequired[Steps]
-    eval_strategy: NotRequired[Interval]
-    load_best_model_at_end: NotRequired[bool]
-    metric_for_best_model: NotRequired[str | None]
-    use_liger_kernel: NotRequired[bool]
-    use_transformers_continuous_batching: NotRequired[bool]
+    eval_strategy: NotRequired[Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]]
     generation_kwargs: NotRequired[dict[str, Any] | None]
-    top_p: NotRequired[float]
-    top_k: NotRequired[Whole]
 
 
 # Keys that users type all the same, and the key that decides it.

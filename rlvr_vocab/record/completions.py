@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import step_files
-from rlvr_vocab.record.manifest import problem_of, run_entries
 from rlvr_vocab.record.results import KINDS, kind_text
 
 # Columns with a value per token, read only where they are asked for.
@@ -59,7 +58,6 @@ class CompletionFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._unchecked = run_entries(folder.parent)
         numbered = ((path.stem.removeprefix("step_"), path) for path in step_files(folder))
         self._files = {int(number): path for number, path in numbered if number.isdecimal()}
         self._kept: dict[int, pa.Table] = {}
@@ -76,7 +74,7 @@ class CompletionFiles:
         """All completions of a step.
 
         Raises:
-            UserError: the file cannot be read: half-written, damaged, changed or gone.
+            UserError: the file cannot be read: half-written, damaged or gone.
         """
         return [_completion(cells, step, row) for row, cells in enumerate(self.table(step).to_pylist(), start=1)]
 
@@ -94,11 +92,6 @@ class CompletionFiles:
             UserError: the file cannot be read, or no run wrote it.
         """
         path = self.path(step)
-        name = f"{self.folder.name}/{path.name}"
-        problem = problem_of(self.folder.parent, name, self._unchecked[name]) if name in self._unchecked else None
-        if problem is not None:
-            raise UserError(f"{self.folder.parent}: {problem}")
-        self._unchecked.pop(name, None)
         try:
             # Through the open file, so that one that is replaced meanwhile is still read as a whole.
             with path.open("rb") as content, pq.ParquetFile(content) as file:

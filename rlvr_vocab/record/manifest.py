@@ -8,14 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import (
     CHANGES,
-    COMPLETIONS,
     ENVIRONMENT,
     FINAL_ADAPTER,
     FINAL_MODEL,
@@ -28,16 +26,13 @@ from rlvr_vocab.record.files import (
 
 MANIFEST = "manifest.json"
 _NOT_LISTED = (MANIFEST, "README.md")  # a card is there to be edited
-# The files of a finished run; the manifest of a model lists the rest of its folder. People edit config.yaml and cards,
-# and `report` writes its page again.
-_SAMPLED = (f"{COMPLETIONS}/*.parquet", "evaluation/step_*.jsonl")
+# The records of a finished run; the manifest of a model lists the rest of its folder. People edit config.yaml, and
+# `report` writes its page again.
 _OF_A_RUN = (
-    *_SAMPLED,
     *(METRICS, CHANGES, PROBLEMS, ENVIRONMENT, "summary_*.json", f"stages/*/{STAGE_RECORD}"),
     *("evaluation/before.jsonl", "evaluation/after*.jsonl"),
     *(f"{model}/{MANIFEST}" for model in (INITIAL_MODEL, FINAL_MODEL, FINAL_ADAPTER)),
 )
-_NAMED = 3
 Entries = dict[str, dict[str, Any]]
 
 
@@ -48,12 +43,11 @@ def write_manifest(folder: Path) -> None:
 
 
 def write_run_manifest(folder: Path, summary: str) -> None:
-    """List the files of a finished run, and the summary, which the caller writes next: that marks it as finished."""
+    """List the records of a finished run, and the summary, which the caller writes next: that marks it as finished."""
     files = sorted({path for pattern in _OF_A_RUN for path in folder.glob(pattern)})
     content = summary.encode()
-    entries = _listed([path for path in files if not path.name.startswith("broken-")], folder)
-    entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    atomic_write(folder / MANIFEST, _manifest_text(entries))
+    own = {SUMMARY: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
+    atomic_write(folder / MANIFEST, _manifest_text(_listed(files, folder) | own))
 
 
 def _listed(files: Iterable[Path], folder: Path) -> Entries:
@@ -90,52 +84,34 @@ def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
         entries = _entries(folder)
     except ValueError as error:
         return str(error)
-    problems = (problem_of(folder, name, entry, hashed=hashed) for name, entry in entries.items())
+    problems = (_problem_of(folder, name, entry, hashed) for name, entry in entries.items())
     return next((problem for problem in problems if problem is not None), None)
 
 
-def run_entries(run: Path) -> Entries:
-    """The manifest of a finished run; empty for a run without one, or with a damaged one."""
-    try:
-        return _entries(run)
-    except ValueError:
-        return {}
-
-
-def problem_in_run(run: Path, path: Path) -> str | None:
-    """Why a file of a finished run is not as it was written; None for a file that is, or that is not listed."""
-    name = str(path.relative_to(run))
-    entry = run_entries(run).get(name)
-    return None if entry is None else problem_of(run, name, entry)
-
-
-def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[list[str], list[str]]:
-    """A sentence on each damaged or lost file of a finished run: of records and models, and of samples.
+def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[str, ...]:
+    """A sentence on each damaged or lost record or model of a finished run, which begins with its path.
 
     Args:
-        hashed: read weights and samples too; otherwise only their sizes are compared.
+        hashed: read the weights too; otherwise only their sizes are compared.
     """
-    records, samples = list[str](), list[str]()
     if not (folder / SUMMARY).is_file() or not (folder / MANIFEST).is_file():
-        return records, samples
+        return ()
     try:
         entries = _entries(folder)
     except ValueError as error:
-        return [str(error)], samples
+        return (str(error),)
+    found = []
     for name, entry in entries.items():
-        sampled = any(fnmatch(name, pattern) for pattern in _SAMPLED)
-        problem = problem_of(folder, name, entry, hashed=hashed or not sampled)
+        problem, parent = _problem_of(folder, name, entry, hashed=True), Path(name).parent
         if problem is None and Path(name).name == MANIFEST:
-            inside = problem_with(folder / Path(name).parent, hashed=hashed)
-            problem = None if inside is None else f"{Path(name).parent}/{inside}"
+            inside = problem_with(folder / parent, hashed=hashed)
+            problem = None if inside is None else f"{parent}/{inside}"
         if problem is not None:
-            (samples if sampled else records).append(problem)
-    if len(samples) > _NAMED:
-        samples = [*samples[:_NAMED], f"{len(samples) - _NAMED} more files of samples are damaged or missing"]
-    return records, samples
+            found.append(problem)
+    return tuple(found)
 
 
-def problem_of(folder: Path, name: str, entry: Mapping[str, Any], *, hashed: bool = True) -> str | None:
+def _problem_of(folder: Path, name: str, entry: Mapping[str, Any], hashed: bool) -> str | None:
     """Why a listed file is not as it was written; None for one that is."""
     path = folder / name
     if not path.is_file():

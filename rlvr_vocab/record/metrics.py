@@ -85,7 +85,7 @@ class RunRecord:
     Attributes:
         rows: one for each logged step, oldest first.
         evaluations: one for each evaluation on held-out problems during training.
-        damage: a sentence on each file of it that is lost or changed.
+        damage: a sentence on each record or model that is lost or changed.
     """
 
     folder: Path
@@ -98,6 +98,9 @@ class RunRecord:
     @property
     def is_finished(self) -> bool:
         return is_finished(self.summary)
+
+    def is_damaged(self, path: Path) -> bool:
+        return any(line.startswith(f"{path.relative_to(self.folder)} ") for line in self.damage)
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""

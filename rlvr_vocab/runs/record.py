@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,10 @@ def run_record(folder: Path) -> RunRecord:
     """
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
-    damage = tuple(chain(*damage_of_run(folder)))
     summary = read_record(folder, SUMMARY)
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it has no field 'finished'")
-    return RunRecord(folder, facts, rows, evaluations, summary, damage)
+    return RunRecord(folder, facts, rows, evaluations, summary, damage_of_run(folder))
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:

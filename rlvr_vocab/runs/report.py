@@ -20,7 +20,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
-from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_probe, read_results
 from rlvr_vocab.runs.folder import results_file
@@ -84,14 +83,14 @@ def report_at_the_end(run: Path, console: Console) -> None:
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """The held-out answers of a run, without a file that `record.damage` names; UserError where one cannot be read."""
-    before, after = (_whole_results(record.folder, when) for when in ("before", "after"))
+    before, after = (_whole_results(record, when) for when in ("before", "after"))
     grader = (record.summary or {}).get("grader") or (read_record(record.folder, PROBLEMS) or {}).get("grader")
     return HeldOutAnswers(before, after, HeldOutMetric.of(grader))
 
 
-def _whole_results(folder: Path, when: str) -> Sequence[ProblemResult]:
-    path = results_file(folder, when)
-    return read_results(path) if path.is_file() and problem_in_run(folder, path) is None else ()
+def _whole_results(record: RunRecord, when: str) -> Sequence[ProblemResult]:
+    path = results_file(record.folder, when)
+    return read_results(path) if path.is_file() and not record.is_damaged(path) else ()
 
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -63,23 +63,21 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
     atomic_write(run.folder / FORECAST, forecast_of(work).to_json())
 
 
-def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
+def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
     """The summary of a finished run, in every process; None if there is training to do.
 
     Raises:
-        UserError: the run is finished, but one of its result files is damaged or missing.
+        UserError: the run is finished, but one of its records or models is damaged or missing.
     """
     folder, summary = settings.output_dir, None
     trains = settings.overwrite or settings.resume != "auto" or not (folder / SUMMARY).is_file()
     if PartialState().is_main_process and not trains and not changes_of(settings):
-        records, samples = damage_of_run(folder, hashed=True)
-        if records:
+        damage = damage_of_run(folder, hashed=True)
+        if damage:
             raise UserError(
-                f"{folder}: this run is finished, and {records[0]}. Restore the file, or delete it and {SUMMARY} to "
+                f"{folder}: this run is finished, and {damage[0]}. Restore the file, or delete it and {SUMMARY} to "
                 "create both again from the last checkpoint, or train again with overwrite=true"
             )
-        for line in samples:
-            console.print(f"warning: {folder}: {line}", style="yellow", markup=False)
         summary = read_record(folder, SUMMARY)
     [summary] = broadcast_object_list([summary if is_finished(summary) else None])
     return summary

@@ -66,6 +66,8 @@ def check_merge(settings: MergeSettings) -> None:
         check_adapter_folder(folder, settings.base)
         return
     inside = sorted(folder.glob(f"*/{ADAPTER_CONFIG}"))  # in a run: of its checkpoints, and last the final one
+    if not inside:
+        check_folder(folder, f"checkpoint={folder}")
     hint = f"; did you mean {inside[-1].parent}?" if inside else ": nothing to merge"
     raise UserError(f"checkpoint={folder}: holds no adapter (no {ADAPTER_CONFIG}){hint}")
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
@@ -59,9 +58,9 @@ def test_a_change_is_written_down_and_reopens_a_finished_run(run):
     (RUN / "summary.json").write_text(json.dumps(FINISHED))
     (RUN / "evaluation").mkdir()
     (RUN / "evaluation" / "after.jsonl").write_text("{}\n")
-    assert finished_summary(load_settings("train", TINY), Console(quiet=True)) == FINISHED
+    assert finished_summary(load_settings("train", TINY)) == FINISHED
     longer = load_settings("train", [*TINY, "training.max_steps=500", "allow_changes=[training.max_steps]"])
-    assert finished_summary(longer, Console(quiet=True)) is None
+    assert finished_summary(longer) is None
     start_run_folder(longer)
     assert sorted(path.name for path in RUN.glob("**/*40_steps*")) == ["after_40_steps.jsonl", "summary_40_steps.json"]
     assert not (RUN / "summary.json").exists()

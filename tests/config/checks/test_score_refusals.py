@@ -44,7 +44,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     [
         ([], "nothing to score: give completions=FILE, dataset=…"),
         (["completions={completions}", "dataset=arithmetic"], "completions=… and dataset=… are two things to score"),
-        (["model=tiny"], "model.name=tiny needs problems to answer"),
+        (["model=tiny"], "nothing to score: give completions=FILE, dataset=…"),
         (["completions={completions}", "dataset.answer_format=hash"], "has no dataset to apply to"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "top_p=0.9: samples are drawn"),
         (["completions={completions}", "out={completions}"], "out={completions}"),
