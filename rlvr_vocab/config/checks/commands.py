@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr_vocab.bounds import Count, NotNegative
-from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder
+from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.config.checks.run import (
     check_batches,
     check_dataset,
