@@ -48,7 +48,7 @@ def run(settings: SamplesSettings) -> int:
     wanted = (shown_sample(files.read_row(*each), marker, correctness) for each in found)
     first = next(wanted, None)
     if first is None:
-        raise _nothing_found(settings, sample_filter, files, unreadable)
+        raise _nothing_found(settings, sample_filter, files, correctness, unreadable)
     heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
     probe = read_probe(settings.run)
     _show(settings, chain([first], wanted), heading, None if probe is None else probe["sentence"])
@@ -114,8 +114,16 @@ def _marker(run: Path) -> Marker | None:
 
 
 def _nothing_found(
-    settings: SamplesSettings, sample_filter: SampleFilter, files: CompletionFiles, unreadable: list[str]
+    settings: SamplesSettings,
+    sample_filter: SampleFilter,
+    files: CompletionFiles,
+    correctness: CorrectnessReward | None,
+    unreadable: list[str],
 ) -> UserError:
     if len(unreadable) == len(files.steps):
         return UserError(f"no completion could be read: {unreadable[0]}")
+    if settings.verdict is not None and correctness is not None and not unreadable:
+        if not any(files.table(step, [f"reward/{correctness.name}"]).num_columns for step in files.steps):
+            why = f"the completions have no scores of {correctness.name}, which grades held-out answers"
+            return UserError(f"verdict={settings.verdict}: {why}; use min_reward or max_reward")
     return UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
