@@ -123,7 +123,8 @@ def _nothing_found(
     if len(unreadable) == len(files.steps):
         return UserError(f"no completion could be read: {unreadable[0]}")
     if settings.verdict is not None and correctness is not None and not unreadable:
-        if not any(files.table(step, [f"reward/{correctness.name}"]).num_columns for step in files.steps):
+        columns = [f"reward/{correctness.name}"]
+        if all(files.table(step, columns).num_columns == 0 for step in files.steps):
             why = f"the completions have no scores of {correctness.name}, which grades held-out answers"
             return UserError(f"verdict={settings.verdict}: {why}; use min_reward or max_reward")
     return UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
