@@ -18,8 +18,6 @@ from trl.trainer.utils import nanstd
 
 from rlvr_vocab.training.metrics.batch import weighted_total
 
-# TRL's bound, below which rewards count as equal.
-_NO_SPREAD = 1e-8
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
 
 
@@ -91,18 +89,19 @@ class DynamicSampling:
                 (varied if spread else flat).append(each)
             rounds += 1
         drawn = varied + flat
-        chosen = drawn[:wanted]
+        chosen, thrown_away = drawn[:wanted], drawn[wanted:]
         # TRL counts the tokens of the chosen completions once more.
         trainer.state.num_input_tokens_seen -= sum(each.tokens for each in chosen)
+        rewards_BR, sampled_BR = (torch.cat([each.rewards_GR for each in groups]) for groups in (chosen, drawn))
         if self._max_rounds > 1:
-            self._log(rounds, chosen, drawn)
-        first = completions * trainer.accelerator.process_index
+            metrics = trainer.train_metrics
+            metrics["dynamic/rounds"].append(float(rounds))
+            metrics["dynamic/completions_thrown_away"].append(float(len(thrown_away) * trainer.num_generations))
+            metrics["dynamic/tokens_thrown_away"].append(float(sum(each.tokens for each in thrown_away)))
+            metrics["reward/sampled"].append(weighted_total(sampled_BR, trainer.reward_weights).nanmean().item())
         of_all = [rollout for each in chosen for rollout in each.rollouts]
-        return ChosenBatch(
-            of_all[first : first + completions],
-            torch.cat([each.rewards_GR for each in chosen]),
-            torch.cat([each.rewards_GR for each in drawn]),
-        )
+        mine = of_all[completions * trainer.accelerator.process_index :][:completions]
+        return ChosenBatch(mine, rewards_BR, sampled_BR)
 
     def _groups_to_draw(self, wanted: int, varied: int, flat: int) -> int:
         """As many as lack, and more where few had a spread so far, up to a whole batch; each process gets as many."""
@@ -118,8 +117,7 @@ class DynamicSampling:
         places = self.order.draw(groups)
         rows = [trainer.train_dataset[place] for place in places for _ in range(size)]
         count = len(rows) // trainer.accelerator.num_processes
-        first = count * trainer.accelerator.process_index
-        mine = rows[first : first + count]
+        mine = rows[count * trainer.accelerator.process_index :][:count]
         with trainer.metrics_set_aside():  # TRL logs those that are chosen again
             prompts = [row["prompt"] for row in mine]
             prompt_ids, completion_ids, _, completions, logps, *_ = trainer._generate(prompts)
@@ -148,18 +146,6 @@ class DynamicSampling:
                 self.order.observe(place, float((each.rewards_GR[:, column] >= threshold).float().mean()))
         return found
 
-    def _log(self, rounds: int, chosen: Sequence[Group], drawn: Sequence[Group]) -> None:
-        trainer = self._trainer
-        rewards = torch.cat([weighted_total(each.rewards_GR, trainer.reward_weights) for each in drawn])
-        logged: Mapping[str, float] = {
-            "dynamic/rounds": rounds,
-            "dynamic/completions_thrown_away": (len(drawn) - len(chosen)) * trainer.num_generations,
-            "dynamic/tokens_thrown_away": sum(each.tokens for each in drawn) - sum(each.tokens for each in chosen),
-            "reward/sampled": rewards.nanmean().item(),
-        }
-        for name, value in logged.items():
-            trainer.train_metrics[name].append(float(value))
-
 
 def has_spread(rewards_GR: torch.Tensor, weights_R: torch.Tensor, aggregation: str) -> bool:
     """Whether the rewards of a group differ, as TRL counts it: their sum, or any where each is normalised first."""
@@ -167,7 +153,7 @@ def has_spread(rewards_GR: torch.Tensor, weights_R: torch.Tensor, aggregation: s
         compared = rewards_GR[:, weights_R.to(rewards_GR.device) != 0]
     else:
         compared = weighted_total(rewards_GR, weights_R).unsqueeze(1)
-    return bool((nanstd(compared, dim=0) > _NO_SPREAD).any())
+    return bool((nanstd(compared, dim=0) > 1e-8).any())  # TRL's bound, below which rewards count as equal
 
 
 class ProblemOrder:
@@ -213,11 +199,10 @@ class ProblemOrder:
 
     def summary(self) -> dict[str, Any]:
         """Counts of drawn, skipped and solved problems."""
-        found: dict[str, Any] = {"drawn": self._drawn}
-        if self._skip_solved is not None:
-            solved = sum(streak >= self._skip_solved for streak in self._streaks.values())
-            found |= {"passed_over": self._passed_over, "problems_solved": solved}
-        return found
+        if self._skip_solved is None:
+            return {"drawn": self._drawn}
+        solved = sum(streak >= self._skip_solved for streak in self._streaks.values())
+        return {"drawn": self._drawn, "passed_over": self._passed_over, "problems_solved": solved}
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""

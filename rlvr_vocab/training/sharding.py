@@ -54,10 +54,9 @@ def keep_float32(state: AcceleratorState) -> None:
     Accelerate would round both to bfloat16: a log-probability of -8 by up to 0.03.
     """
     plugin = getattr(state, "fsdp_plugin", None)
-    if plugin is not None and isinstance(plugin.mixed_precision_policy, MixedPrecisionPolicy):
-        plugin.mixed_precision_policy = replace(
-            plugin.mixed_precision_policy, reduce_dtype=torch.float32, output_dtype=None
-        )
+    policy = getattr(plugin, "mixed_precision_policy", None)
+    if isinstance(policy, MixedPrecisionPolicy):
+        plugin.mixed_precision_policy = replace(policy, reduce_dtype=torch.float32, output_dtype=None)
 
 
 def without_tied_copies(model: Any, state_dict: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

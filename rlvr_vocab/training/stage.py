@@ -51,8 +51,12 @@ def logged_row(context: StageContext, step: int, logs: Mapping[str, Any] | None)
     """The row of a run that is logged at a step of its stage; None for the trainer's closing summary."""
     if not logs or "train_runtime" in logs:
         return None
-    named = {re.sub("^eval_", "eval/", key): _json_number(value) for key, value in logs.items()}  # as W&B names them
-    return {**context.columns(step), **named}
+    row = context.columns(step)
+    for key, value in logs.items():
+        if key != "step":  # of the stage, in a trainer's history
+            no_number = isinstance(value, float) and not math.isfinite(value)  # JSON has no NaN and no infinity
+            row[re.sub("^eval_", "eval/", key)] = None if no_number else value  # the names of W&B
+    return row
 
 
 class MetricsFile(TrainerCallback):
@@ -82,17 +86,11 @@ def write_rows_until_now(path: Path, context: StageContext, state: TrainerState)
     rows = [row for row in read_metrics(path) if row["step"] <= context.first_step] if context.first_step else []
     if context.first_step and not rows:
         logger.warning("%s: the rows of earlier stages are lost", path)
-    for entry in state.log_history:
-        logs = {key: value for key, value in entry.items() if key != "step"}
-        row = logged_row(context, entry["step"], logs)
+    for logs in state.log_history:
+        row = logged_row(context, logs["step"], logs)
         rows += [] if row is None else [row]
     if rows or path.exists():
         atomic_write(path, "".join(f"{json.dumps(row)}\n" for row in rows))
-
-
-def _json_number(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are written as null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def recorded_wandb(run_folder: Path) -> dict[str, Any]:
@@ -161,7 +159,7 @@ class StopOnSignalOrTime(TrainerCallback):
     def __init__(self, max_hours: float | None = None) -> None:
         self.reason: str | None = None
         self._max_hours = max_hours
-        self._deadline = float("inf") if max_hours is None else time.monotonic() + 3600 * max_hours
+        self._deadline = math.inf if max_hours is None else time.monotonic() + 3600 * max_hours
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         stop_signals.defer_signals = True
@@ -172,7 +170,6 @@ class StopOnSignalOrTime(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """All processes stop after the same step, whichever of them got the signal."""
         time_is_up = f"max_hours={self._max_hours:g}" if time.monotonic() >= self._deadline else None
-        reasons = [reason for reason in gather_object([stop_signals.reason or time_is_up]) if reason is not None]
-        if reasons:
-            self.reason = reasons[0]
+        self.reason = next(filter(None, gather_object([stop_signals.reason or time_is_up])), None)
+        if self.reason is not None:
             control.should_save = control.should_training_stop = True

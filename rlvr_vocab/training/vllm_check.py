@@ -33,10 +33,11 @@ def set_vllm_context(
 
     vLLM's default is the whole context of a model: 40,960 tokens for Qwen3.
     """
+    if not args.use_vllm or args.vllm_max_model_length is not None:
+        return
     named = evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
     datasets = [each for each in (train, *named.values()) if each is not None]
-    nothing_to_set = not args.use_vllm or args.vllm_max_model_length is not None
-    if nothing_to_set or not all(hasattr(each, "__len__") for each in datasets):
+    if not all(hasattr(each, "__len__") for each in datasets):
         return
     of_template = args.chat_template_kwargs or {}
     longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
@@ -75,13 +76,14 @@ def _check_logps(trainer: Any) -> None:
     prompts = _prompts(trainer.policy.layout)
     with _asking(trainer, _TOKENS, {}):
         completions, logps = _completions(trainer, prompts)
-    for name, rows in (("answering", range(0, len(prompts), 2)), ("thinking", range(1, len(prompts), 2))):
-        off = torch.cat(
-            [(_scored(trainer, prompts[row], completions[row]) - torch.tensor(logps[row])).abs() for row in rows]
-        )
-        if off.mean() > _MOST_DIFFERENCE:
+    off = [
+        (_scored(trainer, prompt, completion) - torch.tensor(reported)).abs()
+        for prompt, completion, reported in zip(prompts, completions, logps, strict=True)
+    ]
+    for name, mean in (("answering", torch.cat(off[::2]).mean()), ("thinking", torch.cat(off[1::2]).mean())):
+        if mean > _MOST_DIFFERENCE:
             raise UserError(
-                f"vLLM reports log-probabilities that differ by {off.mean():.2f} on average from those of "
+                f"vLLM reports log-probabilities that differ by {mean:.2f} on average from those of "
                 f"{trainer.initial_model} ({name}): it serves other weights, or another reasoning_vocab.json; serve "
                 "that folder"
             )

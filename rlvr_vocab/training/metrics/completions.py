@@ -88,13 +88,9 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step_{step:05d}.parquet"
-    partial = path.with_name(f".{path.name}.partial")  # readers of a running run find whole files
-    try:
-        pd.DataFrame(columns).to_parquet(partial, index=False)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
+    partial = folder / ".step.partial"  # readers of a running run find whole files
+    pd.DataFrame(columns).to_parquet(partial, index=False)
+    return partial.replace(path)
 
 
 def remove_step_files_after(step: int, run_folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from accelerate import PartialState
@@ -18,18 +18,14 @@ from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
 GIB = 2**30
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_CLEAR_PEAK = b"5"  # proc(5)
-_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
-_BETWEEN = "other"
 
 
-class _Phases:
+class _Phases(Protocol):
     """Is in one phase at a time."""
 
     _phase: str | None = None
 
-    def enter(self, phase: str | None) -> Any:
-        raise NotImplementedError
+    def enter(self, phase: str | None) -> object: ...
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -55,7 +51,7 @@ class PeakMemory(_Phases):
         """Begin a phase; return the peak of the one that ends, in GiB, or None where it cannot be measured."""
         peak = _peak_since_the_last_call()
         if peak is not None:
-            ended = self._phase or _BETWEEN
+            ended = self._phase or "other"
             self.highest[ended] = max(peak, self.highest.get(ended, 0.0))
         self._phase = phase
         return peak
@@ -67,8 +63,8 @@ def _peak_since_the_last_call() -> float | None:
         torch.cuda.reset_peak_memory_stats()
         return peak / GIB
     try:
-        found = _PEAK.search(_STATUS.read_bytes())
-        _CLEAR.write_bytes(_CLEAR_PEAK)
+        found = re.search(rb"^VmHWM:\s+(\d+) kB", _STATUS.read_bytes(), re.MULTILINE)
+        _CLEAR.write_bytes(b"5")  # proc(5): the peak begins anew
     except OSError:  # another system, or one that shows /proc read-only
         return None
     return None if found is None else int(found[1]) * 1024 / GIB
@@ -129,20 +125,15 @@ class StepClock(_Phases, TrainerCallback):
         sampled, trained = accelerator.reduce(tokens, reduction="sum").tolist()
         self.enter(None)
         metrics["step_time"][self._rows :] = [sum(seconds.values())]  # TRL's leaves the update out
-        for name in PHASES:
+        own = torch.tensor([[self._peaks[name] for name in PHASES]], device=accelerator.device)
+        for name, peak in zip(PHASES, accelerator.gather(own).amax(0).tolist(), strict=True):
             if name != "time/waiting" or accelerator.num_processes > 1:
                 metrics[name].append(seconds[name])
-        self._log_peaks()
+            if peak:  # the highest of all processes and of all steps of a row
+                memory = MEMORY_OF_PHASE[name]
+                metrics[memory][:] = [max([*metrics[memory], peak])]
         if sampled:
             metrics["time/sampled_tokens_per_second"].append(sampled / seconds["time/generation"])
         updating = sum(seconds[name] for name in ("time/forward", "time/backward", "time/optimizer"))
         if trained:
             metrics["time/trained_tokens_per_second"].append(trained / updating)
-
-    def _log_peaks(self) -> None:
-        """The highest of all processes and of all steps of a row."""
-        accelerator, metrics = self._trainer.accelerator, self._trainer.train_metrics
-        own = torch.tensor([[self._peaks[name] for name in PHASES]], device=accelerator.device)
-        for name, peak in zip(MEMORY_OF_PHASE.values(), accelerator.gather(own).amax(0).tolist(), strict=True):
-            if peak:
-                metrics[name][:] = [max([*metrics[name], peak])]

@@ -75,10 +75,10 @@ class UpdatedShare(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         after = every_nth_value(self._parameters, _SAMPLE_SIZE)
-        changed = [(now != then).sum() for now, then in zip(after, self._before, strict=True)]
-        counts = torch.tensor([sum(map(int, torch.stack(changed).tolist())), sum(map(len, after))], dtype=torch.float64)
-        total = reduce(counts.to(after[0].device), reduction="sum").tolist()
-        self._metrics["weights/moved"].append(total[0] / total[1])
+        changed = torch.stack([(now != then).sum() for now, then in zip(after, self._before, strict=True)]).sum()
+        of_all = reduce(torch.stack([changed, changed.new_tensor(sum(map(len, after)))]), reduction="sum")
+        moved, sampled = of_all.tolist()
+        self._metrics["weights/moved"].append(moved / sampled)
         self._before = []
 
 

@@ -76,7 +76,7 @@ def merge_exactly(model: PeftModel) -> None:
     PEFT subtracts the update again, which rounds: in bfloat16 frozen weights and reference would drift.
     """
     tuner: Any = model.base_model
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    layers = _lora_layers(model)
     kept: list[torch.Tensor] = []
 
     def merge(*args: Any, **kwargs: Any) -> None:
@@ -118,8 +118,12 @@ def has_dropout(model: nn.Module) -> bool:
 
 
 def _dropouts(model: nn.Module) -> list[nn.Dropout]:
-    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    layers = _lora_layers(model)
     return [each for layer in layers for each in layer.lora_dropout.values() if isinstance(each, nn.Dropout)]
+
+
+def _lora_layers(model: nn.Module) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, LoraLayer)]
 
 
 def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: torch.dtype) -> BitsAndBytesConfig:
