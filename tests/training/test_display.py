@@ -1,16 +1,11 @@
 """The display of a run: whole lines and, on a terminal, a bar below them."""
 
-import fcntl
 import io
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import threading
-import time
 from contextlib import suppress
 
 import pytest
@@ -18,36 +13,6 @@ from rich.console import Console
 
 from rlvr_vocab.training import display
 from rlvr_vocab.training.display import LiveDisplay, live_display
-
-
-class PseudoTerminal:
-    """`file` is what a program writes to, and `slave` its descriptor."""
-
-    def __init__(self, columns=80):
-        self._master, self.slave = os.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
-        self.file = os.fdopen(os.dup(self.slave), "w", encoding="utf-8")
-        self._written = bytearray()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        with suppress(OSError):  # of a pseudo-terminal whose other end is closed
-            while piece := os.read(self._master, 65_536):
-                self._written += piece
-
-    def wait_for(self, text):
-        deadline = time.monotonic() + 10
-        while text not in self._written.decode(errors="replace"):
-            assert time.monotonic() < deadline, self._written
-            time.sleep(0.05)
-
-    def close(self):
-        self.file.close()
-        os.close(self.slave)
-        self._reader.join(10)
-        os.close(self._master)
-        return bytes(self._written).decode()
 
 
 @pytest.fixture(autouse=True)
@@ -58,25 +23,22 @@ def a_usual_terminal(monkeypatch):
 
 
 def row(step, **more):
-    figures = {"reward": step / 1_000, "completions/mean_length": 23.4, "entropy": 0.6}
-    return {"step": step, "loss": 0.0, **figures, **more}
+    return {"step": step, "reward": step / 1_000, "completions/mean_length": 23.4, "entropy": 0.6, **more}
 
 
-def console_on(file, monkeypatch):
-    """Standard output and errors go where the console writes."""
-    monkeypatch.setattr(sys, "stdout", file)
-    monkeypatch.setattr(sys, "stderr", file)
-    return Console(highlight=False)
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
-def test_a_terminal_has_a_line_for_each_row_and_a_bar_below_them(monkeypatch):
-    terminal = PseudoTerminal(100)
-    with live_display(console_on(terminal.file, monkeypatch), "GRPO") as shown:
+def test_a_terminal_has_a_line_for_each_row_and_a_bar_below_them():
+    terminal = Terminal()
+    with live_display(Console(file=terminal, width=100, highlight=False), "GRPO") as shown:
         shown.begins(0, 60)
         for step in (1, 60):
             shown.row(row(step), step, 60)
         shown.finding("KL above its limit (step 20)", "kl was 0.7 [/b]")
-    plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", terminal.close()).replace("\r", "\n")
+    plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", terminal.getvalue()).replace("\r", "\n")
     lines = [" ".join(line.split()) for line in plain.split("\n") if line.strip()]
     first, last = (next(line for line in lines if line.startswith(f"GRPO {step}/60")) for step in (1, 60))
     assert "reward 0.00 length 23" in first and "reward 0.06" in last
@@ -87,7 +49,7 @@ def test_a_terminal_has_a_line_for_each_row_and_a_bar_below_them(monkeypatch):
 def test_a_pipe_gets_one_plain_line_a_row(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     written = io.StringIO()
-    with live_display(console_on(written, monkeypatch), "GRPO") as shown:
+    with live_display(Console(file=written, highlight=False), "GRPO") as shown:
         shown.begins(4, 10)
         shown.row(row(5, kl=0.25, **{"groups/reward_std": 0.1}), 5, 10)
         shown.row({"step": 5, "eval/reward": 3.0, "eval/accuracy": 0.5}, 5, 10)
@@ -122,46 +84,58 @@ except Interrupted as error:
 @pytest.mark.parametrize(("finishes", "code", "last"), [(False, 75, "interrupted: by SIGINT"), (True, 130, "")])
 def test_a_signal_restores_the_cursor(finishes, code, last):
     """Outside of a step the first one ends the run; within a step the second one ends the process at once."""
-    terminal = PseudoTerminal()
-    command = [sys.executable, "-c", _INTERRUPTED.replace("FINISHES", str(finishes))]
-    process = subprocess.Popen(command, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)
-    terminal.wait_for("ready")
-    process.send_signal(signal.SIGINT)
-    if finishes:
-        terminal.wait_for("SIGINT: stopping after this step")
+    master, slave = os.openpty()
+    command, written = [sys.executable, "-c", _INTERRUPTED.replace("FINISHES", str(finishes))], ""
+
+    def read_until(text):
+        nonlocal written
+        with suppress(OSError):  # of a pseudo-terminal whose other end is closed
+            while text not in written:
+                written += os.read(master, 65_536).decode()
+
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        read_until("ready")
         process.send_signal(signal.SIGINT)
-    assert process.wait(10) == code
-    hidden, _, shown = terminal.close().rpartition("\x1b[?25h")
+        if finishes:
+            read_until("SIGINT: stopping after this step")
+            process.send_signal(signal.SIGINT)
+        read_until("the end")
+        assert process.wait(10) == code
+    os.close(master)
+    hidden, _, shown = written.rpartition("\x1b[?25h")
     assert "\x1b[?25l" in hidden and "\x1b[?25l" not in shown
     assert shown.strip().startswith(last)
 
 
 @pytest.fixture
-def shown():
-    return LiveDisplay(Console(file=io.StringIO()), "GRPO")
-
-
-def test_a_line_fits_into_100_columns(shown, monkeypatch):
+def at(monkeypatch):
+    """Sets the clock."""
     now = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    return lambda seconds: now.__setitem__(0, seconds)
+
+
+def test_a_line_fits_into_100_columns(at):
+    shown = LiveDisplay(Console(file=io.StringIO()), "GRPO")
     shown.begins(0, 12_000)
-    now[0] = 30.0
+    at(30.0)
     shown.row(row(1_234, kl=0.25, **{"rewards/accuracy/mean": 0.5, "completions/mean_length": 1024.0}), 1_234, 12_000)
     line = shown._console.file.getvalue().rstrip()
-    assert "left 4:21" in line and len(line) <= 100
+    assert line.endswith("left 4:21") and "accuracy 0.50" in line and len(line) <= 100
 
 
-def test_the_time_left_is_that_of_the_steps_of_this_process_alone(shown, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+def test_the_time_left_is_that_of_the_steps_of_this_process_alone(at):
+    shown = LiveDisplay(Console(file=io.StringIO()), "GRPO")
     shown.begins(40, 50)
     assert shown.seconds_left() is None
-    for step, now[0] in ((41, 103.0), (43, 105.0)):  # 3 s, and twice 1 s
+    for step, now in ((41, 3.0), (43, 5.0)):  # 3 s, and twice 1 s
+        at(now)
         shown.row({"step": step}, step, 50)
     assert shown.seconds_left() == pytest.approx(7 * 5 / 3)
-    now[0] += 2.0
+    at(7.0)
     assert shown.seconds_left() == pytest.approx(7 * 5 / 3 - 2)
-    now[0] += 1_000.0
+    at(1_000.0)
     assert shown.seconds_left() == 0.0
     shown.row({"step": 50}, 50, 50)
     assert shown.seconds_left() is None

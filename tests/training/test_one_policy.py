@@ -8,7 +8,6 @@ import torch
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.regions import scored_regions
 
 MESSAGES = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
@@ -114,18 +113,6 @@ def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking
         assert row["hidden/bound_per_thought"] == pytest.approx(per_thought, rel=1e-3, abs=1e-4)
         if step == 1:  # before the first update
             assert row["hidden/bound"] == pytest.approx(0, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_smollm2_scores_each_token_as_it_was_sampled(smollm2, make_trainer, tmp_path):
-    plan = plan_expansion(str(smollm2), Expansion(size=49_152))
-    write_expansion(plan, tmp_path / "initial")
-    trainer = make_trainer(tmp_path / "initial", tmp_path, trainer=Watched, max_completion_length=24, max_steps=1)
-    inputs = next(iter(trainer.get_train_dataloader()))
-    batch = trainer._generate_and_score_completions(inputs[:4]) and trainer.seen[0]
-    mask = batch["completion_mask"].bool()
-    assert (batch["sampling_per_token_logps"] - batch["trainer_logps"])[mask].abs().max() < 1e-4
-    assert trainer.policy.is_reasoning(batch["completion_ids"][mask]).any()
 
 
 @pytest.mark.parametrize(
