@@ -33,20 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The figures that tests have told, with what they were measured on."""
+    """The figures that tests report, with what they were measured on."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, [])]
-    told = [value for each in reports for name, value in each.user_properties if name == "told"]
-    if told:
+    figures = [value for each in reports for name, value in each.user_properties if name == "figure"]
+    if figures:
         where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU ({platform.machine()}), toy size"
         terminalreporter.section(f"measured on {where}, torch {torch.__version__}")
-        for line in told:
+        for line in figures:
             terminalreporter.write_line(line)
 
 
 @pytest.fixture
-def told(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Has a line printed at the end: what was measured."""
-    return lambda line: record_property("told", line)
+def report(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Prints a line at the end of the tests."""
+    return lambda line: record_property("figure", line)
 
 
 @pytest.fixture(scope="session")

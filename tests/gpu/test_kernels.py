@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rlvr_vocab.config.checks.run import FLASH_PACKAGES
+from rlvr_vocab.training.metrics.batch import whole_sequences
 from rlvr_vocab.training.settings import Lora
 
 # Mean distance in nats between two computations in bfloat16 of logits that spread by 2: they round otherwise.
@@ -17,16 +18,11 @@ def a_batch(trainer):
     return trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader()))[:4])
 
 
-def scored(trainer, batch, *, gradients=False):
+def scored(trainer, batch):
     """Log-probabilities of a batch's completions, and the gradient of their sum by the first layer's weights."""
-    ids, mask = (torch.cat([batch[f"prompt_{each}"], batch[f"completion_{each}"]], dim=1) for each in ("ids", "mask"))
-    with torch.set_grad_enabled(gradients):
-        logps, *_ = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, mask, batch["completion_ids"].size(1)
-        )
+    arguments = *whole_sequences(batch), batch["completion_ids"].size(1)
+    logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
     kept = logps[batch["completion_mask"].bool()]
-    if not gradients:
-        return kept, None
     weight = next(each for name, each in trainer.model.named_parameters() if name.endswith("q_proj.weight"))
     return kept.detach(), torch.autograd.grad(kept.sum(), weight)[0]
 
@@ -36,20 +32,12 @@ def by_sdpa(expanded, train_on, tmp_path):
     """A trainer with the attention that others are compared with, a batch of it and its scores."""
     trainer = train_on(expanded(), tmp_path / "sdpa", max_completion_length=24)
     batch = a_batch(trainer)
-    return batch, *scored(trainer, batch, gradients=True)
-
-
-def assert_alike(name, found, expected, told):
-    (logps, gradient), (of_sdpa, gradient_of_sdpa) = found, expected
-    apart = (logps - of_sdpa).abs().mean().item()
-    turned = torch.nn.functional.cosine_similarity(gradient.flatten(), gradient_of_sdpa.flatten(), dim=0).item()
-    told(f"{name}: {apart:.1e} nats from SDPA on average, cosine of the gradients {turned:.4f}")
-    assert apart < MOST_APART and turned > 0.98
+    return batch, *scored(trainer, batch)
 
 
 @pytest.mark.parametrize("kernel", [*ATTENTIONS, "liger"])
 def test_a_kernel_scores_as_sdpa_and_stock_layers_do_and_as_it_samples(
-    kernel, by_sdpa, device, expanded, train_on, farthest_from_its_score, told, tmp_path
+    kernel, by_sdpa, device, expanded, train_on, farthest_from_its_score, report, tmp_path
 ):
     package = {**FLASH_PACKAGES, "liger": "liger_kernel"}.get(kernel)
     if device.type == "cpu" and (package or kernel == "flex_attention"):
@@ -62,14 +50,18 @@ def test_a_kernel_scores_as_sdpa_and_stock_layers_do_and_as_it_samples(
     norm = trainer.model.model.norm
     assert trainer.model.config._attn_implementation == loading["attn_implementation"]
     assert ("liger" in f"{type(norm).__module__}{norm.forward.__module__}".lower()) == (kernel == "liger")
-    batch, *expected = by_sdpa
-    assert_alike(kernel, scored(trainer, batch, gradients=True), expected, told)
+    batch, of_sdpa, gradient_of_sdpa = by_sdpa
+    logps, gradient = scored(trainer, batch)
+    apart = (logps - of_sdpa).abs().mean().item()
+    turned = torch.nn.functional.cosine_similarity(gradient.flatten(), gradient_of_sdpa.flatten(), dim=0).item()
+    report(f"{kernel}: {apart:.1e} nats from SDPA on average, cosine of the gradients {turned:.4f}")
+    assert apart < MOST_APART and turned > 0.98
     assert farthest_from_its_score(trainer, a_batch(trainer)) < 0.5
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_quantized_weights_score_as_they_sample_and_train_their_adapter(
-    bits, expanded, train_on, farthest_from_its_score, told, tmp_path
+    bits, expanded, train_on, farthest_from_its_score, report, tmp_path
 ):
     pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed here: pip install -e '.[quantization]'")
     trainer = train_on(expanded(), tmp_path, bits=bits, lora=Lora(r=4), max_completion_length=24)
@@ -78,7 +70,7 @@ def test_quantized_weights_score_as_they_sample_and_train_their_adapter(
     held = sum(each.weight.numel() * each.weight.element_size() for each in layers)
     weights = sum(each.in_features * each.out_features for each in layers)
     apart = farthest_from_its_score(trainer, a_batch(trainer))
-    told(f"{bits} bit: {8 * held / weights:.2f} bits a weight, farthest token {apart:.1e} nats from its score")
+    report(f"{bits} bit: {8 * held / weights:.2f} bits a weight, farthest token {apart:.1e} nats from its score")
     assert 8 * held / weights == bits and apart < 0.5
     trainer.train()
     moved = {name for name, each in trainer.model.named_parameters() if name in before and (each != before[name]).any()}

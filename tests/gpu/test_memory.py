@@ -14,22 +14,22 @@ SHAPES = {
 }
 
 
-def test_a_step_needs_no_more_memory_than_one_of_plain_trl(device, told, tmp_path):
+def test_a_step_needs_no_more_memory_than_one_of_plain_trl(device, report, tmp_path):
     shape = SHAPES[device.type]
     setting = argparse.Namespace(**shape, heads=None, head_dim=64, thinking=0.75, steps=1, folder=str(tmp_path))
     one_step.make_base(setting)
     variants = ("plain TRL", "n = 0", "n = V, low rank")
     peaks = {name: one_step.in_own_process(setting, name)["peak_mib"] for name in variants}
-    told(f"MiB beyond weights, gradients and optimizer: {peaks}")
+    report(f"MiB beyond weights, gradients and optimizer: {peaks}")
     all_logits = shape["batch"] * shape["completion"] * shape["rows"] * 4 / 2**20
     for name in ("n = 0", "n = V, low rank"):
         assert peaks[name] < 1.1 * peaks["plain TRL"]
         assert peaks[name] < all_logits
 
 
-def test_a_run_that_really_runs_out_of_memory_ends_with_one_line_and_its_code(told, tmp_path):
+def test_a_run_that_really_runs_out_of_memory_ends_with_one_line_and_its_code(report, tmp_path):
     done = run_python(str(HERE / "out_of_memory.py"), str(tmp_path))
     said = done.stderr.strip().splitlines()[-1]
-    told(f"out of memory: exit code {done.returncode}, {said[:100]}")
+    report(f"out of memory: exit code {done.returncode}, {said[:100]}")
     assert done.returncode == OUT_OF_ROOM, done.stderr[-3000:]
     assert said.startswith("error: ") and "memory" in said

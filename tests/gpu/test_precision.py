@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rlvr_vocab.training.metrics.batch import whole_sequences
 from rlvr_vocab.vocab.head_logits import HeadSettings
 from rlvr_vocab.vocab.regions import scored_regions
 from tests.vocab import test_logprobs
@@ -31,11 +32,11 @@ def completion_logps(trainer, ids, mask, length, *, autocast):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_samples_and_scores_are_as_near_to_float32_as_a_plain_forward_pass(form, expanded, train_on, told, tmp_path):
+def test_samples_and_scores_are_as_near_to_float32_as_a_plain_forward_pass(form, expanded, train_on, report, tmp_path):
     sizes = {"per_device_train_batch_size": 16, "num_generations": 4, "max_completion_length": 32}
     trainer = train_on(expanded(**FORMS[form]), tmp_path, temperature=TEMPERATURE, **sizes)
     batch = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader()))[:16])
-    ids, mask = (torch.cat([batch[f"prompt_{each}"], batch[f"completion_{each}"]], dim=1) for each in ("ids", "mask"))
+    ids, mask = whole_sequences(batch)
     kept, length = batch["completion_mask"].bool(), batch["completion_ids"].size(1)
     with torch.no_grad():
         scored, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, length)
@@ -46,7 +47,7 @@ def test_samples_and_scores_are_as_near_to_float32_as_a_plain_forward_pass(form,
         "plain": completion_logps(trainer, ids, mask, length, autocast=True),
     }
     off = {name: (logps - exact)[kept].abs().mean().item() for name, logps in found.items()}
-    told(f"bf16, {form}: mean distance from float32 " + ", ".join(f"{name} {each:.1e}" for name, each in off.items()))
+    report(f"bf16, {form}: mean distance from float32 " + ", ".join(f"{name} {each:.1e}" for name, each in off.items()))
     assert kept.sum() > 200 and off["plain"] > 1e-5
     assert off["scored"] < 1.2 * off["plain"] and off["sampled"] < 1.2 * off["plain"]
 
@@ -54,7 +55,7 @@ def test_samples_and_scores_are_as_near_to_float32_as_a_plain_forward_pass(form,
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("form", ["independent", "low_rank"])
 @pytest.mark.parametrize("blocks", ["plain", "triton"])
-def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device, told, monkeypatch):
+def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device, report, monkeypatch):
     """Of weights in float32 that bfloat16 can hold, so that both sides multiply the same numbers."""
     if blocks == "triton" and device.type == "cpu":
         pytest.skip("the Triton form needs a CUDA GPU, and there is none here; its interpreter runs in tests/vocab")
@@ -74,7 +75,7 @@ def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device,
     off = max((ours.cpu() - there).abs().max().item() for ours, there in zip(scores[:3], dense[:3], strict=True))
     found = [each.cpu() for each in case.gradients(scores, used)]
     apart = max(((ours - there).norm() / there.norm()).item() for ours, there in zip(found, exact, strict=True))
-    told(f"head in {dtype}, {form}, {blocks} form: {off:.1e} nats from float64, gradients {apart:.1e} of their norm")
+    report(f"head in {dtype}, {form}, {blocks} form: {off:.1e} nats from float64, gradients {apart:.1e} of their norm")
     # Gradients of logits, and what a low-rank form projects, are rounded to bfloat16; on a CPU each product is, too.
     exact_products = dtype == torch.float32 or (device.type == "cuda" and form == "independent")
     assert off < (1e-4 if exact_products else 0.1)

@@ -42,13 +42,13 @@ def trained(expand_shape, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_what_all_cards_train_is_what_one_process_trains(kind, trained, device, told):
+def test_what_all_cards_train_is_what_one_process_trains(kind, trained, device, report):
     alone, _ = trained("one")
     together, processes = trained(kind)
     expected, found = weights_of(alone), weights_of(together)
     farthest = max((found[name] - weight).abs().max().item() for name, weight in expected.items())
     seen = json.loads((together / "rank_0.json").read_text())
-    told(f"{kind}, {processes} processes over {seen['backend']}: weights {farthest:.1e} from those of one process")
+    report(f"{kind}, {processes} processes over {seen['backend']}: weights {farthest:.1e} from those of one process")
     assert seen["backend"] == ("nccl" if device.type == "cuda" else "gloo")
     rounding = 1e-4 if device.type == "cuda" else 1e-5
     assert found.keys() == expected.keys() and farthest < rounding

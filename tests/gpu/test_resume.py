@@ -11,7 +11,7 @@ def farthest(one, other):
     return max((one[name] - weight).abs().max().item() for name, weight in other.items())
 
 
-def test_a_resumed_run_ends_as_near_to_the_whole_one_as_a_second_whole_one(expanded, train_on, told, tmp_path):
+def test_a_resumed_run_ends_as_near_to_the_whole_one_as_a_second_whole_one(expanded, train_on, report, tmp_path):
     """Sums by atomic additions come in another order each time on a GPU: there, the same bits are not to be had."""
     ends, history = {}, {}
     for name, checkpoint in (("whole", None), ("again", None), ("resumed", tmp_path / "whole" / "checkpoint-2")):
@@ -22,7 +22,7 @@ def test_a_resumed_run_ends_as_near_to_the_whole_one_as_a_second_whole_one(expan
         history[name] = {row["step"]: row for row in trainer.state.log_history if "loss" in row}
     of_the_same, of_resumed = (farthest(ends[name], ends["whole"]) for name in ("again", "resumed"))
     moved = farthest(ends["whole"], initial)
-    told(f"from a whole run: resumed {of_resumed:.1e}, a second one {of_the_same:.1e}, untrained {moved:.1e}")
+    report(f"from a whole run: resumed {of_resumed:.1e}, a second one {of_the_same:.1e}, untrained {moved:.1e}")
     assert of_resumed <= 4 * of_the_same
     assert moved > 1e-4 and of_the_same < moved
     # What is drawn in the first step after a resume follows from the state in the checkpoint alone.

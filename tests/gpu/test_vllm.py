@@ -47,7 +47,7 @@ def train_by(runner, device, make_trainer, monkeypatch, tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("rank", [16, None])
 def test_each_step_samples_from_the_policy_that_the_update_before_made(
-    rank, dtype, expanded, train_by, runner, device, told
+    rank, dtype, expanded, train_by, runner, device, report
 ):
     trainer = train_by(expanded(reasoning_rank=rank), dtype)
     engine = trainer.vllm_generation.llm.llm_engine
@@ -55,7 +55,7 @@ def test_each_step_samples_from_the_policy_that_the_update_before_made(
     trainer.train()
     rows = trainer.state.log_history[:3]
     means = [row["sampling/sampling_logp_difference/mean"] for row in rows]
-    told(f"vLLM, runner {runner}, {dtype}, {rank}: " + ", ".join(f"{each:.1e}" for each in means) + " nats a step")
+    report(f"vLLM, runner {runner}, {dtype}, {rank}: " + ", ".join(f"{each:.1e}" for each in means) + " nats a step")
     assert trainer.state.global_step == 3 and all(row["grad_norm"] > 0 for row in rows)
     in_float32 = 1e-4 if device.type == "cpu" else 1e-2  # Triton's attention multiplies in TF32
     assert max(means) < (in_float32 if dtype == "float32" else 0.1)

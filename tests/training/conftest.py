@@ -97,13 +97,12 @@ def farthest_from_its_score() -> Callable[[Any, dict[str, Any]], float]:
     """Of the tokens of a batch, the largest distance between sampled and scored log-probability."""
     import torch
 
+    from rlvr_vocab.training.metrics.batch import whole_sequences
+
     def farthest(trainer: Any, batch: dict[str, Any]) -> float:
-        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        arguments = *whole_sequences(batch), batch["completion_ids"].size(1), len(batch["prompt_ids"])
         with torch.no_grad():
-            scores, *_ = trainer._get_per_token_logps_and_entropies(
-                trainer.model, ids, mask, batch["completion_ids"].size(1), len(ids)
-            )
+            scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
         sampled = batch["completion_mask"].bool()
         return (batch["sampling_per_token_logps"] - scores)[sampled].abs().max().item()
 

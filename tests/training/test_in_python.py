@@ -27,24 +27,17 @@ def arguments(tmp_path, **fields):
     return {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", **fields}
 
 
-@pytest.fixture(params=["avx512_bf16", "amx_bf16", "bf16"])
-def cpu_with_bf16(request, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, request.param: True})
-
-
-@pytest.mark.parametrize("asked", [{"bf16": True}, {}], ids=["asked for", "left to TRL"])
-def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(asked, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": False})
-    assert grpo_config(arguments(tmp_path, **asked)).bf16 is False
-    assert "bf16: this machine" in caplog.text
-
-
-@pytest.mark.usefixtures("cpu_with_bf16")
 @pytest.mark.parametrize("fields", [{"bf16": True}, {}, {"fp16": True}], ids=str)
-def test_a_cpu_that_has_bfloat16_trains_in_it(fields, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("capability", ["avx512_bf16", "amx_bf16", "bf16", None])
+def test_a_cpu_trains_in_bfloat16_where_it_has_that_and_says_so_where_not(
+    capability, fields, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, capability: capability is not None})
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
+    asks = "fp16" not in fields
     config = grpo_config(arguments(tmp_path, use_cpu=False, **fields))
-    assert config.bf16 is ("fp16" not in fields) and config.use_cpu is config.bf16 and not caplog.text
+    assert config.bf16 is config.use_cpu is (asks and capability is not None)
+    assert ("bf16: this machine" in caplog.text) == (asks and capability is None)
 
 
 @pytest.mark.parametrize("has_bf16", [True, False])
@@ -148,34 +141,30 @@ class TestInitialModel:
             initial_folder(given, tmp_path, Expansion(size=10), tokenizer)
 
 
-class TestDevices:
-    @pytest.mark.parametrize("beta", [0.0, 0.1])
-    def test_policy_and_reference_are_read_onto_one_device(
-        self, beta, make_trainer, expand_shape, tmp_path, monkeypatch
-    ):
-        read = []
+def test_policy_and_reference_are_read_onto_one_device(make_trainer, expand_shape, tmp_path, monkeypatch):
+    read = []
 
-        def from_path(name, **settings):
-            read.append(settings["device_map"])
-            return create_model_from_path(name, **settings)
+    def from_path(name, **settings):
+        read.append(settings["device_map"])
+        return create_model_from_path(name, **settings)
 
-        monkeypatch.setattr(trl_grpo, "create_model_from_path", from_path)
-        make_trainer(expand_shape("qwen3", size=None), tmp_path, beta=beta, kl_log_steps=0)
-        assert read == [None, None][: 2 if beta else 1]
-        make_trainer(expand_shape("qwen3", size=0), tmp_path, model_init_kwargs={"device_map": "cpu"})
-        assert read[-1] == "cpu"
+    monkeypatch.setattr(trl_grpo, "create_model_from_path", from_path)
+    make_trainer(expand_shape("qwen3", size=None), tmp_path, beta=0.1)
+    make_trainer(expand_shape("qwen3", size=0), tmp_path, model_init_kwargs={"device_map": "cpu"})
+    assert read == [None, None, "cpu"]
 
-    @pytest.mark.parametrize(
-        ("gpus", "fields", "size", "said"),
-        [
-            (2, {}, 0, "one process sees 2 GPUs"),
-            (1, {"model_init_kwargs": {"device_map": "auto"}}, None, "device_map=auto"),
-        ],
-    )
-    def test_a_model_that_would_be_cut_over_gpus_is_refused(
-        self, gpus, fields, size, said, make_trainer, expand_shape, tmp_path, monkeypatch
-    ):
-        monkeypatch.setattr(GRPOConfig, "n_gpu", gpus)
-        monkeypatch.setattr(trl_grpo, "create_model_from_path", None)
-        with pytest.raises(UserError, match=said):
-            make_trainer(expand_shape("qwen3", size=size), tmp_path, **fields)
+
+@pytest.mark.parametrize(
+    ("gpus", "fields", "size", "message"),
+    [
+        (2, {}, 0, "one process sees 2 GPUs"),
+        (1, {"model_init_kwargs": {"device_map": "auto"}}, None, "device_map=auto"),
+    ],
+)
+def test_a_model_that_would_be_cut_over_gpus_is_refused(
+    gpus, fields, size, message, make_trainer, expand_shape, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(GRPOConfig, "n_gpu", gpus)
+    monkeypatch.setattr(trl_grpo, "create_model_from_path", None)
+    with pytest.raises(UserError, match=message):
+        make_trainer(expand_shape("qwen3", size=size), tmp_path, **fields)
