@@ -53,7 +53,7 @@ def keep_float32(state: AcceleratorState) -> None:
 
     Accelerate would round both to bfloat16: a log-probability of -8 by up to 0.03.
     """
-    plugin = getattr(state, "fsdp_plugin", None)
+    plugin: Any = getattr(state, "fsdp_plugin", None)
     policy = getattr(plugin, "mixed_precision_policy", None)
     if isinstance(policy, MixedPrecisionPolicy):
         plugin.mixed_precision_policy = replace(policy, reduce_dtype=torch.float32, output_dtype=None)
