@@ -1,4 +1,4 @@
-"""A finding of the doctor, and how its figures are written."""
+"""A finding of the doctor."""
 
 from __future__ import annotations
 
@@ -28,16 +28,6 @@ class Finding:
     remedy: str
     step: int = -1
     name: str = ""
-
-
-def figure(value: float) -> str:
-    """Three significant digits: 0.123, 12.3, 1e-06."""
-    return f"{value:.3g}"
-
-
-def share(value: float) -> str:
-    """A percentage; below a tenth two significant digits."""
-    return f"{value:.0%}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
 def steps(rows: Sequence[Row]) -> str:

@@ -52,24 +52,16 @@ class Estimate(NamedTuple):
 class Evaluation(NamedTuple):
     """Accuracy, or reward, on held-out problems, with the training reward then and at the beginning of its stage.
 
-    `deviation` is that of the held-out reward over the problems; None for an accuracy.
+    `spread` is the standard deviation of the reward over the problems, and 1 for an accuracy.
     """
 
     step: int
     value: float
-    deviation: float | None
-    problems: float
+    error: float
+    spread: float
     reward: Estimate | None
     first_reward: Estimate | None
     stage: object
-
-    @property
-    def error(self) -> float:
-        """Standard error; of an accuracy with one more right and one more wrong problem."""
-        if self.deviation is not None:
-            return self.deviation / math.sqrt(max(1, self.problems))
-        share = (self.value * self.problems + 1) / (self.problems + 2)
-        return math.sqrt(share * (1 - share) / max(1, self.problems - 1))
 
 
 class RowSeries:
@@ -174,29 +166,33 @@ class History:
             self.has_risen |= recent.is_above(first, RISEN)
 
     def _add_evaluation(self, row: Row) -> None:
-        names = ("eval/accuracy", "eval/reward", "eval/reward_std", "eval/problems")
+        names = [f"eval/{name}" for name in (*_HELD_OUT, "problems")]
         now = self.reward_in(self.sampled.recent() or self.sampled.earliest())
-        found = self._evaluation(row, names, int(row["step"]), now)
-        if found is not None:
+        if found := self._evaluation(row, names, int(row["step"]), now):
             self.evaluations.append(found)
 
     def close(self, summary: Row) -> None:
         """Add the measurements before and after a finished run."""
-        now = self.reward_in(self.sampled.recent())
+        first, last = (self.first_reward, self.reward_in(self.sampled.recent()))
         before, after = (
-            self._evaluation(summary, (*(f"{name}_{when}" for name in _HELD_OUT), "held_out_problems"), step, reward)
-            for when, step, reward in (("before", 0, self.first_reward), ("after", self.step, now))
+            [*(f"{name}_{when}" for name in _HELD_OUT), "held_out_problems"] for when in ("before", "after")
         )
-        self.before_and_after = before, after
+        self.before_and_after = (
+            self._evaluation(summary, before, 0, first),
+            self._evaluation(summary, after, self.step, last),
+        )
 
     def _evaluation(self, row: Row, names: Sequence[str], step: int, now: Estimate | None) -> Evaluation | None:
         """The measurement in a row; None without one, or for the reward of one problem, which has no deviation."""
         accuracy, reward, deviation, problems = (number(row, name) for name in names)
-        value = reward if accuracy is None else accuracy
-        if value is None or not problems or (accuracy is None and deviation is None):
-            return None
-        spread = deviation if accuracy is None else None
-        return Evaluation(step, value, spread, problems, now, self.first_reward, self._stage)
+        if problems and accuracy is not None:
+            share = (accuracy * problems + 1) / (problems + 2)  # one more right, and one more wrong problem
+            error = math.sqrt(share * (1 - share) / max(1, problems - 1))
+            return Evaluation(step, accuracy, error, 1.0, now, self.first_reward, self._stage)
+        if problems and reward is not None and deviation is not None:
+            error = deviation / math.sqrt(problems)
+            return Evaluation(step, reward, error, deviation, now, self.first_reward, self._stage)
+        return None
 
     def _at_first_weights(self, row: Row) -> Row:
         """The row; where weights adapt, with the reward at the first weights, and without its spread."""

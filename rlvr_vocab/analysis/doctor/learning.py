@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from rlvr_vocab.analysis.doctor.finding import Finding, figure, share, steps
+from rlvr_vocab.analysis.doctor.finding import Finding, steps
 from rlvr_vocab.analysis.doctor.history import (
     BEGINNING,
     FEWEST_ROWS,
@@ -68,11 +68,10 @@ def spread_lost(history: History) -> Finding | None:
     rewards = [mean(part, "reward") for part in (rows[-FEWEST_ROWS:], rows)]
     if not _are_alike(history, rows) or _are_alike(history, history.sampled.earliest(BEGINNING, fewest=1)):
         return None
-    for reward in rewards:
-        if reward is None or not 0 < reward < history.full_reward:
-            return None
-        if history.is_near_zero(reward) or history.is_near_full(reward):
-            return None
+    if any(reward is None or not 0 < reward < history.full_reward for reward in rewards):
+        return None
+    if any(history.is_near_zero(reward) or history.is_near_full(reward) for reward in rewards if reward):
+        return None
     return Finding(
         "The groups have lost their spread",
         "warning",
@@ -97,7 +96,7 @@ def _are_alike(history: History, rows: list[Row]) -> bool:
 def _spreads(history: History) -> str:
     rows = history.sampled.recent()
     found = {name: mean(rows, name) for name in ("reward", *_SPREADS)}
-    means = ", ".join(f"{name} {figure(value)}" for name, value in found.items() if value is not None)
+    means = ", ".join(f"{name} {value:.3g}" for name, value in found.items() if value is not None)
     limits = f"{_ALIKE}, {_LEAST_STD} × the largest weight, {_WITHIN} × reward_std"
     return f"{steps(rows)}, means: {means} (limits {limits})"
 
@@ -140,7 +139,7 @@ def rows_skipped(history: History) -> Finding | None:
         unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
         # Among several functions one of the user's own may pass on rows that are for another.
         if unscored > _UNSCORED and (len(rewards) == 1 or library_name(reward) in LIBRARY):
-            seen.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(_UNSCORED)})")
+            seen.append(f"rewards/{name}/unscored {unscored:.0%} (limit {_UNSCORED:.0%})")
     if not seen:
         return None
     return Finding(
@@ -180,9 +179,9 @@ def reward_flat(history: History) -> Finding | None:
     return Finding(
         "The reward does not rise",
         "warning",
-        f"reward {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in "
-        f"{steps(late_rows)}: a gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std "
-        f"{figure(spread)}{f'; kl {figure(kl)} at step {step} (limit {figure(_NO_KL)})' if is_still else ''}",
+        f"reward {early.mean:.3g} in {steps(early_rows)}, {late.mean:.3g} in "
+        f"{steps(late_rows)}: a gain of at most {max(most, 0.0):.3g} (two standard errors), at reward_std "
+        f"{spread:.3g}{f'; kl {kl:.3g} at step {step} (limit {_NO_KL:.3g})' if is_still else ''}",
         "the updates are too small to be seen: the learning rate is too low"
         if is_still
         else "the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
@@ -212,7 +211,7 @@ def reward_collapsed(history: History) -> Finding | None:
             return Finding(
                 "The reward has fallen and not come back",
                 "error",
-                f"reward {figure(now.mean)} in {steps(rows)}, after {figure(before.mean)} in {where} (limit {_LOST} ×)",
+                f"reward {now.mean:.3g} in {steps(rows)}, after {before.mean:.3g} in {where} (limit {_LOST} ×)",
                 "the learning rate is too high: such a fall does not heal",
                 "training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
             )
@@ -238,17 +237,16 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
     # The reward of another stage is that of other functions.
     before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
     error, fall = math.hypot(best.error, last.error), best.value - last.value
-    least, measured = (_FALL, "accuracy") if last.deviation is None else (_FALL * last.deviation, "reward")
-    if before is None or now is None or fall <= least or fall < _FALL_ERRORS * error:
+    if before is None or now is None or fall <= _FALL * last.spread or fall < _FALL_ERRORS * error:
         return None
     if not now.is_above(before, _FALL_ERRORS):
         return None
     return Finding(
         "The reward rises while held-out answers get worse",
         "error",
-        f"eval/{measured} {figure(best.value)} up to step {best.step}, {figure(last.value)} at step {last.step} "
-        f"(standard error of the difference {figure(error)}); reward {figure(before.mean)} and then "
-        f"{figure(now.mean)}",
+        f"held-out mean {best.value:.3g} up to step {best.step}, {last.value:.3g} at step {last.step} "
+        f"(standard error of the difference {error:.3g}); reward {before.mean:.3g} and then "
+        f"{now.mean:.3g}",
         "the policy learns the problems, or a hole in the reward: read rlvr-vocab samples order=highest",
         "training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close a hole",
         last.step,
@@ -257,5 +255,5 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
 
 def _both(one: Evaluation, other: Evaluation) -> Evaluation:
     """Two evaluations as one, with the reward of the second."""
-    spread = None if one.deviation is None or other.deviation is None else max(one.deviation, other.deviation)
-    return other._replace(value=(one.value + other.value) / 2, problems=one.problems + other.problems, deviation=spread)
+    value, error = (one.value + other.value) / 2, math.hypot(one.error, other.error) / 2
+    return other._replace(value=value, error=error, spread=max(one.spread, other.spread))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from rlvr_vocab.analysis.doctor.finding import Finding, figure, share, steps
+from rlvr_vocab.analysis.doctor.finding import Finding, steps
 from rlvr_vocab.analysis.doctor.history import (
     FEWEST_ROWS,
     NEARLY_ALL,
@@ -28,23 +28,24 @@ def completions_cut_off(history: History) -> Finding | None:
         for name in ("completions/clipped_ratio", "thinking/closed", "thinking/mean_length", "answering/mean_length")
     )
     # Where most of the text is no thinking, few completions may think at all.
-    unclosed = closed is not None and closed < _CLOSED and thinking and thinking >= (answering or 0.0)
-    shown = f"thinking/closed {share(closed)}" if unclosed and closed is not None else ""
+    shown = ""
+    if closed is not None and closed < _CLOSED and thinking and thinking >= (answering or 0.0):
+        shown = f"thinking/closed {closed:.0%}"
     if clipped is not None and clipped > _CLIPPED:
         return Finding(
             "Completions are cut off",
             "error" if clipped > NEARLY_ALL else "warning",
-            f"completions/clipped_ratio {share(clipped)} in {steps(rows)} (limit {share(_CLIPPED)}), at "
+            f"completions/clipped_ratio {clipped:.0%} in {steps(rows)} (limit {_CLIPPED:.0%}), at "
             f"{history.facts.max_completion_length} tokens{f', {shown}' if shown else ''}",
             "the completion limit does not hold the thinking and the answer, or the model no longer ends",
             "training.max_completion_length: twice as much; rewards: add overlong",
         )
-    if not unclosed:
+    if not shown:
         return None
     return Finding(
         "Thinking is not closed",
         "error",
-        f"{shown} in {steps(rows)} (limit {share(_CLOSED)})",
+        f"{shown} in {steps(rows)} (limit {_CLOSED:.0%})",
         f"the model does not write {history.facts.think_tags[1]}: no answer, no reward",
         "dataset.open_thinking=model; warmup.max_steps: show it; training.max_completion_length: twice as much",
     )
@@ -64,9 +65,9 @@ def mode_collapse(history: History) -> Finding | None:
         return None
     seen = []
     if repeated is not None and repeated > most:
-        seen.append(f"completions/duplicates {share(repeated)} (limit {share(most)} for groups of {size})")
+        seen.append(f"completions/duplicates {repeated:.0%} (limit {most:.0%} for groups of {size})")
     if shared is not None and shared > _SHARED:
-        seen.append(f"completions/shared {share(shared)} (limit {share(_SHARED)})")
+        seen.append(f"completions/shared {shared:.0%} (limit {_SHARED:.0%})")
     if not seen:
         return None
     return Finding(
@@ -93,7 +94,7 @@ def kl_high(history: History) -> Finding | None:
     return Finding(
         "The KL to the initial model is above its limit",
         "warning",
-        f"kl {figure(kl)} at step {step}, {figure(first)} at step {first_step} (limit {_KL} nats per token)",
+        f"kl {kl:.3g} at step {step}, {first:.3g} at step {first_step} (limit {_KL} nats per token)",
         "the learning rate is high for this run's length, or the policy exploits a hole in the reward",
         "training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
         step,
@@ -127,7 +128,7 @@ def entropy_collapsing(history: History) -> Finding | None:
             return Finding(
                 "The entropy collapses",
                 "error",
-                f"{metric} {figure(entropy)} in {steps(last_rows)}, {figure(highest)} at the beginning (limit "
+                f"{metric} {entropy:.3g} in {steps(last_rows)}, {highest:.3g} at the beginning (limit "
                 f"{_ENTROPY_LOW} × the beginning and {_ENTROPY_LOW_NATS} nats per token)",
                 "the temperature is low, the learning rate is too high, or the reward pays for one text",
                 "training.temperature=1.0; training.learning_rate: a quarter of it; training.entropy_coef=0.001",
@@ -148,7 +149,7 @@ def sampler_disagrees(history: History) -> Finding | None:
             return Finding(
                 "Sampler and trainer disagree on log-probabilities",
                 "error",
-                f"{metric} {figure(gap)} in {steps(rows)} (limit {limit} nats per token)",
+                f"{metric} {gap:.3g} in {steps(rows)} (limit {limit} nats per token)",
                 "the sampler has other weights, another temperature, precision or region bias than the trainer",
                 "training.use_vllm=false, or training.bf16=false with model.model_kwargs.torch_dtype=fp32",
             )
@@ -185,7 +186,7 @@ def weights_not_moving(history: History) -> Finding | None:
         return Finding(
             "The learning rate is next to 0",
             "error",
-            f"learning_rate {figure(max(rates))} in {steps(rows)}, training.learning_rate={figure(asked)}",
+            f"learning_rate {max(rates):.3g} in {steps(rows)}, training.learning_rate={asked:.3g}",
             "training.learning_rate is 0, or the schedule has ended before the run",
             "training.learning_rate: such as 5e-6; training.lr_scheduler_type=constant_with_warmup",
         )
@@ -197,8 +198,8 @@ def weights_not_moving(history: History) -> Finding | None:
     return Finding(
         "Most updates round away" if moved >= _MOVED else "The parameters do not move",
         "warning" if moved >= _MOVED else "error",
-        f"weights/moved {share(moved)} in {steps(rows)}, at learning_rate {figure(rows[-1]['learning_rate'])} (limit "
-        f"{share(_ROUNDED)})",
+        f"weights/moved {moved:.0%} in {steps(rows)}, at learning_rate {rows[-1]['learning_rate']:.3g} (limit "
+        f"{_ROUNDED:.0%})",
         "the optimizer lacks the parameters that train, the learning rate is too low, or the weights have 16 bits",
         "training.learning_rate: raise it, such as 5e-6; model.pure_bf16=false",
     )

@@ -11,8 +11,6 @@ from rlvr_vocab.record.results import ACCURACY, HeldOutMetric, ProblemResult, pr
 from rlvr_vocab.statistics import difference_interval, mean_interval, share_interval
 from rlvr_vocab.text import pluralize
 
-_AT_EACH_END = 10  # logged steps, for the reward at the beginning and at the end
-
 
 @dataclass(frozen=True)
 class HeldOutAnswers:
@@ -100,7 +98,6 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
             parts.append("Nothing was held out, so accuracy was not measured.")
         elif record.is_finished:
             parts.append("No held-out problem was graded both before and after.")
-        parts.append(_training_reward(record))
     return " ".join(filter(None, parts))
 
 
@@ -116,14 +113,3 @@ def _change_sentence(found: Change, metric: HeldOutMetric, steps: int) -> str:
     )
     excludes_zero = found.low > 0 or found.high < 0
     return sentence if excludes_zero else f"{sentence} The interval includes 0: it may be no change."
-
-
-def _training_reward(record: RunRecord) -> str:
-    """The reward in training, the only figure without held-out problems."""
-    _, values = record.series("reward")
-    if len(values) < 2:
-        return ""
-    width = min(_AT_EACH_END, len(values) // 2)
-    first, last = sum(values[:width]) / width, sum(values[-width:]) / width
-    over = pluralize(width, "logged step")
-    return f"Mean reward went from {first:.3g} over the first {over} to {last:.3g} over the last {width}."

@@ -7,7 +7,7 @@ index), `.note` (small print), `.missing` (what is not there).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -16,8 +16,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Chart
-from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.text import TURNING
 
 # Half a surrogate pair cannot be written as UTF-8, marks of direction would turn the page's own words, and the rest are
@@ -68,30 +66,20 @@ class SampleCard:
     facts: Sequence[tuple[str, str]]
 
 
-def chart_grid(charts: Sequence[Chart]) -> Markup:
-    return _block("chart_grid", charts)
+def _block(name: str) -> Callable[..., Markup]:
+    """A macro of blocks.html.j2 as a function."""
+
+    def filled(*arguments: Any) -> Markup:
+        return Markup(getattr(_templates().get_template("blocks.html.j2").module, name)(*arguments))
+
+    return filled
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Collection[int] = ()) -> Markup:
-    """A table that scrolls inside its own box; `numeric` are the numbers of the columns set as figures, from 0."""
-    return _block("table", columns, list(rows), numeric)
-
-
-def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
-    return _block("facts", list(pairs))
-
-
-def folded(summary: str, html: Markup) -> Markup:
-    """It opens at a click, and on paper."""
-    return _block("folded", summary, html)
-
-
-def finding(found: Finding) -> Markup:
-    return _block("finding", found)
-
-
-def samples(title: str, shown: Sequence[SampleCard]) -> Markup:
-    return _block("samples", title, shown)
+# `table(columns, rows, numeric)`: `numeric` are the numbers of the columns set as figures, from 0. `facts(pairs)`.
+# `folded(summary, html)` opens at a click, and on paper. `samples(title, cards)`. `chart_grid(charts)`.
+chart_grid, facts, finding, folded, samples, table = map(
+    _block, ("chart_grid", "facts", "finding", "folded", "samples", "table")
+)
 
 
 def heading(text: str) -> Markup:
@@ -104,7 +92,3 @@ def paragraph(text: str, kind: str = "") -> Markup:
 
 def preformatted(text: str) -> Markup:
     return Markup('<pre class="command">{}</pre>\n').format(text)
-
-
-def _block(name: str, *arguments: Any) -> Markup:
-    return Markup(getattr(_templates().get_template("blocks.html.j2").module, name)(*arguments))
