@@ -5,9 +5,7 @@ Each section prints its part of the screen and returns advice: the changes to ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from math import ceil
 
 from rich.console import Console
 
@@ -27,7 +25,6 @@ from rlvr_vocab.verify.verifier import COMPARED_AS_TEXT
 
 _SHOWN = 3
 _FEW_PROBLEMS, _MANY_DROPPED, _MANY_REPEATED = 100, 0.05, 0.01
-_LIMIT_STEP, _LIMIT_KEEPS = 64, 0.99
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
     "model": "the model must open the thinking with {tag}",
@@ -144,14 +141,11 @@ def _show_prompts(
     [text] = chat_texts(plan.tokenizer, prompts[:1])
     opener, tag = thinking_opener(ids[0], plan.layout), model.think_tags[0]
     lengths = sorted(len(each) for each in ids[: len(trained)])
-    limit = suggested_limit(lengths)
-    left_out = pluralize(sum(length > limit for length in lengths), "problem")
     lines = [
         f"{len(ids[0])} tokens, of row {rows[0]}; ⏎ is a line break:",
         *(f"│ {line}" for line in visible_text(text, "⏎\n").splitlines()),
         (Alarm if opener == "nobody" else str)(_OPENED_BY[opener].format(tag=tag)),
-        f"tokens a prompt: shortest {lengths[0]}, median {lengths[(len(lengths) - 1) // 2]}, longest {lengths[-1]}; "
-        f"training.max_prompt_length={limit} would leave out {left_out}",
+        f"tokens a prompt: shortest {lengths[0]}, median {lengths[(len(lengths) - 1) // 2]}, longest {lengths[-1]}",
     ]
     print_section(console, "One prompt, as the model sees it", lines)
     warnings = [*prompt_warnings(prompts, plan, rows), opening_warning(plan, ids[0], opener)]
@@ -163,11 +157,6 @@ def _show_prompts(
             f"model's {context:,}: {LOWER_A_LIMIT}"
         )
     return advice
-
-
-def suggested_limit(lengths: Sequence[int]) -> int:
-    """The smallest multiple of 64 tokens that keeps 99 % of the prompts; `lengths` in ascending order."""
-    return ceil(lengths[ceil(_LIMIT_KEEPS * len(lengths)) - 1] / _LIMIT_STEP) * _LIMIT_STEP
 
 
 def _show_golds(divided: DividedProblems, console: Console) -> list[str]:

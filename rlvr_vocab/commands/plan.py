@@ -84,8 +84,8 @@ def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: 
 def _model_lines(forecast: Forecast) -> Iterator[str]:
     work, frozen = forecast.work, forecast.work.frozen_weights
     shape = work.architecture
-    yield f"{work.run.model.name}: {_count(shape.weights)} weights, {pluralize(work.copies, 'reasoning token')}"
-    yield f"{_count(work.trained_weights)} weights train{f', {_count(frozen)} are frozen' if frozen else ''}"
+    yield f"{work.run.model.name}: {shape.weights:,} weights, {pluralize(work.copies, 'reasoning token')}"
+    yield f"{work.trained_weights:,} weights train{f', {frozen:,} are frozen' if frozen else ''}"
     if not shape.is_known:
         yield f"plan has no formula for model_type {shape.model_type}: counted as a Llama model, so it may be off"
     short, middle, long = forecast.completion
@@ -122,13 +122,6 @@ def _slurm_time(forecast: Forecast) -> str:
     quarters = math.ceil(forecast.total_range[1] / 900)
     days, rest = divmod(quarters * 15, 24 * 60)
     return f"{days}-{rest // 60:02}:{rest % 60:02}:00"
-
-
-def _count(number: float) -> str:
-    for size, unit in ((1e9, " billion"), (1e6, " million")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:,.0f}"
 
 
 def _duration(seconds: float) -> str:

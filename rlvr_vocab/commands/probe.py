@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rlvr_vocab.config.recorded import command_line
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.evaluate import differing_settings
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.files import atomic_write, json_text, read_json
@@ -44,7 +46,6 @@ from rlvr_vocab.vocab.weights import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
 _THOUGHTS = "thoughts.jsonl"
-_TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
 
 
 def run(settings: ProbeSettings) -> int:
@@ -92,17 +93,16 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         "grader": grader.record(),
         "max_new_tokens": sampling.max_new_tokens,
         "temperature": sampling.temperature,
-        **{name: getattr(settings, name) for name in _TYPED},
+        **{name: getattr(settings, name) for name in ("max_samples", "samples", "draws", "seed")},
     }
     permuted = place / f"permutations_{settings.permutations}.jsonl"
     with only_writer(place, "run"):
         _require_same(place, depends_on)
-        missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        if missing or not permuted.exists() or not (place / _THOUGHTS).exists():
+        if not all((place / name).exists() for name in (_THOUGHTS, permuted.name, *(f"{arm}.jsonl" for arm in arms))):
             checkpoint = load_checkpoint(model)
             require_room(checkpoint.model.config, checkpoint.tokenizer, [row["prompt"] for row in rows], sampling)
-            grades = Grader(grader, reward_context(last))
-            _answer(Prober(checkpoint, grades, sampling), settings, folder, rows, missing, permuted, console)
+            prober = Prober(checkpoint, Grader(grader, reward_context(last)), sampling)
+            _write_missing(prober, settings, folder, rows, arms, permuted, console)
     answers = {arm: read_lines(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
     without = len(read_lines(place / _THOUGHTS, SampledThought))
     without -= len({(each.problem, each.sample) for each in answers["own"]})
@@ -110,7 +110,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     return ProbedRun(str(folder), problem_texts, answers, read_lines(permuted, PermutedThought), without)
 
 
-def _answer(
+def _write_missing(
     prober: Prober,
     settings: ProbeSettings,
     folder: Path,
@@ -119,20 +119,23 @@ def _answer(
     permuted: Path,
     console: Console,
 ) -> None:
-    """Write what is missing: thoughts, these arms, and log-probabilities after permutations."""
-    place = folder / PROBE_FOLDER
-    if not (place / _THOUGHTS).exists():
-        with progress_bar(console, "thoughts", len(rows) * settings.samples) as display:
-            write_results(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
+    """Write the files that are missing: thoughts, arms, and log-probabilities after permutations."""
+    place, draws = folder / PROBE_FOLDER, settings.draws
+
+    def write(path: Path, title: str, total: int, results_of: Callable[[Callable[[int], None]], Any]) -> None:
+        if not path.exists():
+            with progress_bar(console, title, total) as display:
+                write_results(results_of(display.update), path)
+
+    write(place / _THOUGHTS, "thoughts", len(rows) * settings.samples, partial(prober.think, rows, settings.samples))
     thoughts = prober.recorded(read_lines(place / _THOUGHTS, SampledThought), rows)
     if len({each.problem for each in thoughts if each.thought.places}) < 2:
         raise UserError(f"run={folder}: fewer than two problems have a closed thought with exchangeable ids")
     for arm in arms:
-        with progress_bar(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
-            write_results(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
-    if not permuted.exists():
-        with progress_bar(console, "log p of gold answers, permuted", settings.permutations) as display:
-            write_results(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
+        answers = partial(prober.answers, arm, thoughts, draws)
+        write(place / f"{arm}.jsonl", f"{arm}: answers", len(thoughts) * draws, answers)
+    golds = partial(prober.permuted_golds, thoughts, settings.permutations)
+    write(permuted, "log p of gold answers, permuted", settings.permutations, golds)
 
 
 def _require_same(place: Path, wanted: dict[str, Any]) -> None:
@@ -141,13 +144,8 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
     if not (place / _THOUGHTS).exists() or not file.exists():
         atomic_write(file, json_text(wanted), "run")
         return
-    there = read_json(file)
-    others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]
-    if others:
-        shown = (
-            f"{name}={there.get(name)} (now {wanted[name]})" if name in _TYPED else f"other {name}" for name in others
-        )
-        raise UserError(f"{place}: holds a probe with {', '.join(shown)}; delete it, or use the same settings")
+    if differing := differing_settings(read_json(file), json.loads(json.dumps(wanted))):
+        raise UserError(f"{place}: holds a probe with {differing}; delete it, or use the same settings")
 
 
 def _print(console: Console, found: ProbeFindings) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from itertools import chain, islice
 from pathlib import Path
 
@@ -37,7 +38,8 @@ from rlvr_vocab.vocab.marking import Marker
 
 def run(settings: SamplesSettings) -> int:
     """Show the matching completions, or write them to `out`; list unreadable files at the end."""
-    files, sample_filter = CompletionFiles(settings.run / COMPLETIONS), _sample_filter(settings)
+    files, names = CompletionFiles(settings.run / COMPLETIONS), [field.name for field in fields(SampleFilter)]
+    sample_filter = SampleFilter(**{name: getattr(settings, name) for name in names})
     if not files.steps:
         raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
     correctness, marker, unreadable = CorrectnessReward.of_run(settings.run), _marker(settings.run), list[str]()
@@ -57,14 +59,8 @@ def run(settings: SamplesSettings) -> int:
     return 0
 
 
-def _sample_filter(settings: SamplesSettings) -> SampleFilter:
-    names = ("step", "problem", "contains", "verdict", "min_reward", "max_reward")
-    return SampleFilter(**{name: getattr(settings, name) for name in names})
-
-
 def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, probe: str | None) -> None:
-    is_page = (settings.format or (settings.out or Path()).suffix.lower().lstrip(".")) in ("html", "htm")
-    if settings.out is None and not is_page:
+    if settings.out is None:
         with _pager() as console:
             colour = shows_colours(console)
             console.print(head_text(heading, probe, colour=colour), end="", soft_wrap=True)
@@ -72,14 +68,11 @@ def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, pr
                 console.print(sample_text(sample, colour=colour), end="", soft_wrap=True)
         return
     shown = list(samples)
-    if is_page:
+    if settings.out.suffix.lower() in (".html", ".htm"):
         text = samples_page(shown, heading, probe)
     else:
         parts = [head_text(heading, probe, colour=False), *(sample_text(each, colour=False) for each in shown)]
         text = "".join(part.plain for part in parts)
-    if settings.out is None:
-        sys.stdout.write(text)
-        return
     atomic_write(settings.out, text, "out")
     print(f"{pluralize(len(shown), 'completion is', 'completions are')} in {settings.out}")
 

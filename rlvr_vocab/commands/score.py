@@ -250,7 +250,7 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for number, row in enumerate(read_rows(file), start=1):
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
-            place = {"step": row["step"], "row": number} if in_step else {"row": number}
+            place = {"step": row["step"], "row": number} if in_step and "step" in row else {"row": number}
             yield place, {name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)}
 
 

@@ -85,7 +85,7 @@ class SamplesSettings:
 
     Example: rlvr-vocab samples run=out/grpo_baseline order=highest
 
-    step: a step or a range of them, as it was typed; format: None for the one that `out` ends with.
+    step: a step or a range of them, as it was typed.
     """
 
     run: RunFolder
@@ -97,7 +97,6 @@ class SamplesSettings:
     max_reward: float | None
     order: Literal["file", "lowest", "highest"]
     max_samples: Count | None
-    format: Literal["text", "html"] | None
     out: OutFile | None
 
 

@@ -219,17 +219,19 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
             )
         return
     there = read_json_if_there(folder / EVALUATION_SETTINGS) or {}
-    others = [key for key in settings if there.get(key) != settings[key]]
-    if same_grader(there.get("grader"), settings["grader"]):
-        others = [key for key in others if key != "grader"]
-    if others:
-        shown = ", ".join(_difference(key, there.get(key), settings[key]) for key in others)
-        raise UserError(f"out={folder}: holds an evaluation with {shown}; choose another out, or delete it")
+    if differing := differing_settings(there, settings):
+        raise UserError(f"out={folder}: holds an evaluation with {differing}; choose another out, or delete it")
 
 
-def _difference(key: str, there: Any, now: Any) -> str:
-    plain = isinstance(now, int | float | str) and not key.endswith(("weights", "sha256"))
-    return f"{key}={there} (now {now})" if plain else f"other {key.removesuffix('_sha256')}"
+def differing_settings(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The settings that recorded results have otherwise, as `seed=1 (now 2), other weights`; empty without any."""
+    found = []
+    for key, value in now.items():
+        if there.get(key) == value or (key == "grader" and same_grader(there.get(key), value)):
+            continue
+        is_shown = isinstance(value, int | float | str) and not key.endswith(("weights", "sha256"))
+        found.append(f"{key}={there.get(key)} (now {value})" if is_shown else f"other {key.removesuffix('_sha256')}")
+    return ", ".join(found)
 
 
 def _file_hash(checkpoint: Path, base: Path | None, name: str) -> str | None:

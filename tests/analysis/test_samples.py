@@ -178,9 +178,9 @@ def test_text_indents_what_is_not_ours():
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "expected"), [("a/b.html", [], "<!DOCTYPE html>"), ("b.html", ["format=text"], "completions of")]
+    ("name", "args", "expected"), [("a/b.html", [], "<!DOCTYPE html>"), ("b.txt", [], "completions of")]
 )
-def test_it_is_written_as_the_file_ends_unless_told_otherwise(finished_run, tmp_path, capsys, name, args, expected):
+def test_it_is_written_as_the_file_ends(finished_run, tmp_path, capsys, name, args, expected):
     out = tmp_path / name
     assert main(["samples", f"run={finished_run}", "order=highest", "max_samples=2", f"out={out}", *args]) == 0
     assert out.read_text(encoding="utf-8").startswith(expected)
@@ -226,7 +226,7 @@ def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, c
     shutil.copy(finished_run / "completions" / "step_00001.parquet", tmp_path / "completions")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "completions" / "step_00003.parquet")
     assert main(["score", f"completions={tmp_path / 'completions' / 'step_00003.parquet'}"]) == 2
-    assert "no file of a run's completions" in capsys.readouterr().err
+    assert "has no column completion" in capsys.readouterr().err
     assert main(["samples", f"run={tmp_path}", "verdict=right", "problem=what is 3 +"]) == 0
     captured = capsys.readouterr()
     assert re.findall(r"^--- (.*)$", captured.out, re.MULTILINE) == [f"step 1, completion {n}" for n in range(9, 13)]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.commands.check import suggested_limit
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
@@ -139,22 +138,7 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
     assert head.startswith(f"  {len(tokenizer.encode(template.format(texts[row - 1])))} tokens")
     assert prompt[:3] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
     assert opener == "  the model must open the thinking with <think>"
-    limit = next(limit for limit in range(64, 10_000, 64) if sum(length <= limit for length in lengths) >= 0.99 * 151)
-    assert limit < lengths[150]
-    assert figures == (
-        f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, longest {lengths[150]}; "
-        f"training.max_prompt_length={limit} would leave out 1 problem"
-    )
-
-
-@pytest.mark.parametrize(
-    ("lengths", "limit"),
-    [([10], 64), ([64] * 5, 64), ([65] * 5, 128), ([50] * 99 + [500], 64), ([50] * 98 + [100, 500], 128)],
-)
-def test_the_suggested_limit_is_the_smallest_multiple_of_64_that_keeps_99_percent(
-    lengths: list[int], limit: int
-) -> None:
-    assert suggested_limit(lengths) == limit
+    assert figures == f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, longest {lengths[150]}"
 
 
 def test_prompts_that_leave_no_room_for_a_completion_are_advised_against(
