@@ -45,7 +45,6 @@ RESUMED = {"max_steps": 4, "num_iterations": 2, "optim": "adamw_torch", "learnin
 SAMPLED: dict[str, dict[str, Any]] = {
     "sampled": {"shape": "qwen3", "forced": False},
     "one_ends_early": {"shape": "llama", "forced": False, "first_ends_at_once": True},
-    "mixed_precision": {"shape": "llama", "args": {"bf16": True}},
     "whole": {"shape": "qwen3", "forced": False, "args": RESUMED},
     "told_to_stop": {"shape": "qwen3", "forced": False, "args": RESUMED, "second_is_told_to_stop": True},
     "resumed": {"shape": "qwen3", "forced": False, "args": RESUMED, "resume": "told_to_stop/run/checkpoint-1"},

@@ -5,14 +5,12 @@ import json
 import pandas as pd
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 KINDS = pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 
@@ -42,39 +40,6 @@ def test_a_process_whose_completions_end_at_once_waits_for_the_other(trained, ki
     assert {len(ids) for ids in first["completion_ids"]} == {1}
     assert max(len(ids) for ids in second["completion_ids"]) == 12
     assert max(second["farthest_from_its_score"]) < 1e-5
-
-
-@KINDS
-def test_log_probabilities_are_not_rounded_to_16_bits_under_mixed_precision(trained, kind):
-    for seen in seen_by_both(trained(kind, "mixed_precision")):
-        assert max(seen["rounded_to_16_bits"]) < 0.5
-
-
-@KINDS
-@pytest.mark.parametrize("name", ["tied_dapo", "untied_dapo", "reference"])
-def test_stock_classes_load_what_was_saved(trained, kind, name):
-    folder = trained(kind, name)
-    layout = VocabLayout.load(folder / "model")
-    model = AutoModelForCausalLM.from_pretrained(folder / "model")
-    gathered = load_file(folder / "gathered.safetensors")
-    written_once = "lm_head.weight" not in load_file(folder / "model" / "model.safetensors")
-    assert written_once == (name == "tied_dapo")
-    loaded = model.state_dict()
-    assert layout.size == 100
-    assert model.get_input_embeddings().weight.size(0) == len(load_tokenizer(folder / "model")) == layout.rows
-    assert [key for key, weight in gathered.items() if not (loaded[key] == weight).all()] == []
-
-
-@KINDS
-@pytest.mark.parametrize(("name", "shape"), [("lora_tied", "qwen3"), ("lora_untied", "llama")])
-def test_an_adapter_loads_on_its_base_with_its_rows(trained, expand_shape, kind, name, shape):
-    saved = load_file(trained(kind, name) / "model" / "adapter_model.safetensors")
-    rows = [key for key in saved if "lora_rows" in key]
-    base = AutoModelForCausalLM.from_pretrained(expand_shape(shape, size=100))
-    table = base.get_input_embeddings().weight[-100:]
-    assert len(rows) == (1 if shape == "qwen3" else 2)
-    assert all(saved[key].shape == table.shape and not torch.equal(saved[key], table) for key in rows)
-    assert PeftModel.from_pretrained(base, trained(kind, name) / "model").active_adapter == "default"
 
 
 @KINDS

@@ -27,7 +27,6 @@ from transformers import TrainerCallback
 
 from rlvr_vocab.errors import UserError, stop_signals
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
-from rlvr_vocab.training import arguments as arguments_module
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.stage import StopOnSignalOrTime
@@ -62,12 +61,6 @@ class ForcedTrainer(RegionGRPOTrainer):
         first = self.accelerator.process_index * len(prompt_ids)
         places = [(first + row) % self.num_generations for row in range(len(prompt_ids))]
         return [forced_completion(self.policy, *pair) for pair in zip(prompt_ids, places, strict=True)], None
-
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        logps, *rest = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        rounded = logps == logps.bfloat16().float()
-        seen.setdefault("rounded_to_16_bits", []).append(rounded.float().mean().item())
-        return logps, *rest
 
 
 class WatchedTrainer(RegionGRPOTrainer):
@@ -137,7 +130,6 @@ def train(case: dict[str, Any]) -> None:
     lora = case.get("lora")
     rows = [{"prompt": [{"role": "user", "content": text}], "solution": text} for text in QUESTIONS * 4]
     seen.clear()
-    arguments_module.has_bf16 = lambda use_cpu: True  # a CPU computes in bfloat16 too, slowly
     adaptive = {"is_short": AdaptiveWeight(1.0, 1.0, Adaptation(below=0.4, window=1))} if case.get("adaptive") else None
     trainer = (ForcedTrainer if case.get("forced", True) else WatchedTrainer)(
         case["folder"],

@@ -11,29 +11,17 @@ from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.held_out import held_out_figures
 
+USUAL = {"sample": 0, "prompt": "p", "solution": "1", "completion": "c", "answer_read": True}
+USUAL |= {"score": 0.0, "tokens": 10, "thinking_tokens": 4, "reasoning_tokens": 0, "closed": True, "finished": True}
 
-def result(problem, answer, *, score=0.0, tokens=10, thinking=4, reasoning=0, closed=True, finished=True, **more):
-    return ProblemResult(
-        problem=problem,
-        sample=0,
-        prompt="p",
-        solution="1",
-        completion="c",
-        score=score,
-        tokens=tokens,
-        thinking_tokens=thinking,
-        reasoning_tokens=reasoning,
-        closed=closed,
-        finished=finished,
-        answer=answer,
-        answer_read=True,
-        **more,
-    )
+
+def result(problem, answer, **more):
+    return ProblemResult(problem=problem, answer=answer, **{**USUAL, **more})
 
 
 ANSWERS = [
-    result(0, "1", score=1.0, tokens=6, reasoning=1),
-    result(0, None, thinking=6, reasoning=5),
+    result(0, "1", score=1.0, tokens=6, reasoning_tokens=1),
+    result(0, None, thinking_tokens=6, reasoning_tokens=5),
     result(1, None, closed=False, tokens=20, finished=False),
     result(1, "1", tokens=20, finished=False),
     result(2, None, tokens=4),
@@ -57,12 +45,12 @@ def test_figures_are_those_of_hand_counted_answers():
 def test_the_format_is_what_the_format_reward_says_and_no_stray_tag_makes_one():
     found = [result(0, "1", in_format=False), result(1, "1", in_format=True), result(2, None, in_format=None)]
     assert held_out_figures(found)["format"] == 0.5
-    answers = [result(number, "1", thinking=0, closed=False) for number in range(9)]
+    answers = [result(number, "1", thinking_tokens=0, closed=False) for number in range(9)]
     assert "format" not in held_out_figures([*answers, result(9, "1")])
 
 
 def test_a_figure_that_nothing_could_move_is_left_out():
-    nobody_thinks = held_out_figures([result(0, "1", thinking=0, closed=False)])
+    nobody_thinks = held_out_figures([result(0, "1", thinking_tokens=0, closed=False)])
     assert not {"reasoning_share", "format"} & nobody_thinks.keys()
     no_right_or_wrong = held_out_figures([result(0, None, score=0.7, threshold=None), result(1, None, score=None)])
     assert no_right_or_wrong["reward"] == 0.7 and "accuracy" not in no_right_or_wrong
@@ -71,7 +59,6 @@ def test_a_figure_that_nothing_could_move_is_left_out():
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["training.eval_steps=5", "dataset.max_eval_samples=0"], "nothing is held out"),
         (["training.metric_for_best_model=acuracy"], "did you mean accuracy"),
         (["training.metric_for_best_model=accuracy", "rewards=format"], "which calls none right or wrong"),
         (["evaluation.grader={name: accuracy, params: {deadlin: 1}}"], "accuracy has no parameter deadlin"),
@@ -81,20 +68,6 @@ def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
     with pytest.raises(UserError) as refused:
         check_run(load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path / 'run'}", *words]))
     assert part in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("words", "strategy"),
-    [
-        (["training.eval_steps=5"], "steps"),
-        (["training.eval_steps=0.25"], "steps"),
-        (["training.eval_steps=5", "training.eval_strategy=no"], "no"),
-    ],
-)
-def test_an_interval_is_enough_to_be_measured(words, strategy, tmp_path):
-    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path / 'run'}", *words])
-    check_run(settings)
-    assert settings.training.grpo.get("eval_strategy") == strategy
 
 
 def test_the_best_checkpoint_is_the_one_with_the_highest_scores_unless_something_else_is_asked_for(tmp_path):

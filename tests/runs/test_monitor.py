@@ -35,7 +35,8 @@ def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resu
     for part, found in ((range(1, 61), 1), (range(61, 71), 0), (range(71, 91), 0)):
         shown: Any = Shown()
         callback = DisplayCallback(facts, StageContext(tmp_path), shown)
-        callback.on_train_begin(nothing, SimpleNamespace(is_world_process_zero=True, **AT_0), nothing)  # type: ignore[arg-type]
+        at_first: Any = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=90)
+        callback.on_train_begin(nothing, at_first, nothing)
         for step in part:
             figures = {"reward": 0.3 + 0.002 * step, "reward_std": 0.4, "frac_reward_zero_std": 0.1, "entropy": 0.6}
             logs = {"loss": 0.01, "learning_rate": 1e-4, "grad_norm": 0.3, "kl": 0.9 * (step > 30), **figures}
@@ -46,6 +47,3 @@ def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resu
                 callback.on_log(nothing, state, nothing, logs=logs)
         assert shown.rows == list(part)
         assert len(shown.findings) == found and all("(step 3" in line for line in shown.findings)
-
-
-AT_0 = {"global_step": 0, "max_steps": 90}

@@ -78,14 +78,6 @@ def test_every_run_is_checked_before_the_first_starts(folder: Path, capsys: pyte
     assert captured.err.count("\n") == 1 and captured.out == "" and not (folder / "out").exists()
 
 
-def test_a_launcher_with_several_processes_starts_no_sweep(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main(["train", "-m", *SMALL, "seed=1,2"]) == 2
-    assert "slurm/sweep.sh" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_two_runs_are_trained_and_shown_again_by_the_same_command(
     folder: Path, capfd: pytest.CaptureFixture[str]

@@ -48,15 +48,6 @@ def test_golds_that_are_no_text_are_left_out_for_the_verifier_and_kept_for_other
     assert handed_on["What is 4?"] is True
 
 
-def test_a_set_without_answers_is_divided_and_held_out_as_any_other(tmp_path):
-    rows = [{"problem": [{"role": "user", "content": f"Write {number} words."}]} for number in range(20)]
-    words = ["dataset.columns.answer=null", "rewards=[boxed]", "dataset.eval_fraction=0.2"]
-    problems = run_problems(tmp_path, rows, *words)
-    assert len(problems.held_out) == 4 and len(problems.by_stage[0]) == 16
-    assert {"solution", "answer"}.isdisjoint(problems.train.column_names)
-    assert problems.report == run_problems(tmp_path, rows, *words).report
-
-
 def test_a_grader_that_raises_is_refused_before_anything_is_trained(tmp_path):
     (tmp_path / "mine.py").write_text("def broken(completions):\n    raise KeyError('x')\n")
     rows = [{"problem": f"{number}+1?", "answer": str(number + 1)} for number in range(20)]

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.runs.model import expansion_plan
-from rlvr_vocab.runs.problems import asks_to_think, thinking_warnings, warmup_form
+from rlvr_vocab.runs.problems import asks_to_think, thinking_warnings
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
 COPIES = "model.reasoning_vocab_size=5"
@@ -123,16 +123,3 @@ def test_a_template_is_changed_only_for_a_run_that_is_to_think(
     plan = expansion_plan(settings.model, settings.seed, settings.dataset, thinks=thinks)
     text = plan.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert text.endswith(f"{tags[0]}\n") is opens
-
-
-@pytest.mark.parametrize(
-    ("words", "turn"),
-    [
-        (["rewards=xml"], "<reasoning>\n6*7\n</reasoning>\n<answer>\n42\n</answer>"),
-        ([REASONING], "<reasoning>6*7</reasoning>\\boxed{42}"),
-    ],
-)
-def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words: list[str], turn: str) -> None:
-    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
-    rows = Dataset.from_list([{"prompt": [], "problem": "6 * 7", "solution": "42", "answer": "42"}])
-    assert warmup_form(settings, rows).format(reasoning="6*7", answer="42") == turn

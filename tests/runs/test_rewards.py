@@ -112,11 +112,12 @@ def warnings(*words: str, problem: str = "A box holds 3 balls. And two boxes?") 
             "accuracy looks for <answer>…</answer> or The answer is",
         ),
         (["rewards=[xml_format]"], "xml_format looks for <answer>…</answer>"),
+        (["model=tiny", "dataset=arithmetic"], "random weights and never answers correctly: set warmup.max_steps"),
     ],
 )
 def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named: str) -> None:
     [line] = warnings(*words)
-    assert f"reward {named}" in line
+    assert named in line
 
 
 @pytest.mark.parametrize(
@@ -135,8 +136,3 @@ def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named:
 def test_other_runs_have_no_warning(words: list[str]) -> None:
     assert warnings(*words) == []
     assert warnings("dataset.system_prompt=null", problem="1+1=? Answer in \\boxed{}.") == []
-
-
-def test_an_embedded_model_without_a_warm_up_is_named() -> None:
-    [line] = warnings("model=tiny", "dataset=arithmetic")
-    assert "random weights" in line and "warmup.max_steps" in line

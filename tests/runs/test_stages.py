@@ -98,23 +98,6 @@ def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[S
     assert len(made) == 2
 
 
-def test_the_trainer_of_a_stage_gets_its_own_kl(tmp_path: Path, expand_shape: Any, monkeypatch: Any) -> None:
-    given: list[dict[str, Any]] = []
-    text = "stages=[{name:a},{name:b,training:{kl_over:ids,kl_log_steps:3}}]"
-    words = ["experiment=quickstart", f"output_dir={tmp_path}", "logging=disabled", text]
-    settings = load_settings("train", words)
-    expand_shape("qwen3", size=10).rename(tmp_path / "initial_model")
-    nothing: Any = SimpleNamespace(problems=None, during=None)
-    stages = [
-        Stage(number, 2, each.name, each.run, None, nothing, ()) for number, each in enumerate(settings.stages, start=1)
-    ]
-    monkeypatch.setattr(StagedRun, "trainer_class", staticmethod(lambda folder, **more: given.append(more)))
-    staged = StagedRun(run_of(stages), stages, nothing, nothing)
-    staged.records = [StageRecord("a", 4, "steps", {}, 1.5)]
-    staged._make_trainer(stages[1])
-    assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("ids", 3)]
-
-
 def test_a_budget_of_tokens_is_the_goal_of_a_run_and_of_each_stage():
     words = ["experiment=quickstart", "training.max_tokens=5000"]
     [alone] = stages_of(load_settings("train", words))
