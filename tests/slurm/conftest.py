@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # What the scripts and SLURM read: none of it may come from the machine that runs the tests.
 READ = re.compile(
-    r"SLURM_.*|(PARTITION|ACCOUNT|TIME|NODES|GPUS|CPUS|MEM|MODULES|PROXY|VENV|CONTAINER|ACCELERATE_CONFIG|CARD"
+    r"SLURM_.*|SBATCH_.*|(PARTITION|ACCOUNT|TIME|NODES|GPUS|CPUS|MEM|MODULES|PROXY|VENV|CONTAINER|ACCELERATE_CONFIG|CARD"
     r"|LAUNCH_PYTHON|REASONING_VOCAB_SIZE|ARMS|SEEDS|RLVR_VOCAB_EXIT_CODE_FILE|https?_proxy|HTTPS?_PROXY)"
 )
 # One argument a line, so that a space inside an argument can be told from one between two. As Python it is asked first
@@ -75,7 +75,6 @@ class Scripts:
         return (self.tree / "out" / "a run" / name).read_text(encoding="utf-8")
 
     def started(self, script: str, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.Popen[str]:
-        """`bash slurm/<script>` at the head of a process group, from another folder than the tree's."""
         environment = {key: value for key, value in os.environ.items() if not READ.fullmatch(key)}
         environment |= {"PATH": f"{self._beside('bin')}:{environment['PATH']}", **variables}
         command = ["bash", str(self.tree / "slurm" / script), *words]

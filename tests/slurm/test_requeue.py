@@ -23,18 +23,6 @@ def test_training_prints_into_the_folder_of_its_run_and_slurms_own_output_says_w
     assert "a step" in scripts.log("slurm-40000_3.log")
 
 
-def test_a_reason_is_told_apart_from_what_the_launcher_says_after_it(scripts):
-    reason = "torch.OutOfMemoryError: CUDA is out of memory"
-    told = [
-        reason,
-        *["a line of its traceback"] * 9,
-        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
-    ]
-    python = str(scripts.stand_in("python", 1, more="".join(f"echo '{line}' >&2\n" for line in told)))
-    done = scripts.job("train_baseline.sh", LAUNCH_PYTHON=python)
-    assert done.stdout.splitlines()[2:] == [reason]
-
-
 def test_bad_input_is_said_before_there_is_a_folder(scripts, tmp_path):
     python = tmp_path / "python"
     python.write_text('#!/usr/bin/env bash\necho "error: unknown key sed" >&2\nexit 2\n')

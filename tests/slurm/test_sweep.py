@@ -49,10 +49,3 @@ def test_an_array_that_does_not_fit_the_sweep_is_said_in_one_line(scripts):
     done = scripts.run("sweep.sh", LAUNCH_PYTHON=python, **in_array(scripts, 1, 2))
     [line] = done.stderr.splitlines()
     assert done.returncode == 0 and "this array has 2 tasks" in line
-
-
-def test_runs_that_would_share_a_folder_are_refused_before_they_are_sent_off(scripts):
-    scripts.stand_in("sbatch")
-    done = scripts.run("sweep.sh", "output_dir=x", LAUNCH_PYTHON=str(scripts.stand_in("python")))
-    assert done.returncode == 2 and "would both write x" in done.stderr
-    assert not (scripts.tree.parent / "seen-sbatch").exists()

@@ -27,9 +27,6 @@ def main(words: list[str]) -> int:
         words = [f"exp_name={name(run)}", *run, *(["--show"] if "--show" in words else [])]
     given = dict(word.split("=", 1) for word in words if not word.startswith("--") and "=" in word)
     folder = Path(given.get("output_dir") or f"out/{given.get('exp_name', 'run')}")
-    if given.get("seed", "1") == "none":
-        print("error: seed=none: not a number", file=sys.stderr)
-        return 2
     if "--show" in words:
         print(folder)
         return 0
@@ -62,19 +59,16 @@ def count(folder: Path, given: dict[str, str], words: list[str]) -> int:
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, receive)
     step = max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
-    tell(folder, start=step, words=words, pid=os.getpid(), master=os.environ.get("MASTER_ADDR"))
+    tell(folder, start=step, words=words, master=os.environ.get("MASTER_ADDR"))
     while step < int(given.get("max_steps", 10)):
         time.sleep(0.2)
         step += 1
         if received:
-            if given.get("saves") != "false":
-                time.sleep(float(given.get("saving", 0.5)))
-                save(folder, step)
+            time.sleep(float(given.get("saving", 0.5)))
+            save(folder, step)
             return INTERRUPTED
-    if given.get("saves") != "false":
-        save(folder, step)
-    tell(folder, end=step)
-    return int(given.get("code", 0))
+    save(folder, step)
+    return 0
 
 
 def tell(folder: Path, **facts: object) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import getpass
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -18,13 +17,9 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.slurm.conftest import READ, ROOT
+
 DAEMONS = ("munged", "slurmctld", "slurmd")
-# What the scripts and SLURM read: none of it may come from whoever runs the tests.
-READ = re.compile(
-    r"SLURM_.*|SBATCH_.*|RLVR_VOCAB_EXIT_CODE_FILE|PARTITION|ACCOUNT|TIME|NODES|GPUS|CPUS|MEM|MODULES|PROXY|CONTAINER"
-    r"|ACCELERATE_CONFIG|LAUNCH_PYTHON|REASONING_VOCAB_SIZE|ARMS|SEEDS|NAME"
-)
 # A requeued job may begin after cred_expire seconds: two minutes, where nothing is set.
 CONFIGURATION = """\
 ClusterName=test
@@ -87,17 +82,14 @@ class Cluster:
         return dict(field.split("=", 1) for field in shown.split() if "=" in field)
 
     def ended(self, job: str, seconds: float = 90) -> dict[str, str]:
-        """The job's fields once it has ended for good."""
         ends = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         self.wait_until(lambda: self.job(job)["JobState"] in ends, f"the end of job {job}", seconds)
         return self.job(job)
 
     def own_output(self) -> str:
-        """SLURM's own output of every job."""
         return "".join(path.read_text(encoding="utf-8") for path in sorted((self.tree / "slurm/logs").glob("*.log")))
 
     def events(self, run: str, *keys: str) -> list[dict[str, Any]]:
-        """What the stand-in of a run told that has one of the keys."""
         file = self.tree / "out" / run / "events.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return [event for event in map(json.loads, lines) if any(key in event for key in keys)]
@@ -112,13 +104,10 @@ class Cluster:
             time.sleep(0.5)
 
     def told(self) -> str:
-        """Everything there is to read about a failure."""
         logs = sorted(self.tree.glob("out/*/slurm-*.log"))
-        texts = [f"{path}:\n{path.read_text(encoding='utf-8')}" for path in logs]
-        return "\n".join([self.type("squeue"), self.own_output(), *texts])
+        return "\n".join([self.type("squeue"), self.own_output(), *(path.read_text() for path in logs)])
 
     def nothing_left(self) -> None:
-        """Cancel what is there and wait until it has gone."""
         self.type("scancel", f"--user={getpass.getuser()}")
         self.wait_until(lambda: not self.type("squeue", "--noheader"), "an empty queue", 60)
 
@@ -189,17 +178,11 @@ def daemons(folder: Path) -> dict[str, list[str]]:
 
 @contextmanager
 def running(command: list[str], log: Path, environment: dict[str, str]) -> Iterator[None]:
-    with log.open("wb") as file:
-        daemon = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
+    with log.open("wb") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as daemon:
         try:
             yield
         finally:
             daemon.terminate()
-            try:
-                daemon.wait(20)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
 
 
 def idle_nodes(environment: dict[str, str]) -> int:
@@ -210,9 +193,7 @@ def idle_nodes(environment: dict[str, str]) -> int:
 def wait_for(holds: Callable[[], bool], folder: Path) -> None:
     end = time.monotonic() + 30
     while not holds():
-        if time.monotonic() > end:
-            logs = "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in sorted(folder.glob("*.log")))
-            raise RuntimeError(f"SLURM did not start:\n{logs}")
+        assert time.monotonic() < end, "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("*.log")))
         time.sleep(0.2)
 
 
