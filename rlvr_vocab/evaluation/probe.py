@@ -77,34 +77,30 @@ class CopyExchange:
 
     def in_arm(self, arm: str, thought: Thought, random: np.random.Generator) -> Thought:
         """The thought in an arm of `ARMS`, as it is where the arm takes the model or other thoughts."""
-        standard = self._policy.layout.standard_size
+        standard, open_ids = self._policy.layout.standard_size, self.open_ids
         match arm.split("_"):
             case ["sources"]:
-                return self._chosen(thought, lambda open_ids: open_ids[0])
+                return self._chosen(thought, lambda token: open_ids(token)[0])
             case ["copies"]:
-                return self._chosen(thought, lambda open_ids: random.choice([i for i in open_ids if i >= standard]))
+                return self._chosen(thought, lambda token: random.choice([i for i in open_ids(token) if i >= standard]))
             case ["coin"]:
-                return self._chosen(thought, random.choice)
+                return self._chosen(thought, lambda token: random.choice(open_ids(token)))
             case ["dose", percent]:
-                return self._exchanged(thought, int(percent) / 100, random)
+                places = random.permutation(thought.places)[: round(int(percent) / 100 * len(thought.places))]
+                return self._chosen(
+                    thought, lambda token: random.choice([i for i in open_ids(token) if i != token]), sorted(places)
+                )
             case ["cut", percent]:
                 kept = thought.ids[: thought.start + round(int(percent) / 100 * (len(thought.ids) - 1 - thought.start))]
-                places = tuple(place for place in thought.places if place < len(kept))
-                return replace(thought, ids=(*kept, thought.ids[-1]), places=places)
+                left = tuple(place for place in thought.places if place < len(kept))
+                return replace(thought, ids=(*kept, thought.ids[-1]), places=left)
         return thought
 
-    def _chosen(self, thought: Thought, choose: Callable[[list[int]], int]) -> Thought:
-        """At every place the id that `choose` takes from the open ones."""
+    def _chosen(self, thought: Thought, choose: Callable[[int], int], places: Sequence[int] | None = None) -> Thought:
+        """The thought with the ids that `choose` gives for its own, at some places or at all."""
         ids = list(thought.ids)
-        for place in thought.places:
-            ids[place] = int(choose(self.open_ids(ids[place])))
-        return replace(thought, ids=tuple(ids))
-
-    def _exchanged(self, thought: Thought, share: float, random: np.random.Generator) -> Thought:
-        """Another open id at a share of the places."""
-        ids = list(thought.ids)
-        for place in sorted(random.permutation(thought.places)[: round(share * len(thought.places))]):
-            ids[place] = int(random.choice([each for each in self.open_ids(ids[place]) if each != ids[place]]))
+        for place in thought.places if places is None else places:
+            ids[place] = int(choose(ids[place]))
         return replace(thought, ids=tuple(ids))
 
     def permuted(self, thoughts: Sequence[Thought], random: np.random.Generator) -> list[Thought]:
@@ -115,9 +111,9 @@ class CopyExchange:
                 where[self._text_of[thought.ids[place]]].append((number, place))
         ids = [list(thought.ids) for thought in thoughts]
         for places in where.values():
-            dealt = [places[each] for each in random.permutation(len(places))]
-            for (number, place), (other, from_place) in zip(places, dealt, strict=True):
-                ids[number][place] = thoughts[other].ids[from_place]
+            dealt = random.permutation([ids[number][place] for number, place in places]).tolist()
+            for (number, place), token in zip(places, dealt, strict=True):
+                ids[number][place] = token
         return [replace(thought, ids=tuple(each)) for thought, each in zip(thoughts, ids, strict=True)]
 
     def transplanted(self, thought: Thought, donor: Thought, random: np.random.Generator) -> Thought:
@@ -125,11 +121,12 @@ class CopyExchange:
         given: dict[int, list[int]] = defaultdict(list)
         for place in reversed(donor.places):
             given[self._text_of[donor.ids[place]]].append(donor.ids[place])
-        ids = list(thought.ids)
-        for place in thought.places:
-            from_donor = given[self._text_of[ids[place]]]
-            ids[place] = from_donor.pop() if from_donor else int(random.choice(self.open_ids(ids[place])))
-        return replace(thought, ids=tuple(ids))
+
+        def from_donor(token: int) -> int:
+            left = given[self._text_of[token]]
+            return left.pop() if left else random.choice(self.open_ids(token))
+
+        return self._chosen(thought, from_donor)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -225,11 +226,7 @@ def read_with_think_tags(
         tokenizer.chat_template = chat_template
     model = _read_weights(base, source_kwargs, dtype="float32")
     pieces = add_think_tags(tokenizer, think_tags)
-    if len(tokenizer) > model.get_input_embeddings().weight.size(0):
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    with torch.no_grad():
-        for tensor in _vocabulary_tensors(model):
-            _start_as_mean_of_pieces(tensor, pieces)
+    _add_rows(model, max(len(tokenizer), model.get_input_embeddings().weight.size(0)), pieces)
     return model, tokenizer
 
 
@@ -280,12 +277,22 @@ def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
             raise UserError(f"{base} cannot be expanded: {name} is another table with a row per token")
 
 
-def _vocabulary_tensors(model: PreTrainedModel) -> list[torch.Tensor]:
-    """Input embedding, output embedding (the same tensor when tied) and the head's bias where there is one."""
+@torch.no_grad()
+def _add_rows(model: PreTrainedModel, rows: int, tag_pieces: Mapping[int, list[int]]) -> list[torch.Tensor]:
+    """Resize the tables, and start new tags as the mean of their pieces.
+
+    Returns:
+        Input embedding, output embedding (the same tensor when tied), and the head's bias where there is one.
+    """
+    if model.get_input_embeddings().weight.size(0) != rows:
+        model.resize_token_embeddings(rows, mean_resizing=False)
     head = model.get_output_embeddings()
     bias = getattr(head, "bias", None)
-    tensors = [model.get_input_embeddings().weight, head.weight, *([] if bias is None else [bias])]
-    return list({id(tensor): tensor for tensor in tensors}.values())
+    found = [model.get_input_embeddings().weight, head.weight, *([] if bias is None else [bias])]
+    tensors = list({id(tensor): tensor for tensor in found}.values())
+    for tensor, (tag_id, piece_ids) in product(tensors, tag_pieces.items()):
+        tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
+    return tensors
 
 
 @torch.no_grad()
@@ -294,13 +301,11 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
     layout, expansion = plan.layout, plan.expansion
     if expansion.init_noise:
         model.float()  # bf16 would round small noise away
-    if model.get_input_embeddings().weight.size(0) != layout.rows:
-        model.resize_token_embeddings(layout.rows, mean_resizing=False)
+    tensors = _add_rows(model, layout.rows, plan.tag_pieces)
     generator = torch.Generator().manual_seed(expansion.seed)
     sources, differences = torch.tensor(layout.source_ids, dtype=torch.long), dict[str, torch.Tensor]()
     tables = iter(("input", "output"))
-    for tensor in _vocabulary_tensors(model):
-        _start_as_mean_of_pieces(tensor, plan.tag_pieces)
+    for tensor in tensors:
         copies = tensor[layout.standard_size :]
         for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
             copies[ks] = tensor[sources[ks]]
@@ -318,11 +323,6 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
         elif noise_K1 is not None:
             copies += torch.randn(copies.shape, generator=generator) * noise_K1
     return differences
-
-
-def _start_as_mean_of_pieces(tensor: torch.Tensor, tag_pieces: Mapping[int, list[int]]) -> None:
-    for tag_id, piece_ids in tag_pieces.items():
-        tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
 
 
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

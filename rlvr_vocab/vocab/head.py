@@ -63,22 +63,10 @@ def attach_region_head(
 
     # Keep the original signature: `generate` validates its model kwargs against it.
     @functools.wraps(type(model).forward)
-    def forward(
-        self: PreTrainedModel,
-        *args: Any,
-        fused_lm_head: bool = False,
-        labels: torch.Tensor | None = None,
-        input_ids: torch.Tensor | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def forward(self: PreTrainedModel, *args: Any, fused_lm_head: bool = False, **kwargs: Any) -> Any:
         if not fused_lm_head:
-            given = {"labels": labels, "input_ids": input_ids}
-            return own_forward(*args, **{key: value for key, value in given.items() if value is not None}, **kwargs)
-        if input_ids is None or labels is None:
-            raise ValueError(
-                "scoring under the region policy needs `input_ids` and `labels`: regions are read from ids"
-            )
-        return _score(self, input_ids, labels, kwargs, policy, settings, cast_lm_head_to_fp32)
+            return own_forward(*args, **kwargs)
+        return _score(self, policy, settings, cast_lm_head_to_fp32, **kwargs)
 
     model.forward = types.MethodType(forward, model)
 
@@ -99,12 +87,13 @@ def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
 
 def _score(
     model: PreTrainedModel,
-    input_ids: torch.Tensor,
-    labels: torch.Tensor,
-    kwargs: dict[str, Any],
     policy: RegionPolicy,
     settings: HeadSettings,
     cast_lm_head_to_fp32: bool,
+    *,
+    input_ids: torch.Tensor,
+    labels: torch.Tensor,
+    **kwargs: Any,
 ) -> RegionScores:
     backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
     # Looked up at each call: FSDP and PEFT replace the head after this function is attached.

@@ -53,7 +53,7 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs b
                 "VLLM_PLUGINS keeps out: name it there too, or start vLLM with --no-async-scheduling"
             )
         self._layout, is_v1 = layout, isinstance(device_or_state, torch.device)
-        policy = RegionPolicy(layout, rows=served_rows(vllm_config, layout))
+        policy = RegionPolicy(layout, rows=int(vllm_config.model_config.get_vocab_size()))
         self._bias = LogitsBias(policy, device_or_state if is_v1 else device_or_state.device)
         self._slots = None if is_v1 else SlotRegions(layout, device_or_state)
 
@@ -134,7 +134,6 @@ def prepare(vllm_config: Any) -> None:
     layout = reasoning_layout(model_config) if model_config.runner_type == "generate" else None
     if layout is None:
         return
-    served_rows(vllm_config, layout)
     if vllm_config.speculative_config is not None:
         raise UserError(
             f"{model_config.model} has a reasoning vocabulary: vLLM applies no logits processor under speculative "
@@ -167,12 +166,3 @@ def reasoning_layout(model_config: Any) -> VocabLayout | None:
         return None
     layout = VocabLayout.load(Path(try_get_local_file(**place)).parent)
     return layout if layout.size else None
-
-
-def served_rows(vllm_config: Any, layout: VocabLayout) -> int:
-    rows = int(vllm_config.model_config.get_vocab_size())
-    if rows < layout.rows:
-        raise UserError(
-            f"{vllm_config.model_config.model}: {LAYOUT_FILE} describes {layout.rows} tokens, the model has {rows}"
-        )
-    return rows

@@ -1,9 +1,5 @@
 """What an engine does on account of the plugin being installed: nothing for other models, refusals where it must."""
 
-import shutil
-from dataclasses import replace
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -13,13 +9,11 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.v1.sample import logits_processor as vllm_processors
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.vllm_plugin import (
     NAME_OF_INSTALLED,
     NAME_OF_NAMED,
     NamedRegionLogitsProcessor,
     RegionLogitsProcessor,
-    reasoning_layout,
 )
 
 PROMPTS = [[1, 9531, 198, 40 + number] for number in range(8)]
@@ -75,36 +69,9 @@ def test_other_processors_that_a_user_names_stay_named(expand_shape):
     assert made.model_config.logits_processors == [other, NAME_OF_NAMED]
 
 
-def test_a_model_with_fewer_rows_than_its_file_says_is_refused(expand_shape, tmp_path):
-    folder = shutil.copytree(expand_shape("llama", size=None), tmp_path / "model")
-    layout = VocabLayout.load(folder)
-    replace(layout, source_ids=(*layout.source_ids, 0)).save(folder)
-    with pytest.raises(UserError, match=rf"describes {layout.rows + 1} tokens, the model has {layout.rows}"):
-        config(folder)
-
-
 @pytest.mark.usefixtures("asynchronous")
 def test_kept_out_by_vllm_plugins_the_policy_refuses_to_guess_late_tokens(expand_shape):
     made = config(expand_shape("llama", size=None))
     made.model_config.logits_processors = None
     with pytest.raises(UserError, match="rlvr_vocab_engine"):
         RegionLogitsProcessor(made, torch.device("cpu"), False)
-
-
-def test_a_name_on_the_hub_is_found_in_the_cache_without_a_network(tmp_path, monkeypatch, expand_shape):
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    layout = VocabLayout.load(expand_shape("llama", size=None))
-    repository = tmp_path / "models--someone--expanded"
-    (repository / "snapshots" / "abc").mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("abc")
-    layout.save(repository / "snapshots" / "abc")
-    assert reasoning_layout(_served("someone/expanded")) == layout
-    assert reasoning_layout(_served("someone/else")) is None
-
-
-def _served(name):
-    return SimpleNamespace(model=name, revision=None)

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.vocab.adapter import add_trained_rows, first_trained_row
@@ -82,21 +82,6 @@ def test_rows_compute_and_learn_as_a_stock_model_with_them_on_off_and_merged(nam
         # From 1: row 0 is Gemma's padding, which gets no gradient in a stock table.
         torch.testing.assert_close(rows.grad[1:], table.grad[first:][1:], rtol=1e-3, atol=1e-7)
     assert all(parameter.grad is None for name, parameter in model.named_parameters() if "base_layer" in name)
-
-
-@pytest.mark.parametrize("name", ["qwen3", "llama"])
-def test_peft_saves_the_rows_once_with_the_adapter_and_loads_them(name, expand_shape):
-    folder = expand_shape(name, size=None)
-    model, stock, _ = with_rows(folder, "reasoning")
-    sides = moved(model)
-    saved = get_peft_model_state_dict(model)
-    assert sum("lora_rows" in key for key in saved) == len(sides)
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    assert sum(tensor.numel() for tensor in saved.values()) == trained
-    again, _, _ = with_rows(folder, "reasoning")
-    result = set_peft_model_state_dict(again, saved)
-    assert not result.unexpected_keys
-    assert largest_difference(model, again, some_ids(stock)) == 0
 
 
 def test_rows_of_a_bfloat16_table_are_float32_and_begin_as_it_has_them(expand_shape):
