@@ -176,7 +176,7 @@ class TrainedRowDelta(_TrainedPart):
 
 
 def train_differences(copied: CopiedRows) -> None:
-    """Let the deltas of a model's copied rows train with its adapter; rows of rank 0 have none."""
+    """Let the deltas of a model's copied rows train with its adapter."""
     for _, module in copied.own_tables():
         if module.difference.B is not None:
             module.difference = TrainedRowDelta(module.difference)
@@ -187,10 +187,7 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
 
     Args:
         base: the base model of an adapter, where it is not at its recorded path.
-        model_kwargs: passed on to `from_pretrained`; the dtype is the folder's own by default.
-
-    Raises:
-        UserError: weights that cannot be read, an adapter without its base, or one that does not fit it.
+        model_kwargs: of `from_pretrained`; the dtype is the folder's own by default.
     """
     source = find_base(folder, base) if is_adapter(folder) else folder
     refuse_invalid_generation_config(source)

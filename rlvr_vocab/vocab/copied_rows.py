@@ -47,7 +47,7 @@ class RowDelta(nn.Module):
 
     @property
     def in_force(self) -> RowDelta:
-        """The active delta: this one. An adapter replaces it by a layer whose active delta is its own."""
+        """The active delta: this one, or that of the layer with which an adapter replaces this one."""
         return self
 
     @classmethod
@@ -79,16 +79,12 @@ class CopiedRows:
     """
 
     def __init__(self, model: Any, layout: VocabLayout, folder: str | Path) -> None:
-        """
-        Raises:
-            UserError: the folder lacks its deltas.
-        """
         self.model, self.layout = model, layout
         self.embedding, self.head = model.get_input_embeddings(), model.get_output_embeddings()
         self.tied = self.head.weight is self.embedding.weight
         self.sources = torch.tensor(layout.source_ids, device=self.embedding.weight.device)
         with whole_in_zero3(*(module.weight for _, module in self.own_tables()), self.head.bias):
-            stored = self._read(folder)
+            stored = read_differences(folder) if layout.reasoning_rank else {}
             self._cut_tables()
         for table, module in self.own_tables():
             parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
@@ -115,17 +111,14 @@ class CopiedRows:
     def _output_delta(self) -> Any:
         return (self.embedding if self.tied else self.head).difference.in_force
 
-    def _read(self, folder: str | Path) -> dict[str, torch.Tensor]:
-        return read_differences(folder) if self.layout.reasoning_rank else {}
-
     def _cut_tables(self) -> None:
-        standard = self.layout.standard_size
+        standard, bias = self.layout.standard_size, self.head.bias
         for _, module in self.own_tables():
             module.weight = nn.Parameter(module.weight.data[:standard].clone(), module.weight.requires_grad)
         if self.tied:
             self.head.weight = self.embedding.weight
-        if self.head.bias is not None:
-            self.head.bias = nn.Parameter(self.head.bias.data[:standard].clone(), self.head.bias.requires_grad)
+        if bias is not None:
+            self.head.bias = nn.Parameter(bias.data[:standard].clone(), bias.requires_grad)
         self.embedding.num_embeddings = self.head.out_features = standard
 
     def _embed(self, own_forward: Callable[[torch.Tensor], torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
@@ -181,12 +174,13 @@ class CopiedRows:
     @contextmanager
     def reading(self, folder: str | Path) -> Iterator[None]:
         """Inside the block the model loads state dicts of a stock folder, and the deltas beside it."""
-        stored, modules, standard = self._read(folder), self._names().values(), self.layout.standard_size
+        stored = read_differences(folder) if self.layout.reasoning_rank else {}
+        modules = self._names().values()
 
         def cut(module: nn.Module, state: dict[str, torch.Tensor], *_: Any) -> None:
             for name in (f"{module}.{part}" for module in modules for part in ("weight", "bias")):
                 if name in state:
-                    state[name] = state[name][:standard]
+                    state[name] = state[name][: self.layout.standard_size]
             on_disk = self._names_on_disk().items()
             state.update({name: stored[stored_name] for name, stored_name in on_disk if stored_name in stored})
 
@@ -247,7 +241,7 @@ def whole_table(
 
 
 def attach_low_rank_rows(model: Any, folder: str | Path) -> None:
-    """Replace the copies' rows of a loaded model by deltas, as the folder's layout says; UserError without deltas."""
+    """Replace the copies' rows of a loaded model by the deltas of its folder, where its layout has any."""
     layout = VocabLayout.load(folder)
     if layout.holds_deltas:
         model.copied_rows = CopiedRows(model, layout, folder)
@@ -269,11 +263,7 @@ def save_differences(folder: str | Path, differences: Mapping[str, torch.Tensor]
 
 
 def read_differences(folder: str | Path) -> dict[str, torch.Tensor]:
-    """The deltas of a model folder, by table and part: `input.A`, `input.B`, `output.A`, `output.B`.
-
-    Raises:
-        UserError: they cannot be read.
-    """
+    """The deltas of a model folder, by table and part (`input.A`, `output.B`, …); UserError without them."""
     path = Path(folder) / DIFFERENCES
     try:
         return load_file(path)

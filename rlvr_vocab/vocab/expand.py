@@ -84,7 +84,6 @@ class ExpansionPlan:
     Attributes:
         tokenizer: the base's, with think tags and a template that opens the thinking where needed.
         tag_pieces: for each think tag that the base lacked, the ids whose mean row it starts as.
-        context_length: the model's, if its configuration has one.
     """
 
     base: str
@@ -97,11 +96,7 @@ class ExpansionPlan:
 
 
 def expand(base: str, out: str | Path, expansion: Expansion | None = None) -> VocabLayout:
-    """Write the expanded checkpoint of a base model, by default a baseline without reasoning tokens.
-
-    Raises:
-        UserError: as `plan_expansion` and `write_expansion` do.
-    """
+    """Write the expanded checkpoint of a base model, by default a baseline without reasoning tokens."""
     plan = plan_expansion(base, expansion or Expansion())
     write_expansion(plan, Path(out))
     return plan.layout
@@ -173,11 +168,7 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
 
 
 def require_same_expansion(plan: ExpansionPlan, folder: Path) -> None:
-    """Refuse an expanded folder whose content differs from what `write_expansion` would now write.
-
-    Raises:
-        UserError: naming what differs, such as the weights of the base.
-    """
+    """UserError for an expanded folder whose content differs from what `write_expansion` would now write."""
     recorded, wanted = read_json_if_there(folder / EXPANSION_RECORD) or {}, _expansion_record(plan)
     if wanted["weights"] is None:  # not on this machine yet
         _read_weights(plan.base, plan.source_kwargs, dtype="auto")
@@ -214,11 +205,7 @@ def read_with_think_tags(
     chat_template: str | None = None,
     source_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A base model in float32, for training before expansion, and its tokenizer; each think tag is already one token.
-
-    Raises:
-        UserError: as `plan_expansion` and `write_expansion` do.
-    """
+    """A base model in float32, for training before expansion, and its tokenizer; each think tag is one token."""
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
     _, tokenizer = read_base(base, source_kwargs)
     tokenizer.padding_side = "left"
@@ -238,11 +225,7 @@ def _read_weights(base: str, source_kwargs: Mapping[str, Any], dtype: str) -> Pr
 
 
 def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Configuration and tokenizer of a model that can be expanded.
-
-    Raises:
-        UserError: there is none by that name, or its weights are quantized.
-    """
+    """Configuration and tokenizer of a model that can be expanded; UserError where there is none."""
     with reading_model(base):
         config = AutoConfig.from_pretrained(base, **source_kwargs)
         tokenizer = AutoTokenizer.from_pretrained(base, **source_kwargs)

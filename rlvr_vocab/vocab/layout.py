@@ -84,11 +84,7 @@ class VocabLayout:
 
     @classmethod
     def load(cls, folder: str | Path) -> VocabLayout:
-        """Read the layout of a model folder.
-
-        Raises:
-            UserError: the folder has no layout, or one that this version cannot read.
-        """
+        """Read the layout of a model folder; UserError where it has none that this version reads."""
         path = Path(folder, LAYOUT_FILE)
         if not path.is_file():
             raise UserError(f"{folder} has no {LAYOUT_FILE}: give a folder written by `rlvr-vocab expand` or `train`")

@@ -27,17 +27,15 @@ _SHORTEST_RUN = 64
 class RegionPolicy:
     """Bias by region, and the rows of the output embedding that each region needs, in blocks.
 
+    Args:
+        rows: rows of the model's output embedding, if a loader padded it; the padding is forbidden.
+
     Attributes:
-        layout: the vocabulary that the policy follows.
         bias: `(2, rows)` float32 on the CPU, added to float32 logits after softcap and temperature; row
             `ANSWERING`, row `THINKING`; `-inf` forbids an id.
     """
 
     def __init__(self, layout: VocabLayout, rows: int | None = None) -> None:
-        """
-        Args:
-            rows: rows of the model's output embedding, if a loader padded it; the padding is forbidden.
-        """
         self.layout = layout
         self.bias = _bias_table(layout, max(rows or 0, layout.rows))
         self.bias_on = lru_cache(maxsize=8)(self._bias_on)

@@ -46,15 +46,7 @@ class RegionTracker:
 
 
 def regions_after(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
-    """Region in which the token *after* each position is chosen.
-
-    Args:
-        ids_BT: token ids, `(B, T)`, any integer type; padding may be anywhere.
-        layout: names the tags and the ids that open a turn.
-
-    Returns:
-        `(B, T)` int64, `THINKING` or `ANSWERING`.
-    """
+    """`(B, T)` int64: region in which the token *after* each position is chosen; padding may be anywhere."""
     import torch
 
     events_BT = (ids_BT == layout.think_close_id).long() * _ANSWER_EVENT

@@ -41,16 +41,9 @@ class RegionLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._scaled_bias is None:
-            self._scaled_bias = self._bias_before_temperature(scores)
+            bias, scale = self.policy.bias_on(scores.device), self.temperature
+            self._scaled_bias = bias.masked_fill(bias.isfinite(), 0.0) if scale is None else bias * scale
         return scores + self._scaled_bias[region_of_next(input_ids, self.policy.layout)]
-
-    def _bias_before_temperature(self, scores: torch.Tensor) -> torch.Tensor:
-        bias = self.policy.bias_on(scores.device)
-        if bias.size(1) != scores.size(1):
-            raise ValueError(f"the policy describes {bias.size(1)} rows, the model has {scores.size(1)}")
-        if self.temperature is None:
-            return bias.masked_fill(torch.isfinite(bias), 0.0)
-        return bias * self.temperature
 
 
 def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
@@ -80,13 +73,9 @@ class SamplingRecorder:
         self._steps.append(torch.stack((log_p_B, entropy_B, torch.zeros_like(entropy_B))))
         return _only(scores, drawn_B1)
 
-    def logps(self) -> torch.Tensor:
-        """`(B, steps)` log-probabilities of the drawn ids."""
-        return torch.stack(self._steps, dim=2)[0]
-
-    def entropies(self) -> tuple[torch.Tensor, ...]:
-        """`(B, steps)` each, in nats: entropy over texts, and H(copy | text)."""
-        return tuple(torch.stack(self._steps, dim=2)[1:])
+    def recorded(self) -> tuple[torch.Tensor, ...]:
+        """`(B, steps)` each, in nats: log-probabilities of the drawn ids, entropy over texts, and H(copy | text)."""
+        return tuple(torch.stack(self._steps, dim=2))
 
 
 class TwoStageSampler(SamplingRecorder):
@@ -158,7 +147,7 @@ class RegionSampler:
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
         self.policy = policy
         self.last_logps: torch.Tensor | None = None
-        self.last_entropies: tuple[torch.Tensor, ...] | None = None
+        self.last_entropies: list[torch.Tensor] | None = None
         self._recording = False
         self._draw: TwoStageSampler | None = None
         self._own_generate = model.generate
@@ -188,7 +177,7 @@ class RegionSampler:
             output = self._own_generate(*args, **{**given, **_GREEDY})
         if recorder is self._draw:
             return output
-        self.last_logps, self.last_entropies = recorder.logps(), recorder.entropies()
+        self.last_logps, *self.last_entropies = recorder.recorded()
         if self.last_logps.isnan().any():
             raise UserError(
                 "the model's probabilities are NaN, since its weights hold NaN or inf: start from other weights, or "

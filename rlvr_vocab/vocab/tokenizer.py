@@ -68,11 +68,7 @@ def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> d
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, folder: Path) -> None:
-    """Save the tokenizer with an entry for every row of the model.
-
-    Raises:
-        UserError: reasoning tokens were asked for and the tokenizer is not byte-pair encoding with a decoder.
-    """
+    """Save the tokenizer with an entry for every row of the model."""
     tokenizer.save_pretrained(str(folder))
     with _edited_json(folder / "tokenizer_config.json") as config:
         config["tokenizer_class"] = "TokenizersBackend"

@@ -27,6 +27,9 @@ _ROWS_AT_ONCE = 16
 class RequestRegion:
     """The region in which one request chooses its next token.
 
+    Args:
+        output_ids: vLLM's own list of the request's generated ids, which it extends and corrects in place.
+
     Attributes:
         temperature: vLLM's divisor of this request's logits; 0.0 for a greedy one.
     """
@@ -34,10 +37,6 @@ class RequestRegion:
     def __init__(
         self, layout: VocabLayout, prompt_ids: Sequence[int], output_ids: list[int], temperature: float
     ) -> None:
-        """
-        Args:
-            output_ids: vLLM's own list of the request's generated ids, which it extends and corrects in place.
-        """
         self.temperature = 0.0 if temperature < GREEDY_BELOW else temperature
         self._layout, self._prompt, self._output = layout, prompt_ids, output_ids
         self._tracker, self._taken = RegionTracker(layout, prompt_ids), 0
@@ -63,16 +62,15 @@ class SlotRegions:
     A slot's region is computed from all of its ids when a request enters, and from the last ids at each later step.
     Reading the same last token twice changes nothing, so slots that a step does not schedule need no special case.
 
+    Args:
+        state: the runner's `RequestState`, or `ProcRequestState`.
+
     Attributes:
         thinking_S: whether the slot's next token is chosen while thinking; meaningless for a slot without a request.
         temperatures_S: float32; 0 for a greedy request.
     """
 
     def __init__(self, layout: VocabLayout, state: Any) -> None:
-        """
-        Args:
-            state: the runner's `RequestState`, or `ProcRequestState`.
-        """
         self._layout, self._state = layout, state
         self.thinking_S = torch.zeros(state.max_num_reqs, dtype=torch.bool, device=state.device)
         self.temperatures_S = torch.zeros(state.max_num_reqs, dtype=torch.float32, device=state.device)

@@ -88,9 +88,6 @@ def weights_fingerprint(folder: Path) -> str | None:
     """SHA-256 of name, dtype, shape and both ends of every tensor in a folder; None where it holds no weights.
 
     The split of tensors over files makes no difference, nor does `config.json`, which tools rewrite.
-
-    Raises:
-        UserError: a file of weights is truncated, or is no safetensors file.
     """
     tensors = dict(each for path in folder.glob("*.safetensors") for each in _hashed_tensors(path))
     digest = hashlib.sha256()
@@ -134,13 +131,10 @@ def record_base(folder: str | Path, base: Path) -> None:
 
 
 def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
-    """The folder of the model under an adapter.
+    """The folder of the model under an adapter; UserError where it is missing or another model than it was.
 
     It is the given one, else the recorded one, else `initial_model` of the run that contains the adapter, in case the
     run was moved.
-
-    Raises:
-        UserError: there is no such folder, or its vocabulary or weights are not those of the adapter's base.
     """
     folder = Path(folder)
     recorded = read_adapter_config(folder).get("base_model_name_or_path")
