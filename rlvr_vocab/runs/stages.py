@@ -46,10 +46,9 @@ from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoint_folders import (
+    checkpoint_for_all,
     clear_leftovers,
-    newest_checkpoint_for_all,
     problem_of_checkpoint,
-    set_invalid_aside,
     steps_in,
 )
 from rlvr_vocab.training.display import LiveDisplay, live_display
@@ -146,24 +145,15 @@ def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
 def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | None:
     """The verified checkpoint that a stage resumes from; None to train it from its start.
 
-    The main process decides for all. Invalid checkpoints are renamed with a warning, and so are those later than a
-    checkpoint that `resume` names.
-
     Raises:
-        UserError: the named checkpoint is invalid or in another folder.
+        UserError: the checkpoint that `resume` names is invalid or in another folder.
     """
-    found: list[Path | None] = [None]
     if PartialState().is_main_process:
         clear_leftovers(folder)
-        if resume == "auto":
-            for sentence in set_invalid_aside(folder):
-                console.print(f"warning: {sentence}", style="yellow", markup=False)
-        else:
+        if resume != "auto":
             _set_later_aside(resume, folder, console)
             (folder / STAGE_RECORD).unlink(missing_ok=True)  # where the stage has ended, it is trained further
-        steps = steps_in(folder)
-        found = [steps[max(steps)] if steps else None]
-    [checkpoint] = broadcast_object_list(found)
+    checkpoint = checkpoint_for_all(folder, resume=True)
     if checkpoint is not None:
         console.print(f"going on from {checkpoint}", markup=False)
     return checkpoint
@@ -248,14 +238,15 @@ class StagedRun:
 
     def _load_last_stage(self) -> None:
         """Load the weights of the last stage that has ended."""
-        ended = self._stages[len(self.records) - 1]
-        found = newest_checkpoint_for_all(ended.folder, at_step=self.records[-1].steps)
-        if found is None:
+        folder, steps = self._stages[len(self.records) - 1].folder, self.records[-1].steps
+        last = folder / f"checkpoint-{steps}"
+        [problem] = broadcast_object_list([problem_of_checkpoint(last) if PartialState().is_main_process else None])
+        if problem is not None:
             raise UserError(
-                f"{ended.folder}: this stage has ended, but its last checkpoint is incomplete: remove {STAGE_RECORD} "
-                "there, and the folders of later stages, to resume it from its last complete one"
+                f"{last}: {problem}; the stage has ended: remove {folder / STAGE_RECORD}, and the folders of later "
+                "stages, to resume it from its last valid checkpoint"
             )
-        self.trainer.checkpoints.load_weights(found)
+        self.trainer.checkpoints.load_weights(last)
 
     def summary(self) -> dict[str, Any]:
         """The figures of the training in `summary.json`."""

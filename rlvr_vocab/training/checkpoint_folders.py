@@ -55,42 +55,31 @@ def problem_of_checkpoint(folder: Path, *, hashed: bool = True) -> str | None:
     return None
 
 
-def newest_checkpoint(output_dir: Path, at_step: int | None = None, *, hashed: bool = True) -> Path | None:
-    """The valid checkpoint of the highest step, or that of a given step; None where there is none."""
-    steps = steps_in(output_dir)
-    wanted = sorted(steps, reverse=True) if at_step is None else [at_step] * (at_step in steps)
-    return next((steps[step] for step in wanted if problem_of_checkpoint(steps[step], hashed=hashed) is None), None)
-
-
-def newest_checkpoint_for_all(output_dir: Path, at_step: int | None = None) -> Path | None:
-    """The same for every process of a run; the main one searches."""
-    found = newest_checkpoint(output_dir, at_step) if PartialState().is_main_process else None
-    [agreed] = broadcast_object_list([found])
-    return agreed
+def newest_checkpoint(output_dir: Path, *, hashed: bool = True) -> Path | None:
+    """The valid checkpoint of the highest step; None where there is none."""
+    newest_first = (folder for _, folder in sorted(steps_in(output_dir).items(), reverse=True))
+    return next((folder for folder in newest_first if problem_of_checkpoint(folder, hashed=hashed) is None), None)
 
 
 def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Path | None:
     """The checkpoint that a trainer resumes: the named one, checked by sizes, or, for True, the newest valid one."""
     if resume is True:
-        for sentence in set_invalid_aside(output_dir) if PartialState().is_main_process else ():
-            logger.warning(sentence)
-        return newest_checkpoint_for_all(output_dir)
+        [newest] = broadcast_object_list([_set_invalid_aside(output_dir) if PartialState().is_main_process else None])
+        return newest
     problem = problem_of_checkpoint(Path(resume), hashed=False) if resume else None
     if problem is not None:
         raise UserError(f"{resume}: nothing can go on from it: {problem}")
     return Path(resume) if resume else None
 
 
-def set_invalid_aside(output_dir: Path) -> list[str]:
-    """Rename the folders that are newer than the newest valid checkpoint; return a message for each."""
-    sentences = []
+def _set_invalid_aside(output_dir: Path) -> Path | None:
+    """The newest valid checkpoint; newer folders are renamed, with a warning."""
     for _, folder in sorted(steps_in(output_dir).items(), reverse=True):
         problem = problem_of_checkpoint(folder)
         if problem is None:
-            break
-        aside = set_aside(folder, "broken")
-        sentences.append(f"{folder} is not valid: {problem}; it is set aside as {aside.name}")
-    return sentences
+            return folder
+        logger.warning("%s is not valid: %s; it is set aside as %s", folder, problem, set_aside(folder, "broken").name)
+    return None
 
 
 def steps_in(output_dir: Path) -> dict[int, Path]:

@@ -62,7 +62,7 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
 def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages: list[Stage]) -> None:
     end(stages[0])
     staged = StagedRun(run_of(stages), stages, unread := None, unread)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"1_form: this stage has ended, but its last checkpoint is incomplete"):
+    with pytest.raises(UserError, match=r"1_form/checkpoint-4: manifest\.json is missing.*; the stage has ended"):
         staged._load_last_stage()
 
 
@@ -88,7 +88,7 @@ def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[S
         return trainer
 
     monkeypatch.setattr(StagedRun, "_make_trainer", new_trainer)
-    monkeypatch.setattr(stages_module, "newest_checkpoint_for_all", lambda folder, at_step: folder)
+    monkeypatch.setattr(stages_module, "problem_of_checkpoint", lambda folder: None)
     monkeypatch.setattr(
         StagedRun, "_train", lambda run, stage, checkpoint: StageRecord(stage.name, 4, "steps", {}, 1.5)
     )

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from transformers import TrainerState
 
 from rlvr_vocab.record.manifest import write_manifest
-from rlvr_vocab.training.checkpoint_folders import newest_checkpoint, set_invalid_aside
+from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all, newest_checkpoint
 
 
 def make_checkpoint(parent, step):
@@ -61,8 +61,8 @@ def test_content_that_is_not_plain_data_is_set_aside_and_never_run_though_the_ma
     folder = make_checkpoint(tmp_path, 2)
     UNREADABLE[content](folder)
     write_manifest(folder)
-    assert len(set_invalid_aside(tmp_path)) == 1 and (tmp_path / "broken-checkpoint-2").is_dir()
-    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-1" and not (tmp_path / "mark").exists()
+    assert checkpoint_for_all(tmp_path, resume=True) == tmp_path / "checkpoint-1"
+    assert (tmp_path / "broken-checkpoint-2").is_dir() and not (tmp_path / "mark").exists()
 
 
 def test_the_newest_whole_checkpoint_is_found_by_its_number(tmp_path):
