@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
 
 MASK = "***"
 # Last parts of a key whose value is a secret, whatever it looks like.
@@ -46,13 +45,13 @@ _ASSIGNED = re.compile(
 )
 
 
-def is_secret(key: str, value: object, environment: Mapping[str, str] = os.environ) -> bool:
+def is_secret(key: str, value: object) -> bool:
     """Whether the value of a dotted key must not be seen: by its name, by its form, or as the environment's own."""
     if isinstance(value, bool) or value is None or str(value).lower() in _NO_SECRETS:
         return False
     if _is_named_secret(key, str(value)):
         return True
-    return isinstance(value, str) and bool(_FORMS.search(value) or variable_with(value, environment))
+    return isinstance(value, str) and bool(_FORMS.search(value) or variable_with(value))
 
 
 def _is_named_secret(key: str, text: str) -> bool:
@@ -60,14 +59,14 @@ def _is_named_secret(key: str, text: str) -> bool:
     return bool(_KEYS.fullmatch(name) or (_MAYBE.fullmatch(name) and _LIKE_A_TOKEN.fullmatch(text)))
 
 
-def variable_with(value: str, environment: Mapping[str, str] = os.environ) -> str | None:
+def variable_with(value: str) -> str | None:
     """The environment variable that holds a value, where it holds a secret."""
-    return next((name for name, secret in _secrets_of(environment) if secret == value), None)
+    return next((name for name, secret in _secrets_of_environment() if secret == value), None)
 
 
-def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+def without_secrets(text: str) -> str:
     """A text with every secret in it masked: the environment's own, those of a known form, and `token=…`."""
-    for _, secret in sorted(_secrets_of(environment), key=lambda item: -len(item[1])):
+    for _, secret in sorted(_secrets_of_environment(), key=lambda item: -len(item[1])):
         text = text.replace(secret, MASK)
     return _ASSIGNED.sub(_masked, _FORMS.sub(lambda found: f"{found['before'] or ''}{MASK}", text))
 
@@ -77,7 +76,6 @@ def _masked(match: re.Match[str]) -> str:
     return f"{match['key']}{match['between']}{MASK}" if hidden else match[0]
 
 
-def _secrets_of(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, value in environment.items():
-        if _VARIABLES.fullmatch(name) and len(value) >= _SHORTEST_SECRET:
-            yield name, value
+def _secrets_of_environment() -> list[tuple[str, str]]:
+    variables = os.environ.items()
+    return [each for each in variables if _VARIABLES.fullmatch(each[0]) and len(each[1]) >= _SHORTEST_SECRET]

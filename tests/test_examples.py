@@ -1,6 +1,5 @@
 """What is made to be copied runs as it stands."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -39,24 +38,6 @@ def test_the_custom_task_trains_and_leaves_a_model_that_answers(qwen3, tmp_path)
     words = [f"checkpoint={out / 'final_model'}", "prompt=Sort: b, a", "max_new_tokens=8", "format=json"]
     answer = run_python("-m", "rlvr_vocab.cli", "generate", *words)
     assert json.loads(answer.stdout)["prompt"] == "Sort: b, a"
-
-
-def test_its_rewards_tell_right_from_wrong_by_hand():
-    spec = importlib.util.spec_from_file_location("custom_task", TASK)
-    task = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(task)
-    words = ["apple", "bread", "cloud"]
-    answers = (
-        "<think>x</think> apple, bread, cloud.",
-        "apple, cloud, bread",
-        "cloud, apple, bread",
-        "<think>apple, bread",
-    )
-    turns = [[{"role": "assistant", "content": answer}] for answer in answers]
-    columns = {"completions": turns, "solution": [words] * len(turns)}
-    assert task.sorted_right(**columns) == [1.0, 0.0, 0.0, 0.0]
-    assert task.partly_sorted(**columns) == [1.0, 0.0, 0.5, 0.0]
-    assert all(row["solution"] == sorted(row["solution"]) for row in task.get_dataset(50))
 
 
 @pytest.mark.slow

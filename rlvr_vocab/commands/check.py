@@ -21,7 +21,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.terminal import Alarm, make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize, rows_in_words, short_text, visible_text
 from rlvr_vocab.verify import check_golds
-from rlvr_vocab.verify.verifier import COMPARED_AS_TEXT
 
 _SHOWN = 3
 _FEW_PROBLEMS, _MANY_DROPPED, _MANY_REPEATED = 100, 0.05, 0.01
@@ -174,7 +173,7 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
     for reasons, kind in (
         (found.unusable, f"of {len(problems):,} unusable for the verifier; training with accuracy leaves them out:"),
         (found.by_text_only, "hold a formula that is compared only as text"),
-        (found.ambiguous, COMPARED_AS_TEXT),
+        (found.ambiguous, "compared as text, since nothing marks them as mathematics: write mathematics as $…$"),
     ):
         line = Alarm if reasons is found.unusable else str
         lines += [line(f"{len(reasons):,} {kind}")] if reasons else []

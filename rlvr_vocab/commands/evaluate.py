@@ -14,7 +14,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
 from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
-from rlvr_vocab.data.load import load_problem_sets
+from rlvr_vocab.data.load import lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import (
@@ -113,7 +113,8 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     """The rows to answer; the split uses the seed of the run that the (first) checkpoint belongs to, if any."""
     runs, dataset = [run_of_checkpoint(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
     seed = settings.seed if runs[0].settings is None else runs[0].settings.seed
-    problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
+    divided = read_problems(problem_source(dataset), problem_split(dataset, seed))
+    problems = lay_out(divided, prompt_style(dataset))
     rows = problems.eval if settings.split == "eval" else problems.train
     if not rows:
         raise UserError(

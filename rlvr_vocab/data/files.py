@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import nearest_word
+from rlvr_vocab.text import nearest_word, short_text
 
 
 def local_file(name: str) -> Path | None:
@@ -55,7 +55,7 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
         wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
         raise UserError(
             f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
-            f" {_one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
+            f" {short_text(error, 300)}; to read a local file, set dataset=local dataset.name=FILE"
         ) from error
 
 
@@ -185,11 +185,7 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
     try:
         return ParquetFile(path).read().to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path.absolute()} is not a readable Parquet file: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException, limit: int = 300) -> str:
-    return " ".join(str(error).split())[:limit] or type(error).__name__
+        raise UserError(f"{path.absolute()} is not a readable Parquet file: {short_text(error, 300)}") from error
 
 
 READERS: dict[str, Callable[[Path], list[Any]]] = {

@@ -91,9 +91,9 @@ class DividedProblems:
         usable = f"{len(self.problems):,} usable; {len(parts.train):,} to train on, {len(parts.held_out):,} held out"
         lines = [f"{name}: {rows} read, {usable}"]
         for reason, count in Counter(row.reason for row in self.dropped).most_common():
-            rows_of = [f"row {row.row_number}: {row.shown}" for row in self.dropped if row.reason == reason]
-            more = ["…"] if count > EXAMPLES_PER_REASON else []
-            lines.append(f"dropped {count:,}: {reason} ({'; '.join([*rows_of[:EXAMPLES_PER_REASON], *more])})")
+            examples = [f"row {row.row_number}: {row.shown}" for row in self.dropped if row.reason == reason]
+            examples[EXAMPLES_PER_REASON:] = ["…"] * (count > EXAMPLES_PER_REASON)
+            lines.append(f"dropped {count:,}: {reason} ({'; '.join(examples)})")
         different = {problem.key for problem in self.train_rows}
         counts = {
             "rows that repeat an earlier problem, kept unless it is held out": self.num_train_rows - len(different),
@@ -129,15 +129,6 @@ class ProblemSets:
     eval: Dataset | None
     account: tuple[str, ...]
     reserved_keys: frozenset[str]
-
-
-def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -> ProblemSets:
-    """Load the problems that `source` names.
-
-    Raises:
-        UserError: they cannot be read, or none is left to train on or to hold out.
-    """
-    return lay_out(read_problems(source, split), style)
 
 
 def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:

@@ -20,7 +20,7 @@ SAME_CHARACTERS = {
     "º": "°",
 }
 # Compatibility forms with another meaning than their plain character: x² is not x2, and 1½ is not 11/2.
-RAISED, LOWERED, OTHER_MEANING = "<super>", "<sub>", ("<fraction>", "<circle>")
+RAISED_OR_LOWERED, OTHER_MEANING = {"<super>": "^", "<sub>": "_"}, ("<fraction>", "<circle>")
 
 
 class PlainCharacters(dict[int, str]):
@@ -36,7 +36,7 @@ class PlainCharacters(dict[int, str]):
             plain = ""
         elif plain is None:
             plain = character if kind in OTHER_MEANING else unicodedata.normalize("NFKC", character)
-            plain = {RAISED: "^", LOWERED: "_"}.get(kind, "") + plain.replace("\N{MINUS SIGN}", "-")
+            plain = RAISED_OR_LOWERED.get(kind, "") + plain.replace("\N{MINUS SIGN}", "-")
         self[code] = plain.casefold()
         return self[code]
 
@@ -127,13 +127,8 @@ BETWEEN_NUMBERS = re.compile(r" (?=\d)(?<=\d )")
 
 
 def problem_key(text: str) -> str:
-    """A key that is equal for two spellings of one problem, and else different."""
-    return key_of(words_of(text))
-
-
-def key_of(words: tuple[str, ...]) -> str:
-    """The words without the spaces between them, except between two numbers: `A B C` is `ABC`."""
-    return BETWEEN_NUMBERS.sub("\t", " ".join(words)).replace(" ", "")
+    """A key that is equal for two spellings of one problem, and else different: `A B C` is `ABC`, `1 2` is not `12`."""
+    return BETWEEN_NUMBERS.sub("\t", " ".join(words_of(text))).replace(" ", "")
 
 
 def words_of(text: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.answers import cell_text, gold_text
-from rlvr_vocab.data.load import DividedProblems, ProblemSets, load_problem_sets, read_problems
+from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
@@ -131,7 +131,8 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
 
 def _load(settings: RunSettings, console: Console) -> ProblemSets:
     dataset = settings.dataset
-    sets = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, settings.seed))
+    divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
+    sets = lay_out(divided, prompt_style(dataset))
     for line in sets.account:
         console.print(line, markup=False)
     return sets

@@ -1,7 +1,7 @@
 """Distinguishes right answers from wrong ones; no model output can make it hang, crash or run code.
 
 completion ──boxed_answer──▶ answer ──reader──────▶ a reading ─┐
-gold answer ──────────verifier.read_gold──────────▶ a reading ─┴─readings.same──▶ verdict
+gold answer ──────────reader.read_gold────────────▶ a reading ─┴─readings.same──▶ verdict
                                                         └ algebra, in a worker process, where formulas differ
 """
 

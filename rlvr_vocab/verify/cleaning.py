@@ -23,8 +23,6 @@ _LATEX = str.maketrans(
         "φ": r"\phi ", "ω": r"\omega ", "′": "'", "’": "'", "‘": "'", "“": '"', "”": '"',
     }
 )  # fmt: skip
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
-_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴-⁹⁺⁻ⁿ]+")
 _SUBSCRIPT_RUN = re.compile("[₀-₉]+")
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
@@ -37,8 +35,8 @@ _FACES = ("<wide>", "<narrow>", "<font>")
 def ascii_latex(text: str) -> str:
     """A text with its Unicode mathematics as LaTeX and all white space as spaces; the rest is unchanged."""
     if not text.isascii():
-        text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run[0].translate(_SUPERSCRIPTS)}}}", text)
-        text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{run[0].translate(_SUBSCRIPTS)}}}", text)
+        text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{unicodedata.normalize('NFKC', run[0])}}}", text)
+        text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{unicodedata.normalize('NFKC', run[0])}}}", text)
         text = _VULGAR_FRACTION.sub(_fraction, text).translate(_LATEX)
         text = _NOT_ASCII.sub(_in_common_face, text)
     return _SPACE.sub(" ", text)

@@ -1,6 +1,8 @@
 r"""Reads an answer as a number, text, letter, tuple, interval, set, matrix, equation or expression.
 
 This module reads the structure of cleaned LaTeX; algebra reads the formulas between commas and relation signs.
+A gold answer is read as mathematics, or compared as text if it is ambiguous. `7-11` is a difference, a score or a shop:
+as mathematics it would accept `-4`. For the difference, write `$7-11$`.
 """
 
 from __future__ import annotations
@@ -10,8 +12,17 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from rlvr_vocab.verify.cleaning import ascii_latex, clean, is_formula, plain_words
-from rlvr_vocab.verify.quantities import DEGREE, DENIALS, read_number, split_unit
+from rlvr_vocab.verify.cleaning import (
+    NUMBER_WITH_UNIT,
+    PLAIN_NAMES,
+    WORDS_OF_TWO_LETTERS,
+    ascii_latex,
+    clean,
+    is_formula,
+    plain_words,
+    without_typesetting,
+)
+from rlvr_vocab.verify.quantities import DEGREE, DENIALS, UNITS_OF_TWO_LETTERS, Unit, read_number, split_unit
 from rlvr_vocab.verify.readings import (
     INFINITY,
     MINUS_INFINITY,
@@ -29,7 +40,9 @@ from rlvr_vocab.verify.readings import (
     Reading,
     Text,
     Union,
+    Written,
     as_latex,
+    expressions,
 )
 from rlvr_vocab.verify.scanning import (
     ROUND,
@@ -257,7 +270,7 @@ def _labelled(text: str, read_part: ReadPart) -> Choice | None:
     return Choice(next(filter(None, found.groups())), content) if is_content else None
 
 
-def label_of(text: str) -> str | None:
+def _label_of(text: str) -> str | None:
     """The choice letter at the start of a cleaned gold answer; the words after it are ignored."""
     found = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text))
     return next(filter(None, found.groups())) if found else None
@@ -399,3 +412,73 @@ def plain_name(text: str) -> str | None:
     if text in _POLAR:
         return text
     return text if _NAME.fullmatch(text) and text not in _NOT_A_NAME and not _TAKES_BACK.search(text.lower()) else None
+
+
+# Dollars as in Pandoc: the closing one follows a character and precedes no digit, unlike in `$5-$10`.
+_IN_DOLLARS = re.compile(r"\A\s*\$[^$]+\$\s*\Z|(?<![\\\w])\$(?=[^\s$])[^$]*(?<=[^\s\\$])\$(?![0-9])")
+_CURRENCY = re.compile(r"(?<!\\)\$(?=[0-9.])")
+_SAYS_MATHEMATICS = re.compile(
+    r"\\(?!(?:text[a-z]*|mbox|hbox|q?quad|l?dots)(?![A-Za-z]))[A-Za-z({\[]"
+    r"|[\^_=<>|÷]|(?<!\*)\*(?!\*)|[\w)\]}]!|[A-Za-z]['(]"
+    r"|[\w)\]}]\s*\+\s*[\w(.]"
+)
+# These are typeset in dimensions, coordinates and chemistry too.
+_NOT_MATHEMATICS_ALONE = str.maketrans(dict.fromkeys("×°º₀₁₂₃₄₅₆₇₈₉", " "))
+
+_COMMAND_OR_INDEX = re.compile(r"\\[a-z]+|[_{}]")
+# Signs of a code, absent from formulas in variables: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
+_CODE = re.compile(
+    r"[A-Za-z][ .]{0,2}[0-9]|(?<![0-9.])0[0-9A-Za-z]|[a-z]{3,}"
+    r"|[A-Z][ -]?[A-Za-z0-9]|[A-Za-z][ -]?[A-Z]|[0-9](?:-|(?<=[0-9.][0-9]) ?)[A-Z]"
+    r"|[0-9] ?(?:st|nd|rd|th|am|pm)(?![a-z])|\A[ivx]{2}\Z"
+    rf"|(?:\A|[0-9]-)(?:{'|'.join(UNITS_OF_TWO_LETTERS)})(?![a-z])"
+    rf"|(?<![a-z])(?:{'|'.join(WORDS_OF_TWO_LETTERS)})(?![a-z])"
+)
+# Leading zeros, as in a month or a postal code. Exceptions are numbers: the AIME pads its answers to three digits, and
+# Python the exponent of `2e-05`.
+_PADDED = re.compile(r"(?<![0-9.,])(?<![0-9] )(?<![0-9.][eE])(?<![0-9.][eE][-+])0[0-9](?!(?<=\A0[0-9])[0-9]\Z)")
+# Numbers grouped as in German and in Indian English, which read as lists here.
+_GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3})")
+
+
+@lru_cache(maxsize=1_024)
+def read_gold(text: str | None) -> Reading:
+    """Read a gold answer (None: it is not text); returns `Written` if it may or may not be mathematics.
+
+    Raises:
+        TooLarge: the answer exceeds the bounds of `scanning`.
+        Unreadable: the answer is empty or not text.
+    """
+    if text is None:
+        raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
+    reading = read(text)
+    cleaned = cleaned_answer(text)
+    if isinstance(reading, Text):
+        if given := NUMBER_WITH_UNIT.fullmatch(text.strip()):  # `14 (times)` is 14
+            value = read_number(cleaned_answer(given["number"]))
+            return reading if value is None else Number(value, Unit(plain_words(given["unit"])))
+        letter = _label_of(cleaned)  # `E) none of these`
+        return Choice(letter, reading) if letter else reading
+    if _says_mathematics(text):
+        return reading
+    may_be_a_code = _PADDED.search(cleaned) or _GROUPED_ELSEWHERE.fullmatch(cleaned)
+    return as_written(text) if may_be_a_code or any(map(_looks_like_a_code, expressions(reading))) else reading
+
+
+def as_written(text: str) -> Written:
+    """An answer in the form for comparison with an ambiguous gold answer; raises like `read_gold`."""
+    if not _IN_DOLLARS.search(text):
+        text = _CURRENCY.sub(r"\\$", text)
+    return Written(without_typesetting(cleaned_answer(text)))
+
+
+def _says_mathematics(text: str) -> bool:
+    """Whether a text has a sign, macro or function that only mathematics has, or is between dollars."""
+    signs = ascii_latex(text.translate(_NOT_MATHEMATICS_ALONE))
+    return bool(_IN_DOLLARS.search(text) or _SAYS_MATHEMATICS.search(signs) or PLAIN_NAMES.search(signs))
+
+
+def _looks_like_a_code(latex: str) -> bool:
+    """Whether a formula is digits joined by `-`, `/` and the like, or has letters that are unlikely to be variables."""
+    plain = _COMMAND_OR_INDEX.sub("", latex)
+    return re.search("[A-Za-z]", plain) is None or _CODE.search(plain) is not None

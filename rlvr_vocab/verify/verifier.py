@@ -1,39 +1,15 @@
-r"""Judges a batch of answers: text and exact numbers in this process, formulas in workers that can be killed.
-
-A gold answer is read as mathematics, or compared as text if it is ambiguous. `7-11` is a difference, a score or a shop:
-as mathematics it would accept `-4`. For the difference, write `$7-11$`.
-"""
+"""Judges a batch of answers: text and exact numbers in this process, formulas in workers that can be killed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
-from rlvr_vocab.verify.cleaning import (
-    NUMBER_WITH_UNIT,
-    PLAIN_NAMES,
-    WORDS_OF_TWO_LETTERS,
-    ascii_latex,
-    plain_words,
-    without_typesetting,
-)
 from rlvr_vocab.verify.parser import parse
-from rlvr_vocab.verify.quantities import UNITS_OF_TWO_LETTERS, Unit, read_number
-from rlvr_vocab.verify.reader import cleaned_answer, label_of, read
-from rlvr_vocab.verify.readings import (
-    Algebra,
-    Choice,
-    NoAlgebra,
-    Number,
-    Reading,
-    Text,
-    Written,
-    expressions,
-    same,
-)
+from rlvr_vocab.verify.reader import as_written, read, read_gold
+from rlvr_vocab.verify.readings import Algebra, NoAlgebra, Written, expressions, same
 from rlvr_vocab.verify.scanning import MAX_CHARACTERS, TooLarge, Unreadable
 from rlvr_vocab.verify.worker_pool import Outcome, WorkerPool
 
@@ -154,78 +130,6 @@ def judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
 
 def _shortened(text: str | None) -> str | None:
     return None if text is None else " ".join(text[:_SHOWN].split())
-
-
-# Shown after the number of ambiguous gold answers.
-COMPARED_AS_TEXT = "compared as text, since nothing marks them as mathematics: write mathematics as $…$"
-
-# Dollars as in Pandoc: the closing one follows a character and precedes no digit, unlike in `$5-$10`.
-_IN_DOLLARS = re.compile(r"\A\s*\$[^$]+\$\s*\Z|(?<![\\\w])\$(?=[^\s$])[^$]*(?<=[^\s\\$])\$(?![0-9])")
-_CURRENCY = re.compile(r"(?<!\\)\$(?=[0-9.])")
-_SAYS_MATHEMATICS = re.compile(
-    r"\\(?!(?:text[a-z]*|mbox|hbox|q?quad|l?dots)(?![A-Za-z]))[A-Za-z({\[]"
-    r"|[\^_=<>|÷]|(?<!\*)\*(?!\*)|[\w)\]}]!|[A-Za-z]['(]"
-    r"|[\w)\]}]\s*\+\s*[\w(.]"
-)
-# These are typeset in dimensions, coordinates and chemistry too.
-_NOT_MATHEMATICS_ALONE = str.maketrans(dict.fromkeys("×°º₀₁₂₃₄₅₆₇₈₉", " "))
-
-_COMMAND_OR_INDEX = re.compile(r"\\[a-z]+|[_{}]")
-# Signs of a code, absent from formulas in variables: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
-_CODE = re.compile(
-    r"[A-Za-z][ .]{0,2}[0-9]|(?<![0-9.])0[0-9A-Za-z]|[a-z]{3,}"
-    r"|[A-Z][ -]?[A-Za-z0-9]|[A-Za-z][ -]?[A-Z]|[0-9](?:-|(?<=[0-9.][0-9]) ?)[A-Z]"
-    r"|[0-9] ?(?:st|nd|rd|th|am|pm)(?![a-z])|\A[ivx]{2}\Z"
-    rf"|(?:\A|[0-9]-)(?:{'|'.join(UNITS_OF_TWO_LETTERS)})(?![a-z])"
-    rf"|(?<![a-z])(?:{'|'.join(WORDS_OF_TWO_LETTERS)})(?![a-z])"
-)
-# Leading zeros, as in a month or a postal code. Exceptions are numbers: the AIME pads its answers to three digits, and
-# Python the exponent of `2e-05`.
-_PADDED = re.compile(r"(?<![0-9.,])(?<![0-9] )(?<![0-9.][eE])(?<![0-9.][eE][-+])0[0-9](?!(?<=\A0[0-9])[0-9]\Z)")
-# Numbers grouped as in German and in Indian English, which read as lists here.
-_GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3})")
-
-
-@lru_cache(maxsize=1_024)
-def read_gold(text: str | None) -> Reading:
-    """Read a gold answer (None: it is not text); returns `Written` if it may or may not be mathematics.
-
-    Raises:
-        TooLarge: the answer exceeds the bounds of `scanning`.
-        Unreadable: the answer is empty or not text.
-    """
-    if text is None:
-        raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
-    reading = read(text)
-    if isinstance(reading, Text) and (given := NUMBER_WITH_UNIT.fullmatch(text.strip())):  # `14 (times)` is 14
-        value = read_number(cleaned_answer(given["number"]))
-        return reading if value is None else Number(value, Unit(plain_words(given["unit"])))
-    if isinstance(reading, Text) and (letter := label_of(cleaned_answer(text))):  # `E) none of these`
-        return Choice(letter, reading)
-    if isinstance(reading, Text) or _says_mathematics(text):
-        return reading
-    cleaned = cleaned_answer(text)
-    may_be_a_code = _PADDED.search(cleaned) or _GROUPED_ELSEWHERE.fullmatch(cleaned)
-    return as_written(text) if may_be_a_code or any(map(_looks_like_a_code, expressions(reading))) else reading
-
-
-def as_written(text: str) -> Written:
-    """An answer in the form for comparison with an ambiguous gold answer; raises like `read_gold`."""
-    if not _IN_DOLLARS.search(text):
-        text = _CURRENCY.sub(r"\\$", text)
-    return Written(without_typesetting(cleaned_answer(text)))
-
-
-def _says_mathematics(text: str) -> bool:
-    """Whether a text has a sign, macro or function that only mathematics has, or is between dollars."""
-    signs = ascii_latex(text.translate(_NOT_MATHEMATICS_ALONE))
-    return bool(_IN_DOLLARS.search(text) or _SAYS_MATHEMATICS.search(signs) or PLAIN_NAMES.search(signs))
-
-
-def _looks_like_a_code(latex: str) -> bool:
-    """Whether a formula is digits joined by `-`, `/` and the like, or has letters that are unlikely to be variables."""
-    plain = _COMMAND_OR_INDEX.sub("", latex)
-    return re.search("[A-Za-z]", plain) is None or _CODE.search(plain) is not None
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,9 @@ from rlvr_vocab.data.answers import UnusableRow, cell_answer, decimal_comma, gol
         (float("nan"), ""),
         (True, None),
         (["5"], None),
-        (0.5, "0.5"),
         (72.0, "72"),
-        (-0.0, "0"),
         (1e300, "1e+300"),
         (Decimal("72.00"), "72"),
-        (Decimal("0.50"), "0.5"),
         (Decimal("1E+2"), "100"),
     ],
 )
@@ -35,7 +32,6 @@ def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: ob
         ("12,5", "12.5"),
         ("9.000", "9000"),
         ("-1.234,56 €", "-1234.56 €"),
-        ("0.125", "0.125"),
         ("31.12.1999", "31.12.1999"),
         ("(1,5; 2{,}5)", "(1.5; 2.5)"),
     ],
@@ -51,8 +47,6 @@ def test_numbers_with_decimal_commas_are_read_where_that_is_said(text: str, answ
     [
         (["7", "12,5", "3,25"], "12,5"),
         (["850", "9.000"], "9.000"),
-        (["1.234,5 kg"], "1.234,5 kg"),
-        (["0,5", 7], "0,5"),
         (["1,234", "850"], None),
         (["1.250", "0.5"], None),
         (["1,2,3", "(1,2)", "1, 2"], None),
@@ -70,43 +64,29 @@ def test_bare_cells_are_answers_as_they_are(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("answer_format", "text", "answer"),
     [
-        ("worked\n#### 72", "72"),
-        ("#### 1 so #### 2", "2"),
-        ("#### 1,000", "1000"),
-        ("####-1,234,567.25 ", "-1234567.25"),
-        ("#### 12,3456", "12,3456"),
-        ("#### (1,000, 2)", "(1,000, 2)"),
+        ("hash", "#### 1 so #### 2", "2"),
+        ("hash", "####-1,234,567.25 ", "-1234567.25"),
+        ("hash", "#### 12,3456", "12,3456"),
+        ("hash", "#### (1,000, 2)", "(1,000, 2)"),
+        ("boxed", r"first \boxed{1} then \boxed{ 2 }.", "2"),
+        ("boxed", r"\boxed{\frac{a}{b^{2}}} and {more}", r"\frac{a}{b^{2}}"),
+        ("boxed", r"\boxed{\left\{ x \right.} }", r"\left\{ x \right."),
+        ("boxed", r"done \boxed{7} cut off \boxed{8", "7"),
     ],
 )
-def test_hash_answers_follow_the_last_marker_without_thousands_separators(text: str, answer: str) -> None:
-    assert cell_answer(text, "hash") == answer
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (r"first \boxed{1} then \boxed{ 2 }.", "2"),
-        (r"\boxed{\frac{a}{b^{2}}} and {more}", r"\frac{a}{b^{2}}"),
-        (r"\boxed{\left\{ x \right.} }", r"\left\{ x \right."),
-        (r"\boxed{a\\}", r"a\\"),
-        (r"done \boxed{7} cut off \boxed{8", "7"),
-    ],
-)
-def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answer: str) -> None:
-    assert cell_answer(text, "boxed") == answer
+def test_the_last_marked_answer_counts_without_thousands_separators(answer_format: str, text: str, answer: str) -> None:
+    assert cell_answer(text, answer_format) == answer
 
 
 @pytest.mark.parametrize(
     ("value", "answer_format", "reason"),
     [
         (None, "bare", "missing answer"),
-        (float("nan"), "bare", "missing answer"),
         (" \n", "bare", "missing answer"),
         (r"\boxed{ }", "boxed", "missing answer"),
         (True, "hash", "answer is neither text nor a number"),
-        (["#### 5"], "hash", "answer is neither text nor a number"),
         (date(2024, 1, 5), "bare", "answer is neither text nor a number"),
         (Decimal("Infinity"), "bare", "answer is neither text nor a number"),
         ("72", "hash", 'no "####" in the answer'),
@@ -125,7 +105,6 @@ def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: s
         ([r"so \boxed{3}"] * 9 + ["3"], "boxed"),
         ([r"so \boxed{3}"] * 8 + ["3"] * 2, None),
         (["2 + 1 #### 3"] * 10, "hash"),
-        ([r"\boxed{3}"] * 10, None),
     ],
 )
 def test_bare_answers_that_hold_a_marker_nine_times_in_ten_are_noticed(

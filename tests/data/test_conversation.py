@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rlvr_vocab.data.load import check_source, load_problem_sets
+from rlvr_vocab.data.load import check_source, lay_out, read_problems
 from rlvr_vocab.data.rows import usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.data.table import problem_table
@@ -73,7 +73,7 @@ def test_solved_turns_before_conversations_are_refused_when_checking_and_when_lo
 ) -> None:
     source = ProblemSource(str(write_jsonl({"prompt": "a"}, {"prompt": [user("b")]})), COLUMNS)
     style = PromptStyle(None, examples=(("1+1=", "2"),))
-    for load in (check_source, lambda source, style: load_problem_sets(source, style, Split())):
+    for load in (check_source, lambda source, style: lay_out(read_problems(source, Split()), style)):
         with pytest.raises(UserError, match=r"dataset\.examples: problems that are chat messages"):
             load(source, style)
 
@@ -88,7 +88,9 @@ def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_the
     folder.mkdir()
     write_jsonl(*rows, name="folder/train.jsonl")
     sets = [
-        load_problem_sets(ProblemSource(str(place), COLUMNS), PromptStyle("Hi."), Split(eval_fraction=0.25, seed=1))
+        lay_out(
+            read_problems(ProblemSource(str(place), COLUMNS), Split(eval_fraction=0.25, seed=1)), PromptStyle("Hi.")
+        )
         for place in (write_jsonl(*rows), tmp_path / "p.parquet", folder)
     ]
     assert len({(str(each.train["prompt"][:]), str(each.eval["prompt"][:])) for each in sets}) == 1  # type: ignore[index]

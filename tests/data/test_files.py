@@ -83,9 +83,8 @@ def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) ->
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("opening", ['"Moby Dick', '"Blue" is which', 'He said "no'])
-@pytest.mark.parametrize("closing", ["a board of 5' 10\"", "no quote"])
-def test_quotes_in_a_table_that_quotes_no_cell_are_text(write: Write, opening: str, closing: str, end: str) -> None:
-    questions = [opening, *(f"What is {n}+1?" for n in range(5)), closing]
+def test_quotes_in_a_table_that_quotes_no_cell_are_text(write: Write, opening: str, end: str) -> None:
+    questions = [opening, *(f"What is {n}+1?" for n in range(5)), "a board of 5' 10\""]
     lines = ["question\tanswer", *(f"{question}\t{n}" for n, question in enumerate(questions))]
     for mark in ("", "\ufeff"):
         rows = read_rows(write("p.tsv", mark + end.join(lines)))
@@ -98,14 +97,6 @@ def test_a_tsv_file_of_a_writer_that_quotes_is_read_as_it_was_written(tmp_path: 
         with (tmp_path / "p.tsv").open("w", newline="") as file:
             csv.writer(file, delimiter="\t", quoting=quoting).writerows([("question", "n"), *((c, "1") for c in cells)])
         assert [row["question"] for row in read_rows(tmp_path / "p.tsv")] == cells
-    assert read_rows(write_text(tmp_path / "q.tsv", 'question\tanswer\n"1+1?"\t"2"\n')) == [
-        {"question": "1+1?", "answer": "2"}
-    ]
-
-
-def write_text(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -137,9 +128,8 @@ def test_a_broken_csv_file_is_refused_by_its_line(write: Write, content: str, me
         read_rows(write("p.csv", content))
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write, mark: bytes) -> None:
-    content = mark + "problem,answer\ncafé,1\n".encode("latin-1")
+def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write) -> None:
+    content = "problem,answer\ncafé,1\n".encode("latin-1")
     with pytest.raises(UserError, match=f"is not UTF-8: byte {content.index(0xE9)} is 0xe9"):
         read_rows(write("p.csv", content))
     with pytest.raises(UserError, match="is UTF-16 or UTF-32; save the file as UTF-8"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.data.load import load_problem_sets
+from rlvr_vocab.data.load import lay_out, read_problems
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 
 STYLE = PromptStyle("Box your answer.")
@@ -15,7 +15,7 @@ STYLE = PromptStyle("Box your answer.")
 def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> None:
     path = real_data / "gsm8k_train.jsonl"
     source = ProblemSource(str(path), Columns("question", "answer", reasoning="answer"), answer_format="hash")
-    loaded = load_problem_sets(source, STYLE, Split())
+    loaded = lay_out(read_problems(source, Split()), STYLE)
     assert len(loaded.train) == 7473
     assert loaded.account[1:] == ()
     by_question = dict(zip(loaded.train["question"], loaded.train["solution"], strict=True))
@@ -27,7 +27,7 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
 
 def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data: Path) -> None:
     source = ProblemSource(str(real_data / "deepscaler_aime.json"), Columns("problem", "answer", "solution"))
-    train = load_problem_sets(source, STYLE, Split()).train
+    train = lay_out(read_problems(source, Split()), STYLE).train
     assert len(train) == 975
     assert train["reasoning"][:] == train["raw_solution"][:]
     assert sum(r"\boxed" in text for text in train["reasoning"]) == 972

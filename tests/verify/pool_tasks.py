@@ -48,7 +48,7 @@ def keep(megabytes: int) -> int:
     return sum(len(kept) for kept in KEPT) // 2**20
 
 
-def die_once(path: str) -> str:
+def die_once(path: str = os.environ.get("DIES_ONCE", "")) -> str:
     """Is killed the first time, as by a full machine."""
     if not Path(path).exists():
         Path(path).touch()

@@ -10,8 +10,7 @@ import pytest
 
 from rlvr_vocab.rewards import accuracy
 from rlvr_vocab.verify import check_golds, verify
-from rlvr_vocab.verify.reader import read
-from rlvr_vocab.verify.verifier import read_gold
+from rlvr_vocab.verify.reader import read, read_gold
 
 AMBIGUOUS = """
     2024-01-05 12-05 3/4/2021 03/04 31.12.1999 1999-2004 2020–21 7-11 0-5 555-1234 +1-555-0100 3-2 21–19 0-0 1.2.3 v2.0

@@ -15,10 +15,10 @@ from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import after_phrase, boxes_opened, final_answer, last_box
 from rlvr_vocab.verify.quantities import PERCENT
-from rlvr_vocab.verify.reader import read
+from rlvr_vocab.verify.reader import read, read_gold
 from rlvr_vocab.verify.readings import Equality, Number, Reading
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
-from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, read_gold, verify
+from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, verify
 
 T = TypeVar("T")
 Source = Literal["box", "answer_tag", "hash", "phrase"]  # a place where an answer may stand
