@@ -107,33 +107,26 @@ _ENTROPY_NONE = 0.01  # nats per token: every completion of a group is the same,
 
 
 def entropy_collapsing(history: History) -> Finding | None:
-    """The end of an answer is certain in a healthy model, so the answering part alone proves nothing when it falls."""
-    rows, last = history.sampled.recent(), history.sampled.recent(WINDOW / 2)
-    reward, half = median(last, "reward"), len(rows) // 2
+    rows, last = history.sampled.recent(), history.rows.recent(WINDOW / 2)
+    reward, half = median(history.sampled.recent(WINDOW / 2), "reward"), len(rows) // 2
     before, now = history.reward_in(rows[:half]), history.reward_in(rows[half:])
     if reward is not None and history.is_near_full(reward):
         return None
     if before is not None and now is not None and now.is_above(before, RISEN):
         return None
-    first_rows, last_rows = history.rows.earliest(FEWEST_ROWS), history.rows.recent(WINDOW / 2)
-    sampled = (history.sampled.earliest(WINDOW / 2), last)
-    for metric in ("entropy", "entropy/thinking") if history.rows.recent() else ():
-        first, entropy = values(first_rows, metric), median(last_rows, metric)
-        if not first or entropy is None:
-            continue
-        if metric == "entropy/thinking" and any((median(part, "thinking/mean_length") or 0) < 1 for part in sampled):
-            continue  # of hardly any tokens
-        highest = max(first)
-        if entropy < _ENTROPY_NONE or (entropy < _ENTROPY_LOW * highest and entropy < _ENTROPY_LOW_NATS):
-            return Finding(
-                "The entropy collapses",
-                "error",
-                f"{metric} {entropy:.3g} in {steps(last_rows)}, {highest:.3g} at the beginning (limit "
-                f"{_ENTROPY_LOW} × the beginning and {_ENTROPY_LOW_NATS} nats per token)",
-                "the temperature is low, the learning rate is too high, or the reward pays for one text",
-                "training.temperature=1.0; training.learning_rate: a quarter of it; training.entropy_coef=0.001",
-            )
-    return None
+    first, entropy = values(history.rows.earliest(FEWEST_ROWS), "entropy"), median(last, "entropy")
+    if not history.rows.recent() or not first or entropy is None:
+        return None
+    if entropy >= _ENTROPY_NONE and (entropy >= _ENTROPY_LOW * max(first) or entropy >= _ENTROPY_LOW_NATS):
+        return None
+    return Finding(
+        "The entropy collapses",
+        "error",
+        f"entropy {entropy:.3g} in {steps(last)}, {max(first):.3g} at the beginning (limit "
+        f"{_ENTROPY_LOW} × the beginning and {_ENTROPY_LOW_NATS} nats per token)",
+        "the temperature is low, the learning rate is too high, or the reward pays for one text",
+        "training.temperature=1.0; training.learning_rate: a quarter of it; training.entropy_coef=0.001",
+    )
 
 
 # Nats per token: rounding makes 1e-6 in float32 and 0.02 in bfloat16; another engine has other kernels (TRL's guides).

@@ -66,19 +66,19 @@ class SampleCard:
     facts: Sequence[tuple[str, str]]
 
 
-def _block(name: str) -> Callable[..., Markup]:
-    """A macro of blocks.html.j2 as a function."""
+def macro(template: str, name: str) -> Callable[..., Markup]:
+    """A macro of one of our templates as a function."""
 
     def filled(*arguments: Any) -> Markup:
-        return Markup(getattr(_templates().get_template("blocks.html.j2").module, name)(*arguments))
+        return Markup(getattr(_templates().get_template(template).module, name)(*arguments))
 
     return filled
 
 
 # `table(columns, rows, numeric)`: `numeric` are the numbers of the columns set as figures, from 0. `facts(pairs)`.
-# `folded(summary, html)` opens at a click, and on paper. `samples(title, cards)`. `chart_grid(charts)`.
-chart_grid, facts, finding, folded, samples, table = map(
-    _block, ("chart_grid", "facts", "finding", "folded", "samples", "table")
+# `samples(title, cards)`. `chart_grid(charts)`.
+chart_grid, facts, samples, table = (
+    macro("blocks.html.j2", name) for name in ("chart_grid", "facts", "samples", "table")
 )
 
 

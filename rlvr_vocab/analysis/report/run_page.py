@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,26 +20,9 @@ from rlvr_vocab.analysis.report.outcome import (
     last_step,
     outcome_sentence,
 )
-from rlvr_vocab.analysis.report.page import (
-    Page,
-    SampleCard,
-    chart_grid,
-    facts,
-    finding,
-    folded,
-    heading,
-    paragraph,
-    preformatted,
-    samples,
-    table,
-)
+from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, heading, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import shown_sample
-from rlvr_vocab.analysis.vocabulary import (
-    VOCABULARY,
-    VocabularyAnalysis,
-    copy_rows,
-    evenly_spread,
-)
+from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, copy_rows, evenly_spread
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
@@ -90,34 +72,36 @@ class RunReport:
 
 def run_page(report: RunReport) -> Page:
     record = report.record
+    outcome, findings, vocabulary, configuration, reproduce = (
+        macro("run.html.j2", name) for name in ("outcome", "findings", "vocabulary", "configuration", "reproduce")
+    )
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
     sections = {
-        "Outcome": Markup().join(_outcome(report)),
+        "Outcome": outcome(report, _facts(report), [*_by_task(report.held_out)]),
         "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
-        "Findings": Markup().join(_findings(report)) if record.rows else nothing,
+        "Findings": findings(report) if record.rows else nothing,
         "Samples": Markup().join(_samples(report)),
-        "Vocabulary": Markup().join(_vocabulary(report)),
-        "Configuration": Markup().join(_configuration(report)),
-        "Reproduce": Markup().join(_reproduce(report)),
+        "Vocabulary": vocabulary(report, *_most_used_copies(report.vocabulary)),
+        "Configuration": configuration(report),
+        "Reproduce": reproduce(report),
     }
     return Page(record.facts.exp_name, outcome_sentence(record, report.held_out), sections)
 
 
-def _outcome(report: RunReport) -> Iterator[Markup]:
-    record, metric = report.record, report.held_out.metric
-    for line in record.damage:
-        yield paragraph(f"Damaged: {line}.", "missing")
-    yield facts(_facts(report))
-    by_task = [
-        (
-            *(task, f"{each.problems:,}", metric.value(each.before), metric.value(each.after)),
-            *(metric.difference(each.after - each.before), metric.interval(each.low, each.high)),
-        )
-        for task, each in changes_by_task(report.held_out).items()
-    ]
-    if by_task:
-        yield heading("Held-out problems by task")
-        yield table(("task", "problems", "before", "after", "change", "95 % interval"), by_task, range(1, 6))
+def _by_task(held_out: HeldOutAnswers) -> Iterator[tuple[str, ...]]:
+    metric = held_out.metric
+    for task, each in changes_by_task(held_out).items():
+        difference, interval = metric.difference(each.after - each.before), metric.interval(each.low, each.high)
+        yield task, f"{each.problems:,}", metric.value(each.before), metric.value(each.after), difference, interval
+
+
+def _most_used_copies(vocabulary: VocabularyAnalysis | None) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    """The columns of `copy_rows`, and its rows with the most samples."""
+    if vocabulary is None:
+        return (), ()
+    header, *rows = copy_rows(vocabulary)
+    rows = sorted((row for row in rows if row[_SAMPLED]), key=lambda row: -row[_SAMPLED])[:_MOST_USED]
+    return header, [[f"{cell:.3g}" if isinstance(cell, float) else cell for cell in row] for row in rows]
 
 
 def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
@@ -211,12 +195,6 @@ def _of_functions(record: RunRecord) -> Iterator[tuple[str, str, Sequence[str], 
     yield "Weights that adapt", "weight", weights, ""
 
 
-def _findings(report: RunReport) -> Iterator[Markup]:
-    yield from map(finding, report.findings)
-    if not report.findings:
-        yield paragraph("The doctor found nothing.")
-
-
 # --- samples ---
 
 
@@ -297,46 +275,3 @@ def _card(title: str, prompt: str, spans: Sequence[TextSpan], shown: Sequence[tu
 
 def _short(text: str) -> str:
     return visible_text("".join(each.text for each in shortened([TextSpan(text, 0)], _HEAD, _TAIL)))
-
-
-# --- vocabulary, configuration ---
-
-
-def _vocabulary(report: RunReport) -> Iterator[Markup]:
-    if report.vocabulary is None:
-        why = "This run has no reasoning tokens, or no initial_model/ that names them."
-        yield paragraph(why, "missing")
-        return
-    for note in report.vocabulary.notes:
-        yield paragraph(note, "note")
-    header, *rows = copy_rows(report.vocabulary)
-    sampled = sorted((row for row in rows if row[_SAMPLED]), key=lambda row: -row[_SAMPLED])[:_MOST_USED]
-    if sampled:
-        note = f"Counted while thinking; distances are 1 − cosine at the end. {VOCABULARY} lists further copies."
-        cells = [[f"{value:.3g}" if isinstance(value, float) else value for value in row] for row in sampled]
-        shown = paragraph(note, "note") + table(header, cells, {0, 1, 2, *range(4, len(header))})
-        yield folded("The most used copies", shown)
-
-
-def _configuration(report: RunReport) -> Iterator[Markup]:
-    if report.changed_keys:
-        differ = pluralize(len(report.changed_keys), "key differs", "keys differ")
-        yield paragraph(f"{differ} from the defaults of this version:", "note")
-        yield table(("key", "this run", "default"), report.changed_keys)
-    if report.changed_on_resume:
-        yield heading("Changed while it was trained")
-        yield table(("when", "key", "from", "to"), report.changed_on_resume)
-    yield folded("All keys, as config.yaml", preformatted(report.configuration))
-
-
-def _reproduce(report: RunReport) -> Iterator[Markup]:
-    yield preformatted(report.command_to_repeat)
-    environment = report.environment
-    if environment is None:
-        yield paragraph("environment.json is not there: versions are unknown.", "missing")
-        return
-    known = ("started", "commit", "python", "platform", "processor_cores", "threads")
-    pairs = [(name.replace("_", " "), environment.get(name)) for name in known]
-    command = shlex.join(map(str, environment.get("command", ())))
-    yield facts([("started as", command), *pairs, ("gpus", "; ".join(environment.get("gpus", ())))])
-    yield folded("Versions", facts(environment.get("versions", {}).items()))

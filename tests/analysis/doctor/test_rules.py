@@ -41,11 +41,7 @@ HEALTHY: dict[str, Callable[[Row], Row]] = {
     "a task learned to the full mark": lambda row: {"reward": 1.0, **NO_SPREAD} if row["step"] > 30 else {},
     "a policy sure of what it has learned": learned,
     "a rest while the learning rate rises": lambda row: {"reward": resting(row), "learning_rate": 1e-5 * row["step"]},
-    "hardly any thinking tokens": lambda row: {
-        "thinking/mean_length": 0.1,
-        "thinking/closed": 0.05,
-        "entropy/thinking": (0.0, 0.001, 3.0)[row["step"] % 3],
-    },
+    "hardly any thinking tokens": lambda row: {"thinking/mean_length": 0.1, "thinking/closed": 0.05},
     "completions that mostly do not think": lambda row: {"thinking/closed": 0.1, "thinking/mean_length": 2.0},
 }
 

@@ -160,7 +160,7 @@ def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path
     for when in ("before", "after"):
         write_rows(run / "evaluation" / f"{when}.jsonl", [answer(0, right=False, text=hostile), answer(1, right=True)])
     write_json(run / "problems.json", {"<script>": 1, "dropped": {HOSTILE: 3}, "notes": [HOSTILE]})
-    rewrite(run, "environment.json", command=["rlvr-vocab", HOSTILE], commit=HOSTILE, versions={"<b>": "<i>"})
+    rewrite(run, "environment.json", commit=HOSTILE, versions={"<b>": "<i>"})
     page = report(run)
     found = Tags(page)
     assert found.elements <= ELEMENTS
@@ -169,7 +169,7 @@ def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path
     assert {link for link in links if not link.startswith("#")} == {"data:,"}
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5
     assert not [sign for sign in page if ord(sign) < 32 and sign not in "\n\t\r"]
-    assert "\u202e" not in page and page.count("�") >= 6
+    assert "\u202e" not in page and page.count("�") >= 3
     assert SECRET not in page and "http-equiv" in page and "default-src 'none'" in page
     assert "my.py:&lt;script&gt;$x_1$" in page
 
