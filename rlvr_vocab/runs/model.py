@@ -48,7 +48,7 @@ from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.models.lora import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
-from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
+from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.vocab.expand import (
     Expansion,
     ExpansionPlan,
@@ -255,10 +255,10 @@ def _run_warmup(
     use_cpu = bool(grpo.get("use_cpu"))
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
-    worked = [
-        WorkedProblem(row["prompt"], form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"])))
-        for row in train.select(range(checked, len(train)))
-    ]
+    worked = []
+    for row in train.select(range(checked, len(train))):
+        turn = form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"]))
+        worked.append({"prompt": row["prompt"], "completion": [{"role": "assistant", "content": turn}]})
     model, tokenizer = read_with_think_tags(
         base, tags, template_text(settings.model.chat_template), source_kwargs(settings.model, base)
     )

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.training.checkpoint_folders import clear_leftovers, save_whole
-from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_files_after
+from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
@@ -202,11 +201,11 @@ class TrainerCheckpoints:
 
     def _save_rollout_state(self, folder: Path) -> None:
         trainer = self._trainer
-        sampling, rollouts = trainer.dynamic_sampling, trainer.newest_rollouts
+        sampling = trainer.dynamic_sampling
         content = {
             **trainer.unfinished_step(),
             "batches": self._batches(),
-            "rollouts": None if rollouts is None else asdict(rollouts),
+            "rollouts": trainer.newest_rollouts,
             "adaptive_weights": {name: weight.state() for name, weight in trainer.adaptive_weights.items()},
             "problem_order": None if sampling is None else sampling.order.state(),
             "reward_failures": {each.name: each.failures for each in self._counting_functions() if each.failures},
@@ -223,7 +222,7 @@ class TrainerCheckpoints:
         if not same_batches and own["buffered_inputs"] is not None:
             logger.warning("the completions pending in %s are of another batch: drawn anew", checkpoint)
         self._trainer.take_up_unfinished_step(own, with_buffer=same_batches)
-        self._trainer.newest_rollouts = None if own["rollouts"] is None else CompletionRows(**own["rollouts"])
+        self._trainer.newest_rollouts = own["rollouts"]
 
     def _restore_totals(self, checkpoint: Path) -> dict[str, Any] | None:
         """Restore counts, adaptive weights and the order of the problems, which are the same in all processes.

@@ -21,7 +21,7 @@ from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
 from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, TextKL, require_scores
-from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
+from rlvr_vocab.training.metrics.completions import Rollouts, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
@@ -118,7 +118,7 @@ class RegionGRPOTrainer(TRLSeams):
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = dict(adaptive_weights or {})
-        self.newest_rollouts: CompletionRows | None = None
+        self.newest_rollouts: Rollouts | None = None
         self.sampled_entropies: Sequence[Sequence[list[float]]] | None = None
         self.dynamic_sampling: DynamicSampling | None = None
         self.copy_logps = WeakIdKeyDictionary()

@@ -32,7 +32,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.text import visible_text
-from rlvr_vocab.training.metrics.completions import CompletionRows, write_completions
+from rlvr_vocab.training.metrics.completions import write_completions
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -86,16 +86,17 @@ def write_step(run: Path, step: int, tokenizer: Any) -> None:
                 for position, token in enumerate(ids)
             ]
         )
-    rows = CompletionRows(
-        prompt_ids=prompts,
-        completion_ids=completions,
-        completion=tokenizer.batch_decode(completions, skip_special_tokens=True),
-        solution=[str((step % 10) * 2 + row // PER_PROBLEM + 1) for row in range(ROWS)],
-        advantage=[1.0 if each else -1.0 for each in right],
-        rewards={"accuracy": [float(each) for each in right], "speed": [step / 100] * ROWS},
-        weights={"accuracy": 1.0, "speed": 1.0},
-        reasons={"accuracy": ["equal" if each else "different: 0 is not it" for each in right]},
-    )
+    rows = {
+        "prompt_ids": prompts,
+        "completion_ids": completions,
+        "completion": tokenizer.batch_decode(completions, skip_special_tokens=True),
+        "solution": [str((step % 10) * 2 + row // PER_PROBLEM + 1) for row in range(ROWS)],
+        "advantage": [1.0 if each else -1.0 for each in right],
+        "reward": [each + step / 100 for each in right],
+        "reward/accuracy": [float(each) for each in right],
+        "reward/speed": [step / 100] * ROWS,
+        "reason/accuracy": ["equal" if each else "different: 0 is not it" for each in right],
+    }
     write_completions(rows, step, tokenizer, run / "completions")
 
 

@@ -26,7 +26,7 @@ class Sampled(RegionGRPOTrainer):
 
     def _generate_and_score_completions(self, inputs):
         batch = super()._generate_and_score_completions(inputs)
-        self.trained_on = [*getattr(self, "trained_on", []), [*self.newest_rollouts.solution]]
+        self.trained_on = [*getattr(self, "trained_on", []), self.newest_rollouts["solution"]]
         return batch
 
 

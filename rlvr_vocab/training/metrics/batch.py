@@ -370,11 +370,10 @@ class ReferenceKL:
         batches = args.steps_per_generation * trainer.num_iterations
         steps_between_generations = max(1, batches // args.gradient_accumulation_steps)
         if trainer.state.global_step % every < steps_between_generations:
-            for name, value in self._kl(batch).items():
-                trainer.train_metrics[name].append(value)
+            self._log(batch)
 
     @torch.no_grad()
-    def _kl(self, batch: dict[str, torch.Tensor]) -> dict[str, float]:
+    def _log(self, batch: dict[str, torch.Tensor]) -> None:
         """Means over tokens: `kl` over texts and, where one text has several ids, `kl/ids`."""
         trainer = self._trainer
         lengths = batch["completion_ids"].size(1), trainer.args.per_device_train_batch_size
@@ -395,7 +394,8 @@ class ReferenceKL:
             log_ratios["kl/ids"] = reference_logps - logps
         mask = batch["completion_mask"].double()
         sums = {name: torch.stack([(k3(each) * mask).sum(), mask.sum()]) for name, each in log_ratios.items()}
-        return {name: total / max(tokens, 1) for name, (total, tokens) in reduced(sums, trainer.accelerator).items()}
+        for name, (total, tokens) in reduced(sums, trainer.accelerator).items():
+            trainer.train_metrics[name].append(total / max(tokens, 1))
 
     @contextmanager
     def reference(self) -> Iterator[PreTrainedModel]:

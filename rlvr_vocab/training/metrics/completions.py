@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,79 +16,51 @@ from rlvr_vocab.record.results import KINDS
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.reward import turn_text
 
-
-@dataclass(frozen=True)
-class CompletionRows:
-    """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none.
-
-    Attributes:
-        sampling_logps: of each sampled token; None where the sampler has none.
-        reasons: the reason of each score, by function, for those that give one.
-        kinds: the columns `KINDS` of each problem.
-    """
-
-    prompt_ids: Sequence[list[int]]
-    completion_ids: Sequence[list[int]]
-    completion: Sequence[str]
-    solution: Sequence[str]
-    advantage: Sequence[float]
-    rewards: Mapping[str, Sequence[float]]
-    weights: Mapping[str, float]
-    sampling_logps: Sequence[list[float]] | None = None
-    reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
+# The rows of a generation, by column; a reward is NaN where its function gave none.
+Rollouts = dict[str, list[Any]]
 
 
-def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> CompletionRows:
+def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> Rollouts:
     """The completions of a scored generation in all processes; `inputs` and `batch` are this process's."""
-    masks = batch["completion_mask"].bool()
 
-    def kept(name: str, masks_BT: Any) -> list[list[Any]]:
-        return [row[mask].tolist() for row, mask in zip(batch[name], masks_BT, strict=True)]
+    def kept(name: str, mask: str) -> list[list[Any]]:
+        rows = zip(batch[name], batch[mask].bool(), strict=True)
+        return gather_object([row[counted].tolist() for row, counted in rows])
 
-    local_rows: dict[str, list[Any]] = {
-        "prompt_ids": kept("prompt_ids", batch["prompt_mask"].bool()),
-        "completion_ids": kept("completion_ids", masks),
-        "solution": [cell_text(row.get("solution")) or "" for row in inputs],
+    def cells(name: str) -> list[str]:
+        return gather_object([cell_text(row.get(name)) or "" for row in inputs])
+
+    solutions, logs = cells("solution"), trainer.logged_completions
+
+    def newest(values: Any) -> list[Any]:
+        return list(values)[-len(solutions) :]
+
+    rewards = {name: newest(values) for name, values in logs["rewards"].items()}
+    weights = dict(zip(trainer.reward_func_names, trainer.reward_weights.tolist(), strict=True))
+    scores = [dict(zip(rewards, row, strict=True)) for row in zip(*rewards.values(), strict=True)]
+    reasons = {name: newest(logs["extra"].get(f"{REASON}{name}", ())) for name in weights}
+    rows = {
+        "completion": [turn_text(turn) for turn in newest(logs["completion"])],
+        "prompt_ids": kept("prompt_ids", "prompt_mask"),
+        "completion_ids": kept("completion_ids", "completion_mask"),
+        "solution": solutions,
+        **{name: cells(name) for name in KINDS if name in inputs[0]},
+        "advantage": newest(logs["advantages"]),
+        "reward": [sum(weights[name] * x for name, x in row.items() if not math.isnan(x)) for row in scores],
+        **{f"reward/{name}": values for name, values in rewards.items()},
+        **{f"reason/{name}": values for name, values in reasons.items() if any(values)},
     }
     if "sampling_per_token_logps" in batch:
-        local_rows["sampling_logps"] = kept("sampling_per_token_logps", masks)
-    columns = {name: gather_object(values) for name, values in local_rows.items()}
-    kinds = {name: [cell_text(row[name]) or "" for row in inputs] for name in KINDS if name in inputs[0]}
-    logs, names, num_rows = trainer.logged_completions, trainer.reward_func_names, len(columns["solution"])
-    reasons = {name: logs["extra"].get(f"{REASON}{name}", ()) for name in names}
-    return CompletionRows(
-        **columns,
-        completion=[turn_text(turn) for turn in list(logs["completion"])[-num_rows:]],
-        advantage=list(logs["advantages"])[-num_rows:],
-        rewards={name: list(values)[-num_rows:] for name, values in logs["rewards"].items()},
-        reasons={name: list(given)[-num_rows:] for name, given in reasons.items() if any(given)},
-        weights=dict(zip(names, trainer.reward_weights.tolist(), strict=True)),
-        kinds={name: gather_object(values) for name, values in kinds.items()},
-    )
+        rows["sampling_logps"] = kept("sampling_per_token_logps", "completion_mask")
+    return rows
 
 
-def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
+def write_completions(rows: Rollouts, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, with its template."""
-    scores = [dict(zip(rows.rewards, row, strict=True)) for row in zip(*rows.rewards.values(), strict=True)]
-    columns = {
-        "step": step,
-        "prompt": tokenizer.batch_decode(list(rows.prompt_ids)),
-        "completion": list(rows.completion),
-        "prompt_ids": list(rows.prompt_ids),
-        "completion_ids": list(rows.completion_ids),
-        "solution": list(rows.solution),
-        **{name: list(values) for name, values in rows.kinds.items()},
-        "advantage": list(rows.advantage),
-        "reward": [sum(rows.weights[name] * x for name, x in row.items() if not math.isnan(x)) for row in scores],
-        **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
-        **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
-        **({} if rows.sampling_logps is None else {"sampling_logps": list(rows.sampling_logps)}),
-    }
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"step_{step:05d}.parquet"
-    partial = folder / ".step.partial"  # readers of a running run find whole files
-    pd.DataFrame(columns).to_parquet(partial, index=False)
+    path, partial = folder / f"step_{step:05d}.parquet", folder / ".step.partial"
+    columns = {"step": step, "prompt": tokenizer.batch_decode(rows["prompt_ids"]), **rows}
+    pd.DataFrame(columns).to_parquet(partial, index=False)  # readers of a running run find whole files
     return partial.replace(path)
 
 

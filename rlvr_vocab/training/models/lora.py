@@ -24,26 +24,20 @@ from rlvr_vocab.vocab.weights import NO_CODE
 
 Bits = Literal[4, 8]
 # The fields of PEFT's configuration that `Lora` has.
-_OF_LORA_CONFIG = ("r", "lora_alpha", "lora_dropout", "target_modules", "task_type")
+_FIELDS = ("r", "lora_alpha", "lora_dropout", "target_modules")
 
 
 def adapter_config(config: LoraConfig | Lora) -> LoraConfig:
     """PEFT's configuration of an adapter; UserError for a setting of PEFT's that `Lora` lacks."""
     if isinstance(config, LoraConfig):
-        usual, given = LoraConfig().to_dict(), config.to_dict()
-        others = [name for name in given if given[name] != usual[name] and name not in _OF_LORA_CONFIG]
-        if others:
-            raise UserError(
-                f"peft_config: {others[0]}={given[others[0]]} is not supported; {', '.join(_OF_LORA_CONFIG)} are"
-            )
+        usual = LoraConfig().to_dict()
+        for name, value in config.to_dict().items():
+            if value != usual[name] and name not in (*_FIELDS, "task_type"):
+                raise UserError(f"peft_config: {name}={value} is not supported; {', '.join(_FIELDS)} are")
     targets = config.target_modules or "all-linear"
-    return LoraConfig(
-        r=config.r,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=config.lora_dropout,
-        target_modules=targets if isinstance(targets, str) else list(targets),
-        task_type="CAUSAL_LM",
-    )
+    fields = {name: getattr(config, name) for name in _FIELDS}
+    fields["target_modules"] = targets if isinstance(targets, str) else list(targets)
+    return LoraConfig(**fields, task_type="CAUSAL_LM")
 
 
 def complete_adapter(model: PeftModel, train_rows: str, layout: VocabLayout) -> None:
@@ -134,10 +128,9 @@ def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: to
     """
     # By their names in this architecture; Transformers only guesses the head.
     kept = vocabulary_modules(skeleton(initial_model))
-    if bits == 8:
-        return BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=kept)
     return BitsAndBytesConfig(
-        load_in_4bit=True,
+        load_in_8bit=bits == 8,
+        load_in_4bit=bits == 4,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=compute_dtype,

@@ -27,17 +27,8 @@ from rlvr_vocab.training.trl_seams import StagedCheckpoints
 
 logger = logging.getLogger(__name__)
 
-Messages = list[dict[str, str]]
 AccuracyCheck = Callable[[], float | None]
 ProgressReport = Callable[[int, int, Mapping[str, float]], None]
-
-
-@dataclass(frozen=True)
-class WorkedProblem:
-    """A prompt and the assistant's turn that solves it, thinking included."""
-
-    prompt: Messages
-    turn: str
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ def warm_up(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     checkpoints: Path,
-    problems: Sequence[WorkedProblem],
+    problems: Sequence[Mapping[str, Any]],
     settings: WarmupSettings,
     seed: int,
     measure_accuracy: AccuracyCheck,
@@ -62,6 +53,7 @@ def warm_up(
 
     Args:
         checkpoints: the folder of the newest checkpoint; one that exists is resumed.
+        problems: `prompt` and `completion`, each a list of messages.
         measure_accuracy: the share of right answers to other problems, None without a readable gold answer.
         on_progress: called with (step, steps at most, figures): `loss` or `accuracy`.
         bf16: train and measure in bfloat16 autocast.
@@ -84,15 +76,8 @@ def warm_up(
         disable_tqdm=True,
     )
     config._n_gpu = min(config.n_gpu, 1)  # of several GPUs that one process sees; TRL refuses to use them all
-    completions = [[{"role": "assistant", "content": problem.turn}] for problem in problems]
-    trainer = _WarmupTrainer(
-        model=model,
-        args=config,
-        train_dataset=Dataset.from_dict(
-            {"prompt": [problem.prompt for problem in problems], "completion": completions}
-        ),
-        processing_class=tokenizer,
-    )
+    dataset = Dataset.from_list(list(problems))
+    trainer = _WarmupTrainer(model=model, args=config, train_dataset=dataset, processing_class=tokenizer)
 
     def measure() -> float | None:
         with trainer.accelerator.autocast():

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_vocab.training.models.tiny import write_tiny_model
-from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
+from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.training.settings import TinyShape, WarmupSettings
 from rlvr_vocab.vocab.expand import read_with_think_tags
 
@@ -15,7 +15,10 @@ SMALL = TinyShape(hidden_size=32, intermediate_size=64, num_layers=2, num_heads=
 
 def sums(count):
     return [
-        WorkedProblem([{"role": "user", "content": f"What is {n} + 4?"}], f"<think>{n} + 4</think>\\boxed{{{n + 4}}}")
+        {
+            "prompt": [{"role": "user", "content": f"What is {n} + 4?"}],
+            "completion": [{"role": "assistant", "content": f"<think>{n} + 4</think>\\boxed{{{n + 4}}}"}],
+        }
         for n in range(count)
     ]
 
@@ -70,8 +73,8 @@ def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier
     outcome, _ = run(base, tmp_path, [], problems=1, learning_rate=1e-2)
     assert (outcome.steps, outcome.accuracy) == (6, None)
     [problem], tokenizer = sums(1), AutoTokenizer.from_pretrained(tmp_path)
-    ids = tokenizer.apply_chat_template(problem.prompt, add_generation_prompt=True, return_dict=False)
-    answer = tokenizer.encode(problem.turn, add_special_tokens=False)
+    ids = tokenizer.apply_chat_template(problem["prompt"], add_generation_prompt=True, return_dict=False)
+    answer = tokenizer.encode(problem["completion"][0]["content"], add_special_tokens=False)
     labels = torch.tensor([[-100] * len(ids) + answer])
     with torch.no_grad():
         before, after = (
