@@ -39,7 +39,7 @@ def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Ma
     weights = dict(zip(trainer.reward_func_names, trainer.reward_weights.tolist(), strict=True))
     scores = [dict(zip(rewards, row, strict=True)) for row in zip(*rewards.values(), strict=True)]
     reasons = {name: newest(logs["extra"].get(f"{REASON}{name}", ())) for name in weights}
-    rows = {
+    rows: Rollouts = {
         "completion": [turn_text(turn) for turn in newest(logs["completion"])],
         "prompt_ids": kept("prompt_ids", "prompt_mask"),
         "completion_ids": kept("completion_ids", "completion_mask"),
