@@ -150,7 +150,7 @@ def clock(seconds: float) -> str:
 
 
 class ProgressBar:
-    """The progress of one piece of work: `update(done, {"reward": "0.41"})`."""
+    """The progress of one piece of work: `update(done, figures={"reward": "0.41"})`."""
 
     def __init__(self, console: Console, title: str, total: int, bar: Progress | None) -> None:
         self._console, self._title, self._total, self._bar = console, title, total, bar
@@ -159,7 +159,7 @@ class ProgressBar:
         self._first: tuple[int, float] | None = None  # an evaluation that goes on does not begin at 0
         self._figures = ""
 
-    def update(self, done: int, figures: Mapping[str, str] | None = None, *, total: int | None = None) -> None:
+    def update(self, done: int, total: int | None = None, *, figures: Mapping[str, str] | None = None) -> None:
         self._total = total or self._total
         self._figures = "  ".join(f"{name} {value}" for name, value in (figures or {}).items()) or self._figures
         if self._bar is not None and self._task is not None:

@@ -16,7 +16,7 @@ def test_lines_off_a_terminal_are_few_and_end_with_the_last_step():
     out = io.StringIO()
     with progress_bar(Console(file=out, width=200), "GRPO", 50) as display:
         for step in range(1, 51):
-            display.update(step, {"reward": f"{step / 100:.2f}"})
+            display.update(step, figures={"reward": f"{step / 100:.2f}"})
     lines = out.getvalue().splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("GRPO 1/50") and lines[-1].startswith("GRPO 50/50")

@@ -136,7 +136,7 @@ def _show_prompts(
     require_chat_template(plan)
     with progress_bar(console, "counting tokens", len(prompts)) as display:
         ids = chat_ids(plan.tokenizer, prompts, rows)
-        display.update(len(prompts), total=len(prompts))
+        display.update(len(prompts))
     [text] = chat_texts(plan.tokenizer, prompts[:1])
     opener, tag = thinking_opener(ids[0], plan.layout), model.think_tags[0]
     lengths = sorted(len(each) for each in ids[: len(trained)])
@@ -168,7 +168,7 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
         return []
     with progress_bar(console, "reading gold answers", len(problems)) as display:
         golds = [gold_text(problem.solution) for problem in problems]
-        found = check_golds(golds, lambda done, total: display.update(done, total=total))
+        found = check_golds(golds, display.update)
     lines = [] if found.unusable else [f"the verifier can use all {len(problems):,} of them"]
     for reasons, kind in (
         (found.unusable, f"of {len(problems):,} unusable for the verifier; training with accuracy leaves them out:"),

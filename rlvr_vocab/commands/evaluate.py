@@ -173,10 +173,7 @@ def _results(
             text = json_text({**candidate.result_settings, **beside})
             atomic_write(candidate.folder / EVALUATION_SETTINGS, text, "out")
 
-        def show(done: int, total: int) -> None:
-            display.update(done)
-
-        return complete_results(path, kept, questions, size, answer, show, before_writing)
+        return complete_results(path, kept, questions, size, answer, display.update, before_writing)
 
 
 def _summary(

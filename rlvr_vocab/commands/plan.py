@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rlvr_vocab.config.command_settings import PlanSettings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.plan.architecture import FAMILIES
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into_device
 from rlvr_vocab.plan.forecast import Forecast, forecast_of
@@ -86,7 +87,7 @@ def _model_lines(forecast: Forecast) -> Iterator[str]:
     shape = work.architecture
     yield f"{work.run.model.name}: {shape.weights:,} weights, {pluralize(work.copies, 'reasoning token')}"
     yield f"{work.trained_weights:,} weights train{f', {frozen:,} are frozen' if frozen else ''}"
-    if not shape.is_known:
+    if shape.model_type not in FAMILIES:
         yield f"plan has no formula for model_type {shape.model_type}: counted as a Llama model, so it may be off"
     short, middle, long = forecast.completion
     lengths = f"{middle:,.0f}" if short == long else f"{middle:,.0f} ({short:,.0f} to {long:,.0f})"

@@ -171,7 +171,7 @@ def _sampled_completions(
     with tempfile.TemporaryDirectory() as temporary, progress_bar(console, "sampling", len(prompts)) as bar:
         write_expansion(plan, folder := Path(temporary) / INITIAL_MODEL)
         checkpoint = load_checkpoint(folder, **loading_kwargs(model))
-        sampled = sample_completions(checkpoint, prompts, sampling, lambda done, total: bar.update(done, total=total))
+        sampled = sample_completions(checkpoint, prompts, sampling, bar.update)
     rows = []
     for number, each in enumerate(sampled):
         problem, sample = problems[number // settings.samples], number % settings.samples + 1

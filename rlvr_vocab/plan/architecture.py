@@ -31,18 +31,12 @@ SHIPPED: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Family:
-    """Properties of a `model_type` that its configuration leaves open.
+    """Properties of a `model_type` that its configuration leaves open."""
 
-    Attributes:
-        norms: of the hidden size, in each layer.
-        head_norms: whether queries and keys are normed, with weights of the size of a head.
-        head_dim, tied: defaults for a configuration without these keys.
-    """
-
-    norms: int = 2
-    head_norms: bool = False
+    norms: int = 2  # of the hidden size, in each layer
+    head_norms: bool = False  # whether queries and keys are normed, with weights of the size of a head
     qkv_bias: bool = False
-    head_dim: int | None = None
+    head_dim: int | None = None  # this and the next: defaults of keys that a configuration may lack
     tied: bool = False
 
 
@@ -73,12 +67,8 @@ class Architecture:
     tied: bool
 
     @property
-    def is_known(self) -> bool:
-        """Whether the rules of its family are; else those of Llama are taken."""
-        return self.model_type in FAMILIES
-
-    @property
     def family(self) -> Family:
+        """Llama's where the family is unknown."""
         return FAMILIES.get(self.model_type, Family())
 
     @property
@@ -107,17 +97,13 @@ class Architecture:
         return self.layers * sum(inputs * outputs for inputs, outputs in self.linears)
 
     @property
-    def table_weights(self) -> int:
-        """Of embedding and head, without copies."""
-        return self.rows * self.hidden * self.tables
-
-    @property
     def weights(self) -> int:
         """All parameters, without copies; those that are tied once."""
         family = self.family
         of_layer = family.norms * self.hidden + 2 * self.head_dim * family.head_norms
         of_layer += (self.query_width + 2 * self.key_width) * family.qkv_bias
-        return self.linear_weights + self.table_weights + self.layers * of_layer + self.hidden
+        in_tables = self.rows * self.hidden * self.tables
+        return self.linear_weights + in_tables + self.layers * of_layer + self.hidden
 
 
 def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:

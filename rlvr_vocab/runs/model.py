@@ -276,14 +276,14 @@ def _run_warmup(
 
         def show(step: int, total: int, figures: Mapping[str, float]) -> None:
             shown.update({name: f"{value:.3f}" for name, value in figures.items()})
-            display.update(step, shown, total=total)
+            display.update(step, total, figures=shown)
 
         outcome = warm_up(
             *(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show),
             use_cpu=use_cpu,
             bf16=asks_for_bf16(grpo) and has_bf16(use_cpu),
         )
-        display.update(outcome.steps, shown, total=outcome.steps)
+        display.update(outcome.steps, outcome.steps, figures=shown)
     made = unfinished / "model"
     model.save_pretrained(made)
     tokenizer.save_pretrained(str(made))

@@ -176,7 +176,7 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
         return rows
     golds = list(rows["solution"])
     with progress_bar(console, f"gold answers {which}", len(golds)) as display:
-        found = check_golds(list(map(gold_text, golds)), lambda done, total: display.update(done, total=total))
+        found = check_golds(list(map(gold_text, golds)), display.update)
     if not found.unusable:
         return rows
     index, why = next(iter(found.unusable.items()))

@@ -1,9 +1,6 @@
 """`rlvr-vocab check` end to end: what is reported is what is there."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ import pytest
 
 from rlvr_vocab.cli import main
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
 FILLER = "apple pear plum fig date lime kiwi nut oat pea rye yam bun egg ham jam pie tea"
 
@@ -203,21 +199,6 @@ def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(
     advice = last_section(check(capsys, clean, base("qwen3"), *words, f"model.chat_template={template}"))
     assert "no turn for the answer" in advice[0]
     assert "leaves out the system's message 'You are a helpful math" in advice[1]
-
-
-def test_without_a_model_nothing_heavy_is_imported(clean: Path) -> None:
-    script = (
-        "import sys; from rlvr_vocab.cli import main\n"
-        "if __name__ == '__main__':\n"
-        "    code = main(sys.argv[1:])\n"
-        "    heavy = ('torch', 'transformers', 'trl', 'sympy')\n"
-        "    print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
-        "    sys.exit(code)"
-    )
-    words = [sys.executable, "-c", script, "check", *LOCAL, f"dataset.name={clean}"]
-    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def chat(text: str, system: str = "Be brief.") -> dict[str, Any]:

@@ -61,18 +61,6 @@ def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
     assert ("truncated after 30 tokens" in shown) == (not row["finished"])
 
 
-def test_a_prompt_alone_and_in_a_batch_is_answered_alike_when_greedy(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text('{"prompt": "What is 3 + 4?"}\n{"prompt": "How many clips did Natalia sell altogether?"}\n')
-    words = ["generate", f"checkpoint={folder}", "temperature=0", "format=json", "max_new_tokens=12"]
-    assert main([*words, f"prompts={prompts}"]) == 0
-    together = rows(capsys.readouterr().out)
-    assert main([*words, "prompt=What is 3 + 4?"]) == 0
-    assert rows(capsys.readouterr().out)[0] == together[0]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from peft import PeftModel
 from rich.console import Console
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.rewards.library.answers import extracted_answer
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.vocab.adapter import load_model
@@ -87,19 +85,6 @@ def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
     assert "by rounding to bfloat16, mean KL" in capsys.readouterr().out
     card = (out / "README.md").read_text()
     assert "| GRPO steps | 1 |" in card and "| held-out accuracy at the end of training | not measured |" in card
-
-
-def test_the_card_of_the_final_model_has_what_was_measured_and_no_path(run_folder: Path) -> None:
-    text = (run_folder / "final_model" / "README.md").read_text()
-    assert ModelCard(text).data.library_name == "transformers"
-    results = [json.loads(line) for line in (run_folder / "evaluation" / "after.jsonl").read_text().splitlines()]
-    assert all(each["answer_read"] and len(each["completion_ids"]) == each["tokens"] for each in results)
-    assert [each["answer"] for each in results] == [extracted_answer(each["completion"]) for each in results]
-    right = sum(result["score"] == 1.0 for result in results)
-    assert f"| held-out accuracy at the end of training | {100 * right / 6:.1f}% on 6 problems |" in text
-    assert "| GRPO steps | 2 |" in text
-    for folder in ("final_model", "final_adapter"):
-        assert str(run_folder.parent) not in (run_folder / folder / "README.md").read_text()
 
 
 def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line(

@@ -226,28 +226,6 @@ def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anythin
 
 
 @pytest.mark.slow
-def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(tmp_path: Path) -> None:
-    """A baseline, killed after its last checkpoint, while it measured or wrote."""
-    folder = tmp_path / "run"
-    words = [*SMALL, "training.save_strategy=steps", "training.save_steps=1", "training.lr_scheduler_type=constant"]
-    command = ["quickstart", *words, "model.reasoning_vocab_size=0", f"output_dir={folder}", "report=false"]
-    assert main(command) == 0
-    weights = (folder / "final_model" / "model.safetensors").read_bytes()
-    metrics, summary = metrics_of(folder), json.loads((folder / "summary.json").read_text())
-    assert summary["reasoning_vocab_size"] == 0 and not any(row.get("thinking/reasoning_share") for row in metrics)
-    (folder / "summary.json").unlink()
-    assert main(command) == 0
-    assert metrics_of(folder) == metrics
-    assert sorted(path.name for path in folder.glob("checkpoint-*")) == [f"checkpoint-{step}" for step in (1, 2, 3)]
-    assert (folder / "final_model" / "model.safetensors").read_bytes() == weights
-    again = json.loads((folder / "summary.json").read_text())
-    assert {key: again[key] for key in ("steps", "accuracy_after")} == {
-        "steps": 3,
-        "accuracy_after": summary["accuracy_after"],
-    }
-
-
-@pytest.mark.slow
 def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     best = ["training.load_best_model_at_end=true", "training.save_strategy=steps", "training.save_steps=1"]
