@@ -27,8 +27,8 @@ TURNS = ["a", "b", "c", "d", "e"]
 LONG_ENOUGH = 60.0
 
 
-def guarded(function):
-    return Reward(function, "mine")
+def guarded(function, deadline=None):
+    return Reward(function, "mine", deadline=deadline)
 
 
 def raising_on_c(error):
@@ -106,17 +106,16 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row():
 @pytest.mark.parametrize("error", [KeyError, SystemExit, asyncio.CancelledError, StopIteration])
 def test_a_row_that_raises_costs_itself_with_and_without_a_deadline(error, deadline, caplog):
     function = raising_on_c(error)
-    assert Reward(function, "mine", deadline=deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
+    assert guarded(function, deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
     [line] = warnings(caplog)
     where = f"(test_guard.py, line {function.__code__.co_firstlineno + 2}) for row 3 ('c')"
     assert f"raised {error.__name__}" in line and where in line
 
 
-@pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError])
+@pytest.mark.parametrize(("error", "deadline"), [(KeyboardInterrupt, LONG_ENOUGH), (UserError, None)])
 def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(error, deadline):
     with pytest.raises(error, match="c"):
-        Reward(raising_on_c(error), "mine", deadline=deadline)(completions=TURNS)
+        guarded(raising_on_c(error), deadline)(completions=TURNS)
 
 
 class Judge:
@@ -127,7 +126,7 @@ class Judge:
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
 def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(deadline):
-    function = Reward(Judge(), "mine", deadline=deadline)
+    function = guarded(Judge(), deadline)
 
     async def notebook():
         return function(completions=["a", "bb"])
@@ -176,7 +175,7 @@ def logs(completions, log_extra, **columns):
 @pytest.mark.parametrize("deadline", [None, 5.0])
 def test_what_a_function_says_or_logs_can_be_written_as_utf_8(function, deadline):
     logged = {}
-    Reward(function, "mine", deadline=deadline)(completions=["a", "b"], log_extra=logged.__setitem__)
+    guarded(function, deadline)(completions=["a", "b"], log_extra=logged.__setitem__)
     assert set(map(len, logged.values())) == {2}
     "".join([*logged, *(text for values in logged.values() for text in values)]).encode("utf-8")
 
@@ -251,7 +250,7 @@ def slow():
 
 def test_a_call_that_is_late_costs_its_rows_and_is_told_with_function_and_seconds(slow, caplog):
     logged = {}
-    function = Reward(lambda completions, log_metric: slow(completions), "mine", deadline=0.2)
+    function = guarded(lambda completions, log_metric: slow(completions), 0.2)
     started = time.monotonic()
     assert function(completions=["a", "b", "c"], log_metric=logged.__setitem__) == [None] * 3
     assert 0.2 <= time.monotonic() - started < 5
@@ -286,7 +285,7 @@ def test_rows_that_are_tried_again_share_the_deadline_and_those_scored_before_it
             raise ConnectionError("service down")
         return slow(completions)
 
-    function = Reward(fails_on_batches, "mine", deadline=0.3)
+    function = guarded(fails_on_batches, 0.3)
     started = time.monotonic()
     assert function(completions=["a", "a", "b", "c", "d"]) == [1.0, 1.0, None, None, None]
     assert time.monotonic() - started < 1  # of one row, not of three
@@ -315,10 +314,10 @@ def test_a_function_has_the_context_and_the_gpu_of_its_caller(monkeypatch):
     def function(completions):
         return [10 * cuda.current_device() + variable.get()]
 
-    guarded, scores = Reward(function, "mine", deadline=LONG_ENOUGH), []
+    reward, scores = guarded(function, LONG_ENOUGH), []
     for value in (1, 2):
         variable.set(value)
-        scores += guarded(completions=["a"])
+        scores += reward(completions=["a"])
     assert scores == [31.0, 32.0]
 
 
@@ -330,8 +329,7 @@ def test_a_call_that_was_given_up_logs_nothing_into_later_batches(slow):
         log_extra("verdict", completions)
         return [1.0] * len(completions)
 
-    guarded = Reward(function, "mine", deadline=0.2)
-    logging = functools.partial(guarded, log_extra=lambda *column: logged.append(column))
+    logging = functools.partial(guarded(function, 0.2), log_extra=lambda *column: logged.append(column))
     logging(completions=["b"])
     slow.let_go.set()
     assert called_again(logging, ["a"]) == [1.0]
@@ -348,7 +346,7 @@ def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_
             ended.append(list(completions))
         return [1.0] * len(completions)
 
-    function = Reward(judge, "mine", deadline=0.2)
+    function = guarded(judge, 0.2)
     assert function(completions=["b"]) == [None]
     assert called_again(function, ["a"]) == [1.0]
     assert ended == [["b"], ["a"]]
@@ -356,7 +354,7 @@ def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_
     async def impatient(completions):
         raise TimeoutError("the service took too long")
 
-    [score] = Reward(impatient, "mine", deadline=LONG_ENOUGH).explain(completions=["a"])
+    [score] = guarded(impatient, LONG_ENOUGH).explain(completions=["a"])
     assert score.reason.startswith("raised TimeoutError: the service") and not score.timed_out
 
 

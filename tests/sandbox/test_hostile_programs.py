@@ -25,7 +25,6 @@ except CannotConfine as error:
 # that somebody listens on.
 SCRIPTS = {
     "an endless loop": ("while True: pass", "not done"),
-    "an endless sleep": ("import time\ntime.sleep(10**6)", "not done"),
     "a deaf endless loop": (
         "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n"
         "    except Exception: pass\nwhile True: pass",
@@ -39,8 +38,6 @@ SCRIPTS = {
         ("-11", "MemoryError", "not done"),
     ),
     "printing without end": ("while True: print('x' * 10**6)", "File too large"),
-    "complaining without end": ("import sys\nwhile True: sys.stderr.write('x' * 10**6)", "xxx"),
-    "killing its parent": ("import os\nos.kill(os.getppid(), 9)\nprint('done')", "PermissionError"),
     "killing a process": ("import os\nos.kill({pid}, 9)\nprint('done')", "PermissionError"),
     "killing by a file's signal": (
         "import fcntl, os, signal\nfcntl.fcntl(0, fcntl.F_SETOWN, {pid})\nprint('done')",
@@ -48,17 +45,11 @@ SCRIPTS = {
     ),
     "writing a file": ("open('{folder}/new', 'w')\nprint('done')", "PermissionError"),
     "deleting a file": ("import os\nos.unlink('{folder}/kept')\nprint('done')", "PermissionError"),
-    "renaming a file": ("import os\nos.rename('{folder}/kept', '{folder}/gone')\nprint('done')", "PermissionError"),
     "emptying a file that it may read": (  # seccomp's error: Landlock's, where its version knows of it, is another
         "import os\nos.open('/dev/null', os.O_RDONLY | os.O_TRUNC)\nprint('done')",
         "Operation not permitted",
     ),
-    "cutting a file": ("import os\nos.truncate('{folder}/kept', 0)\nprint('done')", "PermissionError"),
-    "changing a mode": ("import os\nos.chmod('{folder}/kept', 0)\nprint('done')", "PermissionError"),
-    "a link": ("import os\nos.symlink('/etc/passwd', '{folder}/new')\nprint('done')", "PermissionError"),
-    "a folder": ("import os\nos.mkdir('{folder}/new')\nprint('done')", "PermissionError"),
     "reading a file": ("print('done', open('{folder}/kept').read())", "PermissionError"),
-    "reading who there is": ("print('done', open('/etc/passwd').read())", "PermissionError"),
     "reading the environment of its parent": (
         "import os\nprint('done', open(f'/proc/{{os.getppid()}}/environ').read())",
         "PermissionError",
@@ -68,10 +59,7 @@ SCRIPTS = {
         "import socket\nsocket.create_connection(('127.0.0.1', {port}))\nprint('done')",
         "PermissionError",
     ),
-    "a server": ("import socket\nsocket.socket().bind(('', 0))\nprint('done')", "PermissionError"),
     "a shell": ("import os, sys\nsys.exit(os.system('touch {folder}/new'))", ("printed ''", "ended")),
-    "a program": ("import subprocess\nsubprocess.run(['touch', '{folder}/new'])\nprint('done')", "PermissionError"),
-    "another program in its place": ("import os\nos.execv('/bin/sh', ['sh', '-c', 'echo done'])", "PermissionError"),
     "tracing its parent": (
         "import ctypes, os\nassert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0\nprint('done')",
         "AssertionError",
@@ -93,7 +81,6 @@ SCRIPTS = {
         "AssertionError",
     ),
     "a crash": ("import ctypes\nctypes.string_at(0)", "-11"),
-    "an exit that looks well": ("import os\nos._exit(0)", "printed ''"),
 }
 # What a program does to be taken for right by the test `assert answer(7) == 49`.
 FAKES = {
@@ -109,18 +96,12 @@ FAKES = {
         "import gc\ndef answer(n):\n"
         "    return next((int(o.split('==')[1]) for o in gc.get_objects() if type(o) is str and '== 49' in o), 0)"
     ),
-    "an exit in time": "import os\ndef answer(n): os._exit(0)",
     "a made-up answer": (
         "import os\nfor number in range(3, 64):\n    try: os.write(number, b'{\"value\": true}\\n' * 3)\n"
         "    except OSError: pass\ndef answer(n): return 0"
     ),
-    "an answer that is no JSON": (
-        "import os\nfor number in range(3, 64):\n    try: os.write(number, b'\\xff{[\\n' * 3)\n"
-        "    except OSError: pass\ndef answer(n): return 49"
-    ),
     "an endless answer": "def answer(n): return 'x' * 2**28",
     "an assertion of its own": "def answer(n): raise AssertionError('')",
-    "itself": "def answer(n): return answer",
     "a value that holds itself": "def answer(n):\n    x = []\n    x.append(x)\n    return x",
     "a search through frames": (
         "import sys\ndef answer(n):\n    frame, wanted = sys._getframe(), str(n) + ') == '\n    while frame:\n"
@@ -132,10 +113,6 @@ FAKES = {
         "    if hasattr(module, 'encoded'): module.encoded = lambda value, kept=None: {'object': 'answer'}\n"
         'json.dumps = lambda *a, **k: \'{"value": {"object": "answer"}}\'\ndef answer(n): return 0'
     ),
-    "keys and items that equal everything": (
-        "class All(str):\n    def __eq__(self, other): return True\n    def __hash__(self): return hash(49)\n"
-        "def answer(n): return {All(): [All()]}"
-    ),
     "lists in lists without end": (
         "import os\ndef answer(n):\n    for number in range(3, 64):\n        try: os.write(number, "
         "b'{\"value\": ' + b'{\"list\": [' * 10**5 + b']}' * 10**5 + b'}\\n')\n        except OSError: pass"
@@ -145,10 +122,6 @@ FAKES = {
         "        except OSError: pass\n    time.sleep(600)"
     ),
     "closed files": "import os\nos.closerange(0, 64)\ndef answer(n): return 49",
-    "last words": (
-        "import atexit, os\ndef say():\n    for number in range(64):\n        try: os.write(number, b'null\\n' * 9)\n"
-        "        except OSError: pass\natexit.register(say)\ndef answer(n): raise SystemExit(0)"
-    ),
     "an alarm": "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.1)\ndef answer(n): return 49",
     "a test of its own": "def answer(n): return 0\ndef check(candidate): pass\nabs = all = len = lambda *a: 49",
 }
@@ -185,7 +158,6 @@ ADVANTAGES = {
         "def answer(n): raise GeneratorExit",
         f"{SQUARE} and all(answer(n) for n in [3])",
     ),
-    "an end to the test": ("def answer(n): raise SystemExit(0)", SQUARE),
     "an exit behind a bare except": (
         "import os\ndef answer(n): os._exit(0)",
         "try:\n    answer(7)\nexcept:\n    found = True\nassert found",
@@ -200,11 +172,6 @@ ADVANTAGES = {
     ),
     "one of many in a loop": ("def answer(n): return [49] * 5000 + [0]", "for x in answer(7):\n    assert x == 49"),
     "an end to what is mapped": ("def answer(n): raise StopIteration", ALL_OF_MANY),
-    "a made-up end to what is mapped": (
-        "import os\ndef answer(n):\n    for number in range(3, 64):\n"
-        '        try: os.write(number, b\'{"raised": [["StopIteration"], ""]}\\n\')\n        except OSError: pass',
-        ALL_OF_MANY,
-    ),
     "nothing to assert": ("def answer(n): return []", "for x in answer(7):\n    assert x == 49"),
     "a program that does not load for an error": ("def answer(n) return 49", EXPECTS_AN_ERROR),
     "no value for an error": (
