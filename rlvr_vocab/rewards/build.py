@@ -9,7 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -54,7 +54,7 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
                 raise UserError(f"rewards: {spec.name} has no parameter {key}{hint}")
         if isinstance(deadline, str):
             deadline = DEADLINE if is_user_code(spec.name) else None
-        filled = {key: value for key, value in asdict(context).items() if key in parameters and value is not None}
+        filled = {key: value for key, value in vars(context).items() if key in parameters and value is not None}
         rewards.append(Reward(function, name, replace(spec, params={**filled, **spec.params}), deadline))
     return rewards
 

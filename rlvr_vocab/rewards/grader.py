@@ -30,7 +30,7 @@ class GraderSpec:
     """The settings of a grader.
 
     Attributes:
-        functions: the rewards whose weighted sum is the score.
+        functions: the rewards whose weighted sum is the score; with a threshold, one alone has the weight 1.
         threshold: the score from which an answer is right; None where nothing is right or wrong.
         form: the reward that says whether an answer is in format; None for none.
     """
@@ -40,25 +40,15 @@ class GraderSpec:
     form: RewardSpec | None = None
 
     @property
-    def takes_one_as_it_is(self) -> bool:
-        """Whether the score is that of one reward without its weight, since a threshold tells which is right."""
-        return len(self.functions) == 1 and self.threshold is not None
-
-    @property
     def name(self) -> str:
         """`accuracy`, or `2 × correctness + 0.5 × boxed`, by the names that the rewards are logged as."""
-        names = logged_names(self.functions)
-        if self.takes_one_as_it_is:
-            return names[0]
-        pairs = zip(names, self.functions, strict=True)
+        pairs = zip(logged_names(self.functions), self.functions, strict=True)
         return " + ".join(name if spec.weight == 1 else f"{spec.weight:g} × {name}" for name, spec in pairs)
 
     def record(self) -> dict[str, Any]:
         """For records: equal, but for the name, for graders that give the same figures."""
-        weights = [1.0 if self.takes_one_as_it_is else each.weight for each in self.functions]
         functions = [
-            {**code_record(each.name), "params": dict(each.params), "weight": weight}
-            for each, weight in zip(self.functions, weights, strict=True)
+            {**code_record(each.name), "params": dict(each.params), "weight": each.weight} for each in self.functions
         ]
         return {"name": self.name, "functions": functions, "threshold": self.threshold}
 
@@ -95,9 +85,11 @@ def grader_spec(
         [only] = functions
         if declared(only).grades or (asked is not None and is_user_code(only.name)):
             threshold = declared(only).full_mark if only.full_mark is None else only.full_mark
+    if threshold is not None and len(functions) == 1:
+        functions = (replace(functions[0], weight=1.0),)
     # One with partial credit, as `xml_tags`, comes after those that all turns in format earn.
-    forms = sorted((s for s in given if declared(s).is_format), key=lambda spec: declared(spec).full_mark != 1.0)
-    return GraderSpec(functions, threshold, forms[0] if forms else None)
+    forms = [spec for spec in given if declared(spec).is_format]
+    return GraderSpec(functions, threshold, min(forms, key=lambda spec: declared(spec).full_mark != 1.0, default=None))
 
 
 def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
@@ -172,7 +164,7 @@ class Grader:
         by_turn = zip(*(part(**columns) for part in self._parts), strict=True)
         return [
             Grade(
-                scores[0] if self.spec.takes_one_as_it_is else weighted_sum(self._parts, scores),
+                weighted_sum(self._parts, scores),
                 is_form,
                 extracted_answer(turn, **self._places) if self.reads_answers else None,
                 {part.name: score for part, score in zip(self._parts, scores, strict=True) if len(scores) > 1},

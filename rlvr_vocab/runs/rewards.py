@@ -56,9 +56,9 @@ def grader_of_run(
 
 def solved_by(settings: RunSettings) -> tuple[str, float] | None:
     """The logged name and threshold of the training reward that measures correctness; None without one."""
-    functions = [replace(spec, adaptive=None) for spec in settings.rewards.functions]
-    grader = grader_spec(functions, settings.evaluation.grader, settings.evaluation.threshold)
-    if not grader.takes_one_as_it_is or grader.threshold is None or grader.functions[0] not in functions:
+    functions = [replace(spec, weight=1.0, adaptive=None) for spec in settings.rewards.functions]
+    grader = grader_spec(settings.rewards.functions, settings.evaluation.grader, settings.evaluation.threshold)
+    if len(grader.functions) > 1 or grader.threshold is None or grader.functions[0] not in functions:
         return None
     return logged_names(functions)[functions.index(grader.functions[0])], grader.threshold
 

@@ -134,7 +134,7 @@ def _run_script(source: str, given: str, expected: str, limits: Limits, confined
         is_late = not _ends(process, limits.seconds)
         output, error = _text(printed, "surrogateescape"), _last_line(errors)
     if is_late:
-        return Result(0, 1, _late(limits), timed_out=True)
+        return Result(0, 1, f"not done after {limits.seconds:.3g} s", timed_out=True)
     if process.returncode != 0:
         return Result(0, 1, error or f"ended with {process.returncode}")
     is_right = _lines(output) == _lines(expected)
@@ -165,7 +165,8 @@ def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: 
     passed, total = (sum(standing[place] for standing in standings.values()) for place in (0, 1))
     failures = [failure for _, _, failure in standings.values() if failure]
     if is_late or tester.returncode != 0:
-        failures.append(_late(limits) if is_late else error or f"the tests ended with {tester.returncode}")
+        why = error or f"the tests ended with {tester.returncode}"
+        failures.append(f"not done after {limits.seconds:.3g} s" if is_late else why)
         total = max(total, passed + 1)
     return Result(passed, total, next(iter(failures), ""), is_late)
 
@@ -196,10 +197,6 @@ def _ends(process: subprocess.Popen[bytes], seconds: float) -> bool:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _late(limits: Limits) -> str:
-    return f"not done after {limits.seconds:.3g} s"
 
 
 def _file(stack: ExitStack, content: str) -> IO[bytes]:

@@ -15,6 +15,7 @@ import functools
 import json
 import math
 import os
+import symtable
 import sys
 from collections import deque
 from contextlib import contextmanager, suppress
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from typing import IO, Any, NoReturn
 
 LONGEST_ANSWER = 16 * 2**20
+_PYTHONS = frozenset(dir(builtins))
 # Modules that public tests use without importing them, and that programs do not provide.
-_MODULES = {name: name for name in ("collections", "itertools", "math", "numpy", "re")} | {
+_MODULES = {
     "np": "numpy",
     "pd": "pandas",
+    **{name: name for name in ("collections", "itertools", "math", "numpy", "re")},
 }
 # Errors that would end a `map` in a test; plain Exception comes last.
 _NOT_RAISED = (StopIteration, StopAsyncIteration, Exception, BaseException)
@@ -180,14 +183,19 @@ class Test:
         self, text: str, entry_point: str | None, program: Program, report: Callable[[int, int, str], None]
     ) -> None:
         tree = ast.parse(text)
-        asserted = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+        nodes = [*ast.walk(tree)]
+        asserted = [node for node in nodes if isinstance(node, ast.Assert)]
         can_hold = [node for node in asserted if not isinstance(node.test, ast.Constant) or node.test.value]
-        repeating = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While) or _is_helper(node)]
+        repeating = [node for node in nodes if isinstance(node, ast.For | ast.While) or _is_helper(node)]
         self._repeated = {_place(n) for around in repeating for n in ast.walk(around) if isinstance(n, ast.Assert)}
         # `raise`, `assert False`, `pytest.raises`, `np.testing.assert_equal`: no error means that the program is right.
         self._only_raises = not can_hold and any(word in ast.unparse(tree) for word in ("raise", "assert", "fail"))
         self._count = len(can_hold) or int(self._only_raises)
-        self._names, self._caught = _free_names(tree)
+        self._names = _free_names(text)
+        kinds = [node.type for node in nodes if isinstance(node, ast.ExceptHandler) and node.type is not None]
+        calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("raises")]
+        caught = (each for kind in [*kinds, *(kind for call in calls for kind in call.args)] for each in ast.walk(kind))
+        self._exceptions = self._names & {each.id for each in caught if isinstance(each, ast.Name)}
         self._code = compile(ast.fix_missing_locations(_Guarded().visit(tree)), "tests.py", "exec", dont_inherit=True)
         self._entry_point, self._program, self._report = entry_point, program, report
         self._reached: dict[str, str] = {}  # assertions and their failures; empty if the assertion held each time
@@ -201,7 +209,7 @@ class Test:
         """
         program = self._program
         self._asked_before = program.num_asked
-        program.raises = {name: type(name, (Exception,), {}) for name in self._names & self._caught}
+        program.raises = {name: type(name, (Exception,), {}) for name in self._exceptions}
         names = {name: program.remote(name) for name in self._names - _MODULES.keys()} | program.raises
         if tested := self._entry_point:
             names |= dict.fromkeys((tested, "candidate"), program.remote(tested))
@@ -275,23 +283,13 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
 
 
-def _free_names(tree: ast.AST) -> tuple[set[str], set[str]]:
-    """Names that a test reads without binding them (Python's own excluded), and names used as exception classes."""
-    read, caught, bound = set[str](), set[str](), {*dir(builtins)}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()):
-                read.add(name)
-            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-            case ast.alias(name=name, asname=other):
-                bound.add((other or name).partition(".")[0])
-            case ast.ExceptHandler(type=ast.expr() as kind, name=other):
-                bound.add(other or "")
-                caught |= {each.id for each in ast.walk(kind) if isinstance(each, ast.Name)}
-            case ast.Call(func=ast.Name(id="raises") | ast.Attribute(attr="raises"), args=[ast.Name(id=name), *_]):
-                caught.add(name)
-    return read - bound, caught
+def _free_names(text: str) -> set[str]:
+    """Global names that a test reads without binding them, Python's own excluded."""
+    tables = [symtable.symtable(text, "tests.py", "exec")]
+    bound = {symbol.get_name() for symbol in tables[0].get_symbols() if symbol.is_local()}
+    for table in tables:
+        tables += table.get_children()
+    return {each.get_name() for table in tables for each in table.get_symbols() if each.is_global()} - bound - _PYTHONS
 
 
 def _check_case(case: dict[str, Any], function: Remote) -> bool:

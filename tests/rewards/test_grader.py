@@ -1,5 +1,7 @@
 """What grades held-out answers: which of a run's rewards, from which score one is right, and what is in format."""
 
+from dataclasses import replace
+
 import pytest
 
 from rlvr_vocab.errors import UserError
@@ -82,7 +84,7 @@ def test_a_sum_is_weighted_and_passes_over_what_has_no_score(own):
 def test_what_is_asked_for_grades_with_the_settings_that_the_run_gives_it():
     answer_tag = RewardSpec("accuracy", weight=2.0, params={"answer_from": ["answer_tag"]})
     asked = grader_spec([RewardSpec("boxed"), answer_tag], [RewardSpec("accuracy")])
-    assert asked.functions == (answer_tag,) and graded(asked, RIGHT)[0].score == 1.0
+    assert asked.functions == (replace(answer_tag, weight=1.0),) and graded(asked, RIGHT)[0].score == 1.0
     other = grader_spec([answer_tag], [RewardSpec("accuracy", params={"answer_from": ["box"]})])
     assert graded(other, RIGHT)[0].score == 0.0
     assert grader_spec([answer_tag], [RewardSpec("boxed")]).threshold is None
