@@ -25,7 +25,7 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL, INITIAL_MODEL
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
+from rlvr_vocab.vocab.marking import read_tokenizer
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 from rlvr_vocab.vocab.weights import reading_model
@@ -71,7 +71,7 @@ def analyse_vocabulary(run: Path) -> VocabularyAnalysis | None:
         return None
     sampled = _count_sampled(CompletionFiles(run / COMPLETIONS), layout, notes)
     drift = _read_drift(run / FINAL_MODEL, layout, notes)
-    return VocabularyAnalysis(run, layout, read_tokenizer(initial / TOKENIZER_FILE), sampled, drift, notes)
+    return VocabularyAnalysis(run, layout, read_tokenizer(initial), sampled, drift, notes)
 
 
 def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:

@@ -86,14 +86,11 @@ def _merge(run: Run, adapter: Path, base: Path, card: Card) -> None:
 
 
 def merge_report_lines(report: MergeReport, out: Path, card: Card) -> Iterator[str]:
-    """The lines of a merge report: the base, the largest logit differences, a note, and the folder."""
-    yield (f"adapter merged into {report.base}; largest logit difference on a chat of {report.probe_tokens} tokens:")
-    yield f"  {report.merging:.1e} between the adapter on its base and the merged folder, reloaded in float32"
-    if report.rounding is not None:
-        yield (
-            f"  {report.rounding.largest:.1e} by rounding to {report.dtype}, mean KL {report.rounding.mean_kl:.1e} "
-            f"nats a token; {report.training.largest:.1e} and {report.training.mean_kl:.1e} by training"
-        )
+    """The lines of a merge report: the base, the largest logit difference, a note, and the folder."""
+    yield (
+        f"adapter merged into {report.base}: on a chat of {report.probe_tokens} tokens, logits of the merged folder, "
+        f"reloaded in float32, differ by at most {report.difference:.1e} from the adapter on its base"
+    )
     if card.get("quantized"):
         yield card["quantized"]
     yield f"{out}: the merged model in {report.dtype}"

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup, escape
 from tokenizers import Tokenizer
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
 
-TOKENIZER_FILE = "tokenizer.json"
 OPEN_MARK, CLOSE_MARK = "⟦", "⟧"  # around reasoning tokens in plain text
 NUMBER_OF_COLOURS = 6
 
@@ -30,12 +28,9 @@ class TextSpan(NamedTuple):
     copy_index: int
 
 
-def read_tokenizer(file: Path) -> Tokenizer:
-    """The tokenizer in a `tokenizer.json`, without Transformers, which takes seconds to import."""
-    try:
-        return Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises a plain Exception
-        raise UserError(f"{file} is not a tokenizer: {error}") from error
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a model folder, without Transformers, which takes seconds to import."""
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
 class Marker:
@@ -47,8 +42,8 @@ class Marker:
 
     @classmethod
     def from_folder(cls, model_folder: Path) -> Marker:
-        """The marker of a model folder; UserError where its layout or its tokenizer cannot be read."""
-        return cls(read_tokenizer(model_folder / TOKENIZER_FILE), VocabLayout.load(model_folder))
+        layout = VocabLayout.load(model_folder)
+        return cls(read_tokenizer(model_folder), layout)
 
     def copy_index(self, token: int) -> int:
         """m for an m-th copy, 0 for any other id."""

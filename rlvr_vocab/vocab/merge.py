@@ -31,7 +31,7 @@ _TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
     *("merges.txt", "vocab.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"),
 )
-# Rounding blurs a model if it moves the logits by this share of the shift from training.
+# Rounding takes back part of the training if its KL is this share of that from training.
 _BLURRED_SHARE = 0.1
 # The error of float32 arithmetic: on SmolLM2, whose largest logit is 40, merged and unmerged logits differ by 9e-5 to
 # 1.8e-4 in float32, which is 2e-6 to 5e-6 of that logit, and by 3e-5 in float64.
@@ -39,37 +39,21 @@ _TOLERANCE, _TOLERATED_SHARE = 1e-4, 2e-5
 
 
 @dataclass(frozen=True)
-class Shift:
-    """The distance of two models on the probe chat: largest difference of logits, mean KL in nats per token."""
-
-    largest: float
-    mean_kl: float
-
-
-@dataclass(frozen=True)
 class MergeReport:
-    """The effect of merging, training and rounding on the logits of one chat.
+    """The proof of a merge.
 
     Attributes:
         base: the folder under the adapter.
         dtype: of the written weights, `float32`, `bfloat16` or `float16`.
-        probe_tokens: length of the chat.
-        merging: largest difference between the adapter on its base and the merged folder, loaded anew in float32.
-        training: from the base to the merged model.
-        rounding: from float32 to `dtype`; None in float32.
+        probe_tokens: length of the chat on which the models were compared.
+        difference: largest difference of logits between the adapter on its base and the merged folder, loaded anew in
+            float32.
     """
 
     base: Path
     dtype: str
     probe_tokens: int
-    merging: float
-    training: Shift
-    rounding: Shift | None
-
-    @property
-    def blurs(self) -> bool:
-        """Whether rounding undoes a noticeable part of the training."""
-        return self.rounding is not None and self.rounding.mean_kl > _BLURRED_SHARE * self.training.mean_kl
+    difference: float
 
 
 def merge_adapter(
@@ -98,12 +82,6 @@ def merge_adapter(
     with atomic_dir(out) as folder:
         report = _merge_into(folder, adapter, source, dtype)
         finish(folder, report)
-    if report.blurs and report.rounding is not None:
-        logger.warning(
-            f"{report.dtype} rounds away part of the training: training moved a logit by at most "
-            f"{report.training.largest:.2g}, rounding moves one by {report.rounding.largest:.2g}; merge with float32 "
-            "to keep it"
-        )
     return report
 
 
@@ -119,23 +97,27 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -
     write_stock_folder(model.merge_and_unload(), source, folder)
     del model  # the next may need the room
     model = load_model(folder, dtype=torch.float32)
-    merged, rounding = _logits(model, ids), None
-    merging = require_same(unmerged, merged)
+    merged, name = _logits(model, ids), str(dtype).removeprefix("torch.")
+    difference = require_same(unmerged, merged)
     if dtype != torch.float32:
         for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
             parameter.data = parameter.data.to(dtype)
         model.save_pretrained(folder)
-        rounding = _shift(merged, _logits(model, ids))
-        if not math.isfinite(rounding.largest):
-            raise UserError(f"dtype={dtype} cannot hold the merged weights: take float32 or bfloat16")
+        by_training, by_rounding = _mean_kl(untrained, merged), _mean_kl(merged, _logits(model, ids))
+        if not math.isfinite(by_rounding):
+            raise UserError(f"dtype={name} cannot hold the merged weights: take float32 or bfloat16")
+        if by_rounding > _BLURRED_SHARE * by_training:
+            logger.warning(
+                f"{name} rounds away part of the training: training moved the model by {by_training:.1e} nats a token, "
+                f"rounding by {by_rounding:.1e}; merge with float32 to keep it"
+            )
     # A run that starts from the folder parametrises its copies as the base does, unless whole rows were trained.
     if own_rows:
         replace(VocabLayout.load(source), reasoning_rank=None).save(folder)
     elif (source / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
         (folder / DIFFERENCES).parent.mkdir()
         shutil.copyfile(source / DIFFERENCES, folder / DIFFERENCES)
-    name = str(dtype).removeprefix("torch.")
-    return MergeReport(source, name, len(ids), merging, _shift(untrained, merged), rounding)
+    return MergeReport(source, name, len(ids), difference)
 
 
 def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None:
@@ -165,10 +147,10 @@ def require_same(expected: torch.Tensor, merged: torch.Tensor) -> float:
     return largest
 
 
-def _shift(one: torch.Tensor, other: torch.Tensor) -> Shift:
+def _mean_kl(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The KL divergence of two models, in nats a token."""
     log_p, log_q = one.log_softmax(-1), other.log_softmax(-1)
-    kl_T = (log_p.exp() * (log_p - log_q)).sum(-1)
-    return Shift((one - other).abs().max().item(), kl_T.mean().item())
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean().item()
 
 
 _QUESTION = "Natalia sold 48 clips in April, and half as many in May. How many clips did she sell altogether?"

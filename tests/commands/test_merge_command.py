@@ -74,15 +74,12 @@ def test_merging_the_final_adapter_again_gives_the_final_model(run_folder: Path,
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
-    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(run_folder: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     moved.symlink_to(run_folder)
     out = tmp_path / "half"
     assert main(["merge", f"checkpoint={moved / 'checkpoint-1'}", f"out={out}", "dtype=bf16"]) == 0
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.bfloat16}
-    assert "by rounding to bfloat16, mean KL" in capsys.readouterr().out
     card = (out / "README.md").read_text()
     assert "| GRPO steps | 1 |" in card and "| held-out accuracy at the end of training | not measured |" in card
 

@@ -84,7 +84,7 @@ def test_an_adapter_is_loaded_and_merged_with_them(folder, make_trainer, tmp_pat
     assert torch.equal(logits(load_model(checkpoint)), expected)
     report = merge_adapter(checkpoint, tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
-    assert report.merging < 1e-4 and (logits(merged) - expected).abs().max() < 1e-4
+    assert report.difference < 1e-4 and (logits(merged) - expected).abs().max() < 1e-4
     stored = read_differences(tmp_path / "merged")
     assert torch.equal(stored["input.B"], differences_of(trainer.model)[0].lora_difference["default"].B)
 

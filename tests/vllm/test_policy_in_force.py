@@ -2,7 +2,8 @@
 
 import itertools
 import random
-from dataclasses import dataclass, replace
+from collections import namedtuple
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,12 +72,7 @@ def copies_drift(folder):
     return (rows[layout.standard_size :] - rows[list(layout.source_ids)]).abs().max().item()
 
 
-@dataclass(frozen=True)
-class Run:
-    folder: object
-    policy: RegionPolicy
-    sampled: list
-    preemptions: int
+Run = namedtuple("Run", "folder policy sampled preemptions")
 
 
 @pytest.fixture(scope="module", params=["expand", "replace", "trained_low_rank"])

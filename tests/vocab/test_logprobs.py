@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlvr_vocab.vocab import head_logits, logprobs, policy
-from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, HeadWeights
+from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
@@ -228,11 +228,3 @@ def test_rows_of_their_own_stand_for_the_copies_and_get_their_gradient(sources, 
     case.weight = rows  # the leaf
     assert_close(scores, reference, least_scale=0.1)
     assert_close(case.gradients(scores, UPSTREAM["all"]), (hidden, weight[STANDARD:], bias), least_scale=1e-2)
-
-
-@pytest.mark.parametrize(("device", "dtype"), [("cpu", torch.float32), ("meta", torch.bfloat16)])
-def test_an_accelerator_casts_the_tables_once_and_a_cpu_block_by_block(device, dtype):
-    case = Case("low_rank", sources="the first 40")
-    rows = HeadWeights(case.weight.detach().to(device), factor=torch.zeros(40, 4, device=device))
-    head = HeadLogits(rows, case.policy, PLAIN, torch.bfloat16)
-    assert (head.weights.weight.dtype, head.weights.factor.dtype) == (dtype, dtype)
