@@ -41,11 +41,7 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 @peak_memory.phase("final_model")
 def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, metric: HeldOutMetric) -> None:
-    """Write the trained model with its card. An adapter is saved alone first, then merged into its base.
-
-    Raises:
-        UserError: the merged model differs from the trained one; the adapter is kept.
-    """
+    """Write the trained model with its card. An adapter is saved alone first, then merged into its base."""
     is_main, adapter = trainer.accelerator.is_main_process, isinstance(trainer.model, PeftModel)
     card = card_of_run(run.folder, run.settings.resolved, metric, adapter=adapter, steps=steps, links=True)
     saved = run.folder / (FINAL_ADAPTER if adapter else FINAL_MODEL)

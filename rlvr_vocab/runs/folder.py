@@ -83,12 +83,7 @@ def check_not_running(folder: Path) -> None:
 def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """A block that one process at a time can enter for a folder, on any machine; a dead process holds no lock.
 
-    Args:
-        key: the folder's key on the command line, for errors.
-        waiting: called once with the holder of the lock before waiting for it; None to raise instead.
-
-    Raises:
-        UserError: another process holds the lock, or the folder cannot be created.
+    `waiting` is called once with the holder of the lock, before waiting for it; without, UserError names the holder.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     reported = False

@@ -43,9 +43,6 @@ class HeldOutEvaluator:
     """Evaluates a model on the held-out problems of a run, with answers sampled as in its last stage.
 
     Results are stored in `evaluation/<when>.jsonl`; an existing evaluation is not repeated.
-
-    Attributes:
-        metric: accuracy, or the mean reward if the grader has no threshold.
     """
 
     def __init__(self, run: Run, problems: Dataset | None) -> None:

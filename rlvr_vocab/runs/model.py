@@ -210,12 +210,9 @@ def base_model(settings: RunSettings, train: Dataset, console: Console | None = 
     base, form = untrained_base(settings.model, settings.seed, settings.dataset), warmup_form(settings, train)
     folder = _cached("warmup", _warmup_key(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{suffix}") for suffix in ("unfinished", "lock"))
-    if folder.exists() and not unfinished.exists():
-        console.print(f"warm-up: reused from an earlier run with the same settings: {folder}")
-    else:
-        with only_writer(
-            lock, "RLVR_VOCAB_CACHE", lambda holder: console.print(f"warm-up: waiting for the same warm-up: {holder}")
-        ):
+    if unfinished.exists() or not folder.exists():
+        waits = "warm-up: waiting for the same warm-up: "
+        with only_writer(lock, "RLVR_VOCAB_CACHE", lambda holder: console.print(waits + holder, markup=False)):
             if not folder.exists():
                 made = _run_warmup(base, unfinished, settings, train, form, console)
                 make_readable(made)
@@ -272,18 +269,16 @@ def _run_warmup(
         return accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling))
 
     with progress_bar(console, "warm-up", warmup.max_steps) as display:
-        shown: dict[str, str] = {}
 
         def show(step: int, total: int, figures: Mapping[str, float]) -> None:
-            shown.update({name: f"{value:.3f}" for name, value in figures.items()})
-            display.update(step, total, figures=shown)
+            display.update(step, total, figures={name: f"{value:.3f}" for name, value in figures.items()})
 
         outcome = warm_up(
             *(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show),
             use_cpu=use_cpu,
             bf16=asks_for_bf16(grpo) and has_bf16(use_cpu),
         )
-        display.update(outcome.steps, outcome.steps, figures=shown)
+        display.update(outcome.steps, outcome.steps)
     made = unfinished / "model"
     model.save_pretrained(made)
     tokenizer.save_pretrained(str(made))
@@ -292,10 +287,7 @@ def _run_warmup(
 
 
 def on_main_process(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a module-level function once for all processes of a run, and return its result in each of them.
-
-    With several processes, the main one calls it in a child outside the process group and the others wait.
-    """
+    """Call a module-level function once, in a child outside the process group if there are several processes."""
     state = PartialState()
     if state.num_processes == 1:
         return function(*arguments)

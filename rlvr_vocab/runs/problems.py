@@ -99,8 +99,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     """Load the problem sets of a run and its stages, each once.
 
     Raises:
-        UserError: a set cannot be read or is too small, a reward cannot score its problems, or a resumed run started
-            with other problems.
+        UserError: a set is unreadable, too small or not the one that the run began with, or a reward cannot score it.
     """
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
@@ -113,8 +112,8 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             if dataset not in loaded:
                 loaded[dataset] = _never_held_out(_load(stage.run, console).train, own.reserved_keys, console)
             train = loaded[dataset]
-            named = {"stage": stage.name} if stage.name else {}
-            training.append({**named, "dataset": dataset.name, _FINGERPRINT: fingerprint_of(_pairs(train))})
+            fingerprint = fingerprint_of(_pairs(train))
+            training.append({"stage": stage.name, "dataset": dataset.name, _FINGERPRINT: fingerprint})
             if needs_gold_answers(stage.run.rewards.functions):
                 if dataset not in usable:
                     usable[dataset] = usable_problems(train, "to train on", console)
@@ -169,8 +168,7 @@ def _never_held_out(train: Dataset, reserved_keys: frozenset[str], console: Cons
 def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     """The problems whose gold answer the verifier can use; all problems of a set without gold answers.
 
-    Args:
-        which: the purpose of the rows, as `held out` or `to train on`.
+    `which` is the purpose of the rows, `held out` or `to train on`.
     """
     if "solution" not in rows.column_names:
         return rows
@@ -246,17 +244,12 @@ def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The parts whose fingerprints differ."""
     parts = [("held out", recorded["held_out"], now["held_out"])]
     pairs = zip(recorded["training"], now["training"], strict=False)
-    parts += [(here.get("stage", "training"), there, here) for there, here in pairs]
+    parts += [(here["stage"] or "training", there, here) for there, here in pairs]
     return [where for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
 
 
 def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
-    """A line on the problems of an evaluation; a warning if the run may have trained on them.
-
-    Args:
-        dataset: its name.
-        keys: those of the evaluated problems (`problem_key`).
-    """
+    """A line on the problems of an evaluation, by their keys; a warning if the run may have trained on them."""
     if run.folder is None or run.settings is None:
         return f"problems of {dataset}; the checkpoint is not in the folder of a run"
     try:
@@ -292,8 +285,8 @@ def _division(settings: RunSettings) -> tuple[set[str], set[str], list[dict[str,
         problems = (own if stage.run.dataset == settings.dataset else divided(stage.run.dataset)).trained
         allowed = [problem for problem in problems if problem.key not in reserved]
         trained.update(problem.key for problem in allowed)
-        named = {"stage": stage.name} if stage.name else {}
-        training.append({**named, _FINGERPRINT: fingerprint_of(problem.fingerprinted for problem in allowed)})
+        fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
+        training.append({"stage": stage.name, _FINGERPRINT: fingerprint})
     return reserved, trained, training
 
 
@@ -303,24 +296,17 @@ def _division(settings: RunSettings) -> tuple[set[str], set[str], list[dict[str,
 def fitting_prompts(
     train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console
 ) -> tuple[Dataset, list[int]]:
-    """Drop prompts longer than `training.max_prompt_length`, and print their number; no prompt is truncated.
-
-    Returns:
-        the remaining problems, and the number of tokens of each prompt.
+    """The problems whose prompts fit `training.max_prompt_length`, and the number of tokens of each prompt.
 
     Raises:
         UserError: a remaining prompt and its completion exceed the model's context.
     """
     lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:])]
     limit = training.max_prompt_length
-    if limit is not None:
-        kept = [index for index, length in enumerate(lengths) if length <= limit]
-        if len(kept) < len(lengths):
-            console.print(
-                f"left out {len(lengths) - len(kept)} of {pluralize(len(train), 'problem')} whose prompt is longer "
-                f"than training.max_prompt_length={limit}",
-                markup=False,
-            )
+    kept = [index for index, length in enumerate(lengths) if limit is None or length <= limit]
+    if len(kept) < len(lengths):
+        left_out = f"{len(lengths) - len(kept)} of {pluralize(len(train), 'problem')}"
+        console.print(f"left out {left_out} whose prompt is longer than training.max_prompt_length={limit}")
         train, lengths = train.select(kept), [lengths[index] for index in kept]
     context, completion = plan.context_length, training.grpo["max_completion_length"]
     longest = max(lengths, default=0)

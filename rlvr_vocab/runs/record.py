@@ -29,11 +29,7 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 
 def run_record(folder: Path) -> RunRecord:
-    """The facts, rows, summary and damage of the run in a folder.
-
-    Raises:
-        UserError: the folder is not a run, or one of its files cannot be read.
-    """
+    """The facts, rows, summary and damage of the run in a folder; UserError for a file that cannot be read."""
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     summary = read_record(folder, SUMMARY)
@@ -45,16 +41,16 @@ def run_record(folder: Path) -> RunRecord:
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """The facts of a run, and of each of its stages, from its resolved configuration and its folder."""
     stages = []
-    for stage in config.get("stages") or []:
+    for stage in config.get("stages") or ():
         over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
-        of_stage = {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
-        stages.append(replace(_facts(of_stage, folder), stage=stage["name"]))
+        rewards = stage.get("rewards") or config.get("rewards")
+        stages.append(replace(_facts({**config, **over, "rewards": rewards}, folder), stage=stage["name"]))
     return replace(_facts(config, folder), stages=tuple(stages))
 
 
 def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     training, initial_model = config["training"], folder / INITIAL_MODEL
-    rewards = _rewards(config)
+    rewards, batch = _rewards(config), training["per_device_train_batch_size"]
     opened, closed = config["model"]["think_tags"]
     size = config["model"]["reasoning_vocab_size"]
     if (initial_model / LAYOUT_FILE).is_file():
@@ -71,11 +67,7 @@ def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
             for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
-        completions_per_step=float(
-            training["per_device_train_batch_size"]
-            * training["gradient_accumulation_steps"]
-            / training["num_iterations"]
-        ),
+        completions_per_step=batch * training["gradient_accumulation_steps"] / training["num_iterations"],
         **{name: training[name] for name in ("num_generations", "max_completion_length", "learning_rate", "use_vllm")},
     )
 

@@ -148,12 +148,7 @@ def format_scores(
 
 
 def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
-    """Score correct answers to the first rows of a run with its rewards.
-
-    Raises:
-        UserError: a function needs a missing column, raises, or returns no valid scores; or no function with a weight
-            gives a score.
-    """
+    """Score correct answers to the first rows of a run with its rewards; UserError if they give no valid scores."""
     functions = settings.rewards.functions
     if all(function.weight == 0 for function in functions):
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")

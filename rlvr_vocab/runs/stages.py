@@ -70,20 +70,14 @@ from rlvr_vocab.vocab.expand import ExpansionPlan
 
 @dataclass(frozen=True)
 class StageRecord:
-    """The content of `stage.json`.
-
-    Attributes:
-        ended_by: `steps`, or the goal that it reached.
-        reward_failures: number of rows on which each reward function failed, by its name.
-        drawn: numbers of problems drawn and skipped under dynamic sampling.
-    """
+    """The content of `stage.json`."""
 
     name: str
     steps: int
-    ended_by: str
-    reward_failures: dict[str, int]
+    ended_by: str  # `steps`, or the goal that it reached
+    reward_failures: dict[str, int]  # rows on which each reward function failed, by its name
     seconds: float
-    drawn: dict[str, Any] | None = None
+    drawn: dict[str, Any] | None = None  # numbers of problems drawn and skipped under dynamic sampling
 
 
 @dataclass(frozen=True)
@@ -174,17 +168,10 @@ def _set_later_aside(resume: str, folder: Path, console: Console) -> None:
 
 
 class StagedRun:
-    """The loop over the stages of a run, from the first that has not ended.
-
-    Attributes:
-        trainer: the trainer of the current stage, or of the last one.
-        records: those of the stages that have ended.
-        seconds_of_earlier_starts: seconds of training before the current start of the run.
-        trainer_class: trains each stage.
-    """
+    """The loop over the stages of a run, from the first that has not ended."""
 
     trainer_class: type[RegionGRPOTrainer] = RegionGRPOTrainer
-    trainer: RegionGRPOTrainer
+    trainer: RegionGRPOTrainer  # of the current stage, or of the last one
 
     def __init__(self, run: Run, stages: Sequence[Stage], held_out: HeldOutEvaluator, stop: StopOnSignalOrTime) -> None:
         self._run, self._stages, self._held_out, self._stop = run, stages, held_out, stop
@@ -192,7 +179,7 @@ class StagedRun:
         if PartialState().is_main_process:
             start_wandb(run.settings)
         self.records = ended_records(stages)
-        self.seconds_of_earlier_starts = 0.0
+        self.seconds_of_earlier_starts = 0.0  # of training, before the current start of the run
 
     @property
     def steps(self) -> int:
@@ -334,10 +321,9 @@ class StagedRun:
 
     def _train_steps(self, stage: Stage, checkpoint: Path | None) -> None:
         trainer, until = self.trainer, stage.until
-        is_main = trainer.accelerator.is_main_process
         if until is not None:
             trainer.add_callback(StopEarly(until))
-        if is_main:
+        if trainer.accelerator.is_main_process:
             results_file(self._run.folder, "after").unlink(missing_ok=True)  # stale: the weights change now
         with live_display(self._console, stage.title) as display:
             facts = run_facts(self._run.settings.resolved, self._run.folder)
@@ -351,7 +337,7 @@ class StagedRun:
         write_exit_code(RESUME_ME)
         trainer.accelerator.wait_for_everyone()  # a launcher kills all processes once one has exited
         message = f"by {reason} after step {state.global_step}, saved in checkpoint-{saved}; the same command goes on"
-        raise Interrupted(message if is_main else "")
+        raise Interrupted(message if trainer.accelerator.is_main_process else "")
 
 
 def drop_optimizer_state(trainer: RegionGRPOTrainer) -> None:

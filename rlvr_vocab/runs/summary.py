@@ -64,11 +64,7 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
 
 
 def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
-    """The summary of a finished run, in every process; None if there is training to do.
-
-    Raises:
-        UserError: the run is finished, but one of its records or models is damaged or missing.
-    """
+    """The summary of a finished run, in every process; None if there is training to do, UserError for damage."""
     folder, summary = settings.output_dir, None
     trains = settings.overwrite or settings.resume != "auto" or not (folder / SUMMARY).is_file()
     if PartialState().is_main_process and not trains and not changes_of(settings):
@@ -84,11 +80,7 @@ def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
 
 
 def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, Any]:
-    """Write the manifest of the run's files, then `summary.json`, which marks the run as finished.
-
-    Args:
-        rows: the logged rows of the last stage.
-    """
+    """Write the manifest of the run's files, then `summary.json`; `rows` are the logged ones of the last stage."""
     summary["peak_memory"] = _peaks_of_run(rows)
     summary["forecast"] = graded_forecast(run.folder, rows)
     if PartialState().is_main_process:
@@ -101,10 +93,7 @@ def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, An
 
 
 def _peaks_of_run(rows: Rows) -> dict[str, float]:
-    """The peak memory of each phase, in GiB, as the maximum over processes; all processes must call it.
-
-    Peaks of steps come from the logged rows, the others from the run's last start.
-    """
+    """The peak memory of each phase in GiB: of steps by the logged rows, of others in any process of this start."""
     peak_memory.enter(None)
     peaks = [(phase, peak) for of_process in gather_object([peak_memory.highest]) for phase, peak in of_process.items()]
     names = MEMORY_OF_PHASE.values()
