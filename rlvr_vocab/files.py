@@ -22,10 +22,8 @@ from rlvr_vocab.errors import UserError
 def atomic_write(path: Path, text: str, key: str = "") -> None:
     """Write a file and its folder; a reader finds the old text or the new one.
 
-    Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
-
-    Raises:
-        UserError: it cannot be written; `key` is the setting that names it. Without a key, OSError.
+    Half a surrogate pair, which UTF-8 cannot write, becomes its escape in JSON. With `key`, the setting that names the
+    file, a failure is a UserError.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -46,11 +44,7 @@ def json_text(content: dict[str, Any]) -> str:
 
 
 def read_json(path: Path, kinds: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """The object in a JSON file; `kinds` are the types of its values, by their keys.
-
-    Raises:
-        UserError: it holds no object, or a value of another type.
-    """
+    """The object in a JSON file; raises UserError without one, or for a value of another type than in `kinds`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # UnicodeDecodeError among them

@@ -210,10 +210,7 @@ LARGE = "1" + "0" * 400
     [
         *((f"{key}=-{LARGE}", f"{key}=-1000") for key in ("seed", "training.eval_delay", "model.init_noise")),
         ("training.adam_epsilon=1e400", "training.adam_epsilon=inf: should be a finite number"),
-        ("seed=2147483648", "seed=2147483648: should be less than or equal to 2147483647"),
-        ("seed=-1", "seed=-1: should be greater than or equal to 0"),
         (f"seed={LARGE * 12}", "4300 digits"),
-        ("model.generation_kwargs=5", "model.generation_kwargs"),
         (f"output_dir={LARGE}", "File name too long"),
         ("training.num_generations=17 training.per_device_train_batch_size=99999999999999", "does not divide the 3999"),
     ],

@@ -40,14 +40,6 @@ def test_with_one_sample_per_problem_a_share_has_wilsons_interval(right: int, pr
     assert found is not None and found.method == WILSON
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.25, 0.5), (0.1, 0.6)])
-def test_the_bootstrap_of_two_values_is_a_beta_distribution_but_for_what_is_added(low: float, high: float) -> None:
-    found = share_interval([low] * 300 + [high] * 200)
-    expected = stats.beta.interval(0.95, 200, 300)
-    scaled = tuple(low + (high - low) * each for each in expected)
-    assert ends(found) == pytest.approx(scaled, abs=0.1 * (scaled[1] - scaled[0]))
-
-
 def test_with_many_problems_it_is_the_bootstrap_that_draws_problems() -> None:
     values = RNG.binomial(8, RNG.beta(0.5, 0.8, size=400)) / 8
     drawn = RNG.choice(values, size=(5_000, 400)).mean(axis=1)

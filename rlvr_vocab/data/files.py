@@ -41,11 +41,7 @@ def check_file(path: Path) -> None:
 
 
 def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
-    """The rows of one split of a hub set or a folder.
-
-    Raises:
-        UserError: it cannot be loaded: offline, no such set, configuration or split, no access.
-    """
+    """The rows of one split of a hub set or a folder; raises UserError if it cannot be loaded."""
     from datasets import load_dataset
 
     place = str(Path(name).expanduser()) if name.startswith("~") else name
@@ -62,10 +58,7 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
 def read_rows(path: Path) -> list[Any]:
     """The rows of a file: dicts, lines of a .txt file, or any other value in place of a row of a JSON file.
 
-    Cells of .csv and .tsv files are text, never guessed into numbers.
-
-    Raises:
-        UserError: the file cannot be read; the message names the place.
+    Cells of .csv and .tsv files are text, never guessed into numbers. Raises UserError, which names the place.
     """
     try:
         return READERS[path.suffix.lower()](path)
@@ -76,8 +69,6 @@ def read_rows(path: Path) -> list[Any]:
 def _read_text(path: Path) -> str:
     """The file as UTF-8 text, with or without a byte order mark."""
     content = path.read_bytes()
-    if b"\0" in content[:4]:
-        raise UserError(f"{path.absolute()} is UTF-16 or UTF-32; save the file as UTF-8")
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -132,8 +123,7 @@ def _read_csv(path: Path) -> list[dict[str, str | None]]:
 def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[int, list[str]]]:
     """The records of a table with the number of the line where each begins, blank ones left out.
 
-    Raises:
-        UserError: a quote is misplaced or never closed, or a quote meant as text encloses whole rows.
+    Raises UserError if a quote is misplaced or never closed, or a quote meant as text encloses whole rows.
     """
     csv.field_size_limit(LARGEST_CELL)
     reader, records, begins = csv.reader(lines, delimiter=delimiter, strict=True), [], 1

@@ -132,11 +132,7 @@ class ProblemSets:
 
 
 def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
-    """The rows for the trainer, and the account of all rows.
-
-    Raises:
-        UserError: no problem is left to train on or to hold out.
-    """
+    """The rows for the trainer, and the account of all rows; raises UserError where no problem is left."""
     from rlvr_vocab.data.table import problem_table  # with `datasets`, which takes a second
 
     divided.require_problems()
@@ -147,11 +143,7 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
 
 
 def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
-    """Read, sort and divide the problems that `source` names; there may be none.
-
-    Raises:
-        UserError: they cannot be read.
-    """
+    """Read, sort and divide the problems that `source` names; there may be none. Raises UserError for a bad file."""
     train = read_usable_rows(source, split.seed)
     problems, dropped, eval_keys = train.problems, train.dropped, None
     if source.eval_split is not None:
@@ -237,12 +229,7 @@ def _shuffled(count: int, seed: int) -> list[int]:
 
 
 def check_source(source: ProblemSource, style: PromptStyle) -> None:
-    """Check a source before anything heavy loads; a hub set or a folder is not looked up.
-
-    Raises:
-        UserError: a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column, or solved turns
-            would precede conversations.
-    """
+    """Raises UserError for a bad file, task or column before anything heavy loads; the hub is not looked up."""
     if isinstance(source.generator, GymProblems):
         check_tasks(source.generator)
         require_columns(source, GYM_COLUMNS)

@@ -136,11 +136,8 @@ def words_of(text: str) -> tuple[str, ...]:
 
     Mathematical characters stay: signs, primes, factorials, braces around more than one symbol, decimals.
 
-    Example:
-        >>> words_of(r"12. Find $\dfrac{1000}{x'}$.")
-        ('find', '\\frac', '1000', '{', 'x', "'", '}')
-        >>> words_of("find \\(\\frac{1000}{x'}\\)") == words_of(r"Problem 3: Find $\dfrac{1000}{x'}$.")
-        True
+    >>> words_of(r"12. Find $\dfrac{1000}{x'}$.")
+    ('find', '\\frac', '1000', '{', 'x', "'", '}')
     """
     plain = LIST_MARK.sub("", " ".join(without_layout(plain_text_of(text)).split()))
     while numbered := ENUMERATOR.match(plain):

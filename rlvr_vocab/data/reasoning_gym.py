@@ -48,9 +48,6 @@ def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
     """The problems of a split, task by task; repeated ones and failures of a generator are dropped.
 
     Some tasks have a scorer but no answer of their own: the solution of their problems is None.
-
-    Raises:
-        UserError: a task takes too long, or too much memory.
     """
     usable: dict[str, Problem] = {}
     dropped: list[DroppedRow] = []

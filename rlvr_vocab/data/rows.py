@@ -95,11 +95,7 @@ def _has_lone_surrogate(value: object) -> bool:
 
 
 def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
-    """The text of the problem in a cell, and its conversation, if any.
-
-    Raises:
-        UnusableRow: the cell has no problem.
-    """
+    """The text of the problem in a cell, and its conversation, if any; raises UnusableRow without a problem."""
     messages = _read_conversation(value) if isinstance(value, list) else None
     text = plain_text(value) if messages is None else conversation_text(messages)
     if value is None or is_nan(value) or (text is not None and not text.strip()):
@@ -179,11 +175,7 @@ PROMPT_COLUMNS = ("prompt", "prompts", "messages", "problem", "question", "input
 
 
 def read_prompts(path: Path) -> list[Messages]:
-    """The prompts of a file: one per line of a TXT file, else one per row, as text or a list of messages.
-
-    Raises:
-        UserError: the file cannot be read, has no prompts, or a row is not a prompt.
-    """
+    """The prompts of a file: one per line of a TXT file, else one per row, as text or a list of messages."""
     rows = read_rows(path)
     names = column_names(rows)
     column = next((name for name in PROMPT_COLUMNS if name in names), None)

@@ -40,12 +40,7 @@ _EXACT_OPERATIONS = frozenset(("+", "*", "neg", "inverse", "^"))
 
 
 def exact_value(formula: Formula, point: Point) -> Fraction | None:
-    """The value at a point; None if arithmetic with rational numbers is not sufficient.
-
-    Raises:
-        Undefined: the formula has no value there.
-        TooLarge: an intermediate number has more than `MAX_BITS` bits.
-    """
+    """The value at a point; None if arithmetic with rational numbers is not sufficient. Raises like `Evaluation`."""
     if isinstance(formula, Exact):
         return formula.value
     if isinstance(formula, Symbol):
@@ -219,13 +214,7 @@ _FEWEST_POINTS = 3
 
 
 def equal(one: str, other: str) -> bool:
-    """Whether two formulas in the spelling of `clean` have the same value.
-
-    Raises:
-        Unreadable: one of them is no formula that can be evaluated.
-        TooLarge: one of them is bigger than an answer can be.
-        Undefined: they are numbers without a value.
-    """
+    """Whether two formulas in the spelling of `clean` have the same value; raises like `Evaluation`."""
     if not _is_read(one) and not _is_read(other):
         return same_tree(one, other)
     left, right = parse(one), parse(other)
@@ -257,10 +246,7 @@ def within(one: str, other: str, distance: Fraction) -> bool:
 
 
 def proportional(one: Sequence[str], other: Sequence[str]) -> int:
-    """The sign of the factor between two equations `one[0] = one[1]`; 0 without one, or without a variable.
-
-    Raises like `equal`.
-    """
+    """The sign of the factor between two equations `one[0] = one[1]`; 0 without one, or without a variable."""
     first, second = _with_real_roots([*map(parse, one)], [*map(parse, other)])
     sides = [*first, *second]
     names = [variables(side) for side in sides]
@@ -372,8 +358,7 @@ _GUESSED_AT = re.compile(
 def same_tree(one: str, other: str) -> bool:
     """Whether two formulas in the spelling of `clean` differ only in the order of terms and factors.
 
-    Raises:
-        Unreadable: math-verify's parser cannot read one of them either, or would guess.
+    Raises Unreadable if math-verify's parser cannot read one of them, or would guess.
     """
     return bool(_tree(one) == _tree(other))
 
@@ -413,11 +398,7 @@ def points_for(*formulas: Formula) -> list[Point]:
     """Fixed rational points.
 
     The first lie between 1/2 and 2, with positive and then with all signs. |x - 9| and 9 - x agree on all of these, so
-    formulas with such corners also get points of all signs beyond all of their numbers.
-
-    Raises:
-        TooLarge: a number is so large that no point can lie beyond it.
-        Undefined, Unreadable: a number has no value.
+    formulas with such corners also get points of all signs beyond all of their numbers. Raises like `Evaluation`.
     """
     names = sorted(frozenset[str]().union(*(variables(formula) for formula in formulas)))
     source = random.Random(0)

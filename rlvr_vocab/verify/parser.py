@@ -77,12 +77,7 @@ _FUNCTION_LETTERS = frozenset("fghFGH")
 
 @lru_cache(maxsize=512)
 def parse(latex: str) -> Formula:
-    """The formula of cleaned LaTeX.
-
-    Raises:
-        Unreadable: the text is not a formula, or is ambiguous.
-        TooLarge: the formula is nested too deeply.
-    """
+    """The formula of cleaned LaTeX; raises Unreadable for an ambiguous one, TooLarge for one nested too deeply."""
     return _Parser(latex).whole()
 
 

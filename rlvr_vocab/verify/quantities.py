@@ -42,9 +42,7 @@ _PERIOD_SHOWN = re.compile(r"([0-9])\1\1+$|([0-9]{2,6}?)\2+$")
 def read_number(text: str) -> Fraction | None:
     r"""The exact value of a number in the spelling of `clean`; None if it is not a number, or a power is too large.
 
-    Raises:
-        TooLarge: more digits than an answer has.
-        Unreadable: a zero with a sign.
+    Raises TooLarge for more digits than an answer has, Unreadable for a zero with a sign.
     """
     for pattern, value_of in _READERS:
         if found := pattern.fullmatch(text):

@@ -83,12 +83,7 @@ _OF_AN_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|degree)(?![A-Za-z])")
 
 @lru_cache(maxsize=1_024)
 def read(text: str) -> Reading:
-    """Read an answer.
-
-    Raises:
-        TooLarge: the answer exceeds the bounds of `scanning`.
-        Unreadable: the answer is empty.
-    """
+    """Read an answer; raises Unreadable for an empty one, TooLarge for one that exceeds the bounds of `scanning`."""
     cleaned = cleaned_answer(text)
     try:
         return _read(cleaned, _DEEPEST)
@@ -443,11 +438,9 @@ _GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-
 
 @lru_cache(maxsize=1_024)
 def read_gold(text: str | None) -> Reading:
-    """Read a gold answer (None: it is not text); returns `Written` if it may or may not be mathematics.
+    """Read a gold answer, or None for one that is not text; raises like `read`.
 
-    Raises:
-        TooLarge: the answer exceeds the bounds of `scanning`.
-        Unreadable: the answer is empty or not text.
+    It is `Written` if it may or may not be mathematics.
     """
     if text is None:
         raise Unreadable("a list, an object or a boolean, which cannot be compared as text")

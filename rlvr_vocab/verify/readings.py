@@ -157,12 +157,7 @@ Reading = (
 
 
 def as_latex(reading: Reading) -> str:
-    """A value as a formula, without its unit.
-
-    Raises:
-        Unreadable: the reading is a tuple, a text or the like.
-        TooLarge: Python cannot convert the number to decimal text.
-    """
+    """A value as a formula, without its unit; raises Unreadable for a tuple, a text or the like."""
     if isinstance(reading, Number):
         above, below = abs(reading.value.numerator), reading.value.denominator
         if max(above, below).bit_length() > _MOST_BITS:
@@ -206,11 +201,7 @@ Algebra = ModuleType | NoAlgebra
 
 
 def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
-    """Whether two readings are the same answer.
-
-    Raises:
-        Unreadable, TooLarge, ArithmeticError: the two cannot be compared.
-    """
+    """Whether two readings are the same answer; raises Unreadable, TooLarge or ArithmeticError if that is unknown."""
     if gold == answer:
         return True
     match gold, answer:

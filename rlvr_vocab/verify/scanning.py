@@ -56,11 +56,7 @@ def separators(pattern: str, except_in: str = r"\Z") -> re.Pattern[str]:
 def split_at(text: str, wanted: re.Pattern[str]) -> list[tuple[str, str]]:
     r"""Split cleaned LaTeX at separators outside all brackets and environments.
 
-    Returns:
-        Pairs of a separator and the part after it; the first separator is empty.
-
-    Raises:
-        Unreadable: brackets that do not match.
+    Returns pairs of a separator, the first one empty, and the part after it; raises Unreadable for unmatched brackets.
     """
     parts, begin, depth, separator = [], 0, 0, ""
     for token in wanted.finditer(text):

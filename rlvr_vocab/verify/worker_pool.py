@@ -54,12 +54,9 @@ Failure = Literal["timeout", "too large", "died", "error"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one item.
+    """The value that the task returned for an item, or its failure.
 
-    Attributes:
-        value: what the task returned; None where it failed.
-        failure: "timeout", past the deadline; "too large", out of memory; "died", the worker crashed; "error", the
-            task raised; None where it returned.
+    "timeout": past the deadline; "too large": out of memory; "died": the worker crashed; "error": the task raised.
     """
 
     value: Any

@@ -23,7 +23,6 @@ MESSAGES = (
     '[{{"role": "user", "content": "{}"}}]',
     "[{{'content': '{}', 'role': 'user'}}]",
     "array([{{'content': '{}', 'role': 'user'}}], dtype=object)",
-    '\n[ {{"from": "human", "value": "{}"}}]',
     '{{"messages": [{{"role": "user", "content": "{}"}}]}}',
     '{{"role": "user", "content": "{}"}}',
 )
@@ -53,7 +52,6 @@ def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_json
         "What does the token <|im_end|> do?",
         "Assistant: a job. Which word is it?",
         "[{1, 2}, {3}] has how many elements?",
-        "Sum the roles: [2, 3]",
         [{"role": "user", "content": "1+1="}],
     ],
 )
@@ -110,7 +108,6 @@ def test_a_column_that_few_questions_lack_is_not(write_jsonl: Any) -> None:
         ([0, 3, 1], CHOICES, True),
         (["1", "4", "2"], CHOICES, True),
         ([3, 5, 2], ["2", "3", "5"], False),
-        ([7, 9, 12], CHOICES, False),
     ],
 )
 def test_gold_answers_that_are_indices_of_choices_are_named(

@@ -4,30 +4,12 @@ from fractions import Fraction
 
 import pytest
 
+from rlvr_vocab.verify import readings as forms
 from rlvr_vocab.verify import verify
 from rlvr_vocab.verify.cleaning import ascii_latex, clean
 from rlvr_vocab.verify.parser import parse
 from rlvr_vocab.verify.quantities import Unit, power_of, read_number
 from rlvr_vocab.verify.reader import read
-from rlvr_vocab.verify.readings import (
-    INFINITY,
-    MINUS_INFINITY,
-    Approximation,
-    BasedNumeral,
-    Bracketed,
-    Choice,
-    Collection,
-    Equality,
-    Expression,
-    Inequality,
-    Items,
-    Matrix,
-    Number,
-    Reading,
-    Text,
-    Union,
-    expressions,
-)
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
 
 # --- spelling ---
@@ -169,40 +151,42 @@ def test_depth_and_length_are_bounded(text: str) -> None:
 # --- forms ---
 
 
-ONE, TWO, THREE = (Number(Fraction(number)) for number in (1, 2, 3))
-X, ROOT = Expression("x"), Expression(r"\sqrt{2}")
+ONE, TWO, THREE = (forms.Number(Fraction(number)) for number in (1, 2, 3))
+X, ROOT = forms.Expression("x"), forms.Expression(r"\sqrt{2}")
 FORMS = {
-    "1,234": Number(Fraction(1234)),
-    "2^{20000}": Number(Fraction(2**20_000)),
-    r"\frac{6}{4}\text{ cm}": Number(Fraction(3, 2), Unit("cm")),
-    r"2\sqrt{3}": Expression(r"2\sqrt{3}"),
-    "Friday.": Text("friday"),
-    r"\text{Alice and Bob}": Text("alice and bob"),
-    "C": Choice("C"),
-    r"\text{(C)}": Choice("C"),
-    r"\textbf{(C)}\ 2": Choice("C", TWO),
-    "1011_2": BasedNumeral(11, 2),
-    "1, 2": Items((ONE, TWO)),
-    r"2\pm\sqrt3": Items((Expression(r"2+\sqrt{3}"), Expression(r"2-\sqrt{3}"))),
-    "(1,2)": Bracketed("(", (ONE, TWO), ")"),
-    r"[-\infty, 3]": Bracketed("(", (MINUS_INFINITY, THREE), "]"),
-    r"\mathbb{R}": Bracketed("(", (MINUS_INFINITY, INFINITY), ")"),
-    r"\{1, \pm2\}": Collection((ONE, TWO, Number(Fraction(-2)))),
-    r"[1,2]\cup[3,\infty)": Union((Bracketed("[", (ONE, TWO), "]"), Bracketed("[", (THREE, INFINITY), ")"))),
-    r"x>1\text{ and }x<3": Bracketed("(", (ONE, THREE), ")"),
-    "x = 1+2 = 3": Equality((X, Expression("1+2"), THREE), ("x", None, None)),
+    "1,234": forms.Number(Fraction(1234)),
+    "2^{20000}": forms.Number(Fraction(2**20_000)),
+    r"\frac{6}{4}\text{ cm}": forms.Number(Fraction(3, 2), Unit("cm")),
+    r"2\sqrt{3}": forms.Expression(r"2\sqrt{3}"),
+    "Friday.": forms.Text("friday"),
+    r"\text{Alice and Bob}": forms.Text("alice and bob"),
+    "C": forms.Choice("C"),
+    r"\text{(C)}": forms.Choice("C"),
+    r"\textbf{(C)}\ 2": forms.Choice("C", TWO),
+    "1011_2": forms.BasedNumeral(11, 2),
+    "1, 2": forms.Items((ONE, TWO)),
+    r"2\pm\sqrt3": forms.Items((forms.Expression(r"2+\sqrt{3}"), forms.Expression(r"2-\sqrt{3}"))),
+    "(1,2)": forms.Bracketed("(", (ONE, TWO), ")"),
+    r"[-\infty, 3]": forms.Bracketed("(", (forms.MINUS_INFINITY, THREE), "]"),
+    r"\mathbb{R}": forms.Bracketed("(", (forms.MINUS_INFINITY, forms.INFINITY), ")"),
+    r"\{1, \pm2\}": forms.Collection((ONE, TWO, forms.Number(Fraction(-2)))),
+    r"[1,2]\cup[3,\infty)": forms.Union(
+        (forms.Bracketed("[", (ONE, TWO), "]"), forms.Bracketed("[", (THREE, forms.INFINITY), ")"))
+    ),
+    r"x>1\text{ and }x<3": forms.Bracketed("(", (ONE, THREE), ")"),
+    "x = 1+2 = 3": forms.Equality((X, forms.Expression("1+2"), THREE), ("x", None, None)),
     "{" * 24 + "2" + "}" * 24: TWO,
-    r"\{x : x>3\}": Inequality((THREE, X), ("<",), "x", Bracketed("(", (THREE, INFINITY), ")")),
-    r"3>x\ge2": Inequality((TWO, X, THREE), (r"\le", "<"), "x", Bracketed("[", (TWO, THREE), ")")),
-    r"\sqrt2\approx1.41": Approximation(ROOT, Number(Fraction(141, 100)), Fraction(1, 100)),
-    r"\begin{pmatrix}1&2\\3&x\end{pmatrix}": Matrix(((ONE, TWO), (THREE, X))),
-    r"2\begin{bmatrix}1\\x\end{bmatrix}": Matrix(((TWO,), (Expression("(2)*(x)"),))),
-    r"\left|\begin{array}{cc}1&2\\3&x\end{array}\right|": Matrix(((ONE, TWO), (THREE, X)), "||"),
+    r"\{x : x>3\}": forms.Inequality((THREE, X), ("<",), "x", forms.Bracketed("(", (THREE, forms.INFINITY), ")")),
+    r"3>x\ge2": forms.Inequality((TWO, X, THREE), (r"\le", "<"), "x", forms.Bracketed("[", (TWO, THREE), ")")),
+    r"\sqrt2\approx1.41": forms.Approximation(ROOT, forms.Number(Fraction(141, 100)), Fraction(1, 100)),
+    r"\begin{pmatrix}1&2\\3&x\end{pmatrix}": forms.Matrix(((ONE, TWO), (THREE, X))),
+    r"2\begin{bmatrix}1\\x\end{bmatrix}": forms.Matrix(((TWO,), (forms.Expression("(2)*(x)"),))),
+    r"\left|\begin{array}{cc}1&2\\3&x\end{array}\right|": forms.Matrix(((ONE, TWO), (THREE, X)), "||"),
 }
 
 
 @pytest.mark.parametrize(("text", "reading"), FORMS.items())
-def test_every_form_is_recognised(text: str, reading: Reading) -> None:
+def test_every_form_is_recognised(text: str, reading: forms.Reading) -> None:
     assert read(text) == reading
 
 
@@ -214,7 +198,7 @@ BROKEN = (
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_broken_structure_is_text(text: str) -> None:
-    assert isinstance(read(text), Text)
+    assert isinstance(read(text), forms.Text)
 
 
 @pytest.mark.parametrize("text", ["", " ", "$$", r"\,", ".", r"\text{ }", r"\boxed{}"])
@@ -242,4 +226,4 @@ def test_what_is_larger_than_an_answer_is_refused_unread(text: str, why: str) ->
 
 def test_the_formulas_in_a_reading_are_named_and_infinities_left_out() -> None:
     text = r"x=\pi, y=\begin{pmatrix}1\\z\end{pmatrix}, [\sqrt2,\infty)"
-    assert list(expressions(read(text))) == ["x", r"\pi", "y", "z", r"\sqrt{2}"]
+    assert list(forms.expressions(read(text))) == ["x", r"\pi", "y", "z", r"\sqrt{2}"]
