@@ -1,4 +1,4 @@
-"""From the rewards that a configuration names, in the library or in the user's files, to those that a trainer calls."""
+"""Build the rewards that a trainer calls from those that a configuration names, in the library or in user files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def declared(spec: RewardSpec) -> Traits:
 
 
 def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER) -> list[str]:
-    """The columns that a function cannot do without; `trainer` names those that it gets besides the data set's."""
+    """The columns that a function requires; `trainer` names the arguments that the trainer passes."""
     function = find_function(spec.name)
     given = {*trainer, *spec.params, *getattr(function, "settings", ())}
     parameters, _ = parameters_of(function)
@@ -94,9 +94,9 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
 
 
 def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
-    """The name that each is logged by: its function's, with a number where that occurs again.
+    """The metric name of each reward: its function's name, with a number if it is repeated.
 
-    User code that is called like a function of the library has the name of its file in front.
+    User code with the name of a function of the library gets the name of its file as a prefix.
     """
     names, seen = [], Counter[str]()
     for spec in specs:
@@ -161,7 +161,7 @@ def _from_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(key, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[key] = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:  # last, unlike where the file is run by itself: it hides no installed package
+    if str(path.parent) not in sys.path:  # last: the folder hides no installed package
         sys.path.append(str(path.parent))
     try:
         spec.loader.exec_module(module)

@@ -65,9 +65,9 @@ def grader_spec(
     """The grader of a run with these rewards; `accuracy` where there are none.
 
     Args:
-        asked: the rewards that the user wants to grade; a name alone is that of one of the run's. None: the first of
-            the run's that grades being right, else the sum of all that have a weight.
-        threshold: None for the full mark of a reward that grades being right, or of user code asked for by itself.
+        asked: the rewards that grade; a bare name refers to the run's own reward. None: the first of the run's rewards
+            that measures correctness, else the sum of all that have a weight.
+        threshold: None for the full mark of a reward that measures correctness, or of a single user function.
 
     Raises:
         UserError: a reward cannot be found, or nothing with a weight is asked for.
@@ -87,7 +87,7 @@ def grader_spec(
             threshold = declared(only).full_mark if only.full_mark is None else only.full_mark
     if threshold is not None and len(functions) == 1:
         functions = (replace(functions[0], weight=1.0),)
-    # One with partial credit, as `xml_tags`, comes after those that all turns in format earn.
+    # A reward with partial credit, such as `xml_tags`, is the last choice.
     forms = [spec for spec in given if declared(spec).is_format]
     return GraderSpec(functions, threshold, min(forms, key=lambda spec: declared(spec).full_mark != 1.0, default=None))
 

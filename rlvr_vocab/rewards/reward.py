@@ -65,8 +65,8 @@ class Traits:
     verifies: bool = False  # it compares with the gold answer through the verifier
     answer_in: Literal["box", "xml"] | None = None  # where it looks for the answer
     is_format: bool = False  # it scores the form of a turn
-    skip_gold_check: str = ""  # why a made-up turn with the gold answer cannot be expected to have the full mark
-    dry_run: bool = True  # it may be called before a training begins
+    skip_gold_check: str = ""  # why a turn made from the gold answer may miss the full mark
+    dry_run: bool = True  # the dry run before a training may call it
     sends: bool = False  # it sends completions to a server
     aliases: tuple[str, ...] = ()  # further names of it in the library, such as TRL's
 
@@ -144,13 +144,13 @@ def traits_by_name(name: str) -> Traits:
     return traits_of(LIBRARY[name]) if name in LIBRARY else Traits()
 
 
-# The names whose code a command may import; None where any may be, as in a Python program that names it itself.
+# The names whose code a command may import; None for all, as in a Python program that imports them itself.
 _allowed: set[str] | None = None
 
 
 @contextmanager
 def only_allowed_code() -> Iterator[None]:
-    """Until the block ends, `require_allowed` refuses every name that `allow` has not been given in it."""
+    """Within the block, `require_allowed` refuses every name that was not passed to `allow`."""
     global _allowed
     before, _allowed = _allowed, set()
     try:
@@ -160,13 +160,13 @@ def only_allowed_code() -> Iterator[None]:
 
 
 def allow(names: Iterable[str]) -> None:
-    """Let rewards of these names be used: the user has typed them, or the configuration that has them."""
+    """Allow rewards of these names, which the user has typed, alone or in a configuration."""
     if _allowed is not None:
         _allowed.update(names)
 
 
 def require_allowed(name: str, effect: str) -> None:
-    """Raises UserError for a name that was not allowed; `effect` completes the sentence that begins with it."""
+    """Raises UserError for a name that was not allowed; `effect` continues the sentence that the name begins."""
     if _allowed is not None and name not in _allowed:
         where = "a recorded run names it and this command line does not"
         raise UserError(f"{name} {effect}: {where}; if you trust that run, add trust_code=true")
@@ -187,7 +187,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, inspect.Param
 
 
 def is_user_code(name: str) -> bool:
-    """Whether a reward is named by where its code is, rather than by its name in the library."""
+    """Whether a name is the location of user code, rather than a name in the library."""
     return ":" in name
 
 

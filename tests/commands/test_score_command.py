@@ -149,7 +149,7 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
     score: Callable[..., list[str]], problems: list[str], tmp_path: Path
 ) -> None:
     shown = score("rewards=[accuracy,multiple_choice,boxed,repetition]", *problems)
-    assert "repetition: not judged: it counts what a model samples, and nobody sampled a made-up turn" in shown
+    assert "repetition: not judged: it counts sampled tokens, and a made-up turn has none" in shown
     assert r"judged in made-up turns like '<think>Work it out.</think>\\boxed{42}'" in shown
     rows = below(shown, "Lowest totals, 5 of 5")
     assert [line.split(":")[0] for line in rows] == [

@@ -178,7 +178,7 @@ def _scores(
             return Score(0.0, "thinking never closed")
         if (box := last_box(answer)) is not None:
             return judge(box, True, expected)
-        # An answer that was cut off in its box would be another answer.
+        # A box that is cut off may hold another answer.
         return Score(0.0, "the box is not closed") if boxes_opened(answer) else judge(answer, False, expected)
 
     return [score(completion, gold) for completion, gold in zip(completions, solution, strict=True)]

@@ -14,7 +14,7 @@ from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, reward, 
 from rlvr_vocab.text import nearest_and_all, pluralize
 
 Unit = Literal["tokens", "words", "characters"]
-_COUNTS_SAMPLED = "it counts what a model samples, and nobody sampled a made-up turn"
+_COUNTS_SAMPLED = "it counts sampled tokens, and a made-up turn has none"
 _PASSING_SCORE = 0.5
 
 
