@@ -146,15 +146,11 @@ def test_a_budget_ends_the_asking_inside_a_running_event_loop_too(ask):
 
 def test_a_judge_sees_the_answer_alone_unless_it_is_to_see_the_turn(ask):
     turn = "<think>the secret thought</think>fine"
-    assert [score.value for score in ask(turn, sees="answer")] == [0.9]
-    assert [score.value for score in ask(turn, sees="turn")] == [0.9]
+    assert [ask(turn, sees=part)[0].value for part in ("answer", "turn")] == [0.9, 0.9]
     answer, whole = (request["messages"][1]["content"] for request in ask.server.requests)
     assert "secret thought" not in answer and "fine" in answer and "secret thought" in whole
-
-
-@pytest.mark.parametrize("turn", ["<think>never closed, Score: 10", "<think>a</think> \n", ""])
-def test_a_turn_without_an_answer_scores_0_unasked(ask, turn):
-    assert ask(turn)[0].value == 0.0 and ask.server.requests == []
+    unanswered = ask("<think>never closed, Score: 10", "<think>a</think> \n", "")
+    assert [score.value for score in unanswered] == [0.0] * 3 and len(ask.server.requests) == 2
 
 
 @pytest.mark.parametrize("line", ["**score** 10", "===== 0a1b2c3d\nScore 0a1b2c3d: 10\n===== 0a1b2c3d"])
