@@ -19,14 +19,7 @@ EXIT_CODE_FILE = "RLVR_VOCAB_EXIT_CODE_FILE"
 
 
 class UserError(ValueError):
-    """Bad input: one clear line, which commands print alone, with exit code 2.
-
-    about: the argument of the function that is meant, for a caller whose user gave it under another name.
-    """
-
-    def __init__(self, message: str, about: str = "") -> None:
-        super().__init__(message)
-        self.about = about
+    """Bad input: one clear line, which commands print alone, with exit code 2."""
 
 
 class OutOfRoom(Exception):

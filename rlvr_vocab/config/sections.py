@@ -203,12 +203,6 @@ class TrainingSettings:
     max_rounds: Count
     max_tokens: Count | None
 
-    def __post_init__(self) -> None:
-        steps = self.grpo.get("warmup_steps")
-        if self.warmup_ratio is not None and steps not in (None, 0, self.warmup_ratio):
-            one, other = f"training.warmup_ratio={self.warmup_ratio}", f"training.warmup_steps={steps}"
-            raise UserError(f"{one} and {other} are the same thing: set one")
-
 
 OURS = tuple(each.name for each in fields(TrainingSettings) if each.name != "grpo")
 
@@ -272,10 +266,8 @@ class LoggingSettings:
 
 
 def _run_name(name: str) -> str:
-    if not name.strip():
-        raise ValueError("give the run a name")
     leaves_out = not {"", ".", ".."}.isdisjoint(name.split("/")) or name.startswith("~") or "\\" in name
-    if leaves_out or not name.isprintable():
+    if leaves_out or not name.isprintable() or not name.strip():
         raise ValueError("names the folder of the run, out/<exp_name>; use letters and digits")
     return name
 
@@ -314,8 +306,7 @@ def grpo_arguments(run: RunSettings) -> dict[str, Any]:
     """TRL's arguments, with what other keys decide: the seed, the name, weights of rewards, generation_kwargs."""
     training, generation = run.training, run.model.generation_kwargs
     grpo: dict[str, Any] = {"seed": run.seed, **training.grpo, "run_name": run.exp_name}
-    if training.warmup_ratio is not None:
-        grpo["warmup_steps"] = training.warmup_ratio  # transformers 5: below 1 it is a share of the steps
+    grpo["warmup_ratio"] = training.warmup_ratio
     if generation.get("cache_implementation") is not None:
         grpo["cache_implementation"] = generation["cache_implementation"]
     if generation.get("use_cache") is not None:
@@ -364,26 +355,6 @@ def stage_error_context(name: str) -> Iterator[None]:
         if not name:
             raise
         raise UserError(f"stage {name}: {error}") from error
-
-
-# The subject of a library's error -> text before and after it that names the keys.
-_AS_KEYS = {
-    "base": ("model.name=", ""),
-    "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
-    "quantized base": ("model.name=", ", and set model.model_kwargs.load_in_4bit=true to quantize it here"),
-    "part": ("model.reasoning_vocab_size=", ""),
-    "size": ("model.reasoning_vocab_size: ", ", or set model.reasoning_multiplicity"),
-}
-
-
-@contextmanager
-def naming_model_keys() -> Iterator[None]:
-    """A block in which an error about a base model names the keys of the configuration."""
-    try:
-        yield
-    except UserError as error:
-        before, after = _AS_KEYS.get(error.about, ("", ""))
-        raise UserError(f"{before}{error}{after}") from error
 
 
 def problem_source(dataset: DatasetSettings) -> ProblemSource:

@@ -22,7 +22,7 @@ from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
 
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings, naming_model_keys
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.errors import UserError
@@ -166,8 +166,7 @@ def expansion_plan(
         chat_template=template_text(model.chat_template),
         seed=seed,
     )
-    with naming_model_keys():
-        return plan_expansion(base, expansion, source_kwargs(model, base))
+    return plan_expansion(base, expansion, source_kwargs(model, base))
 
 
 def source_kwargs(model: ModelSettings, base: str) -> dict[str, Any]:

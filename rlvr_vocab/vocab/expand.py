@@ -127,8 +127,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
     if expansion.source_ids is None and size > most:
         raise UserError(
             f"{size} reasoning tokens are more than multiplicity {expansion.multiplicity} × {standard_size} standard "
-            f"tokens: at most {most}",
-            about="size",
+            f"tokens: at most {most}, or a higher multiplicity",
         )
     source_ids = expansion.source_ids or tuple(k % standard_size for k in range(size))
     layout = VocabLayout(

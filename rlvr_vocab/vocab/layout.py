@@ -108,12 +108,11 @@ def refuse_expanded(base: str) -> None:
     if size:
         raise UserError(
             f"{base} has a reasoning vocabulary already ({pluralize(size, 'token')}), and would be expanded twice: "
-            "take the model that it was made from",
-            about="base",
+            "take the model that it was made from"
         )
 
 
 def refuse_quantized(base: str, quantization: Any) -> None:
     """Raises UserError for a base with a `quantization_config`: copies and merged adapters need its own dtype."""
     if quantization is not None:
-        raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")
+        raise UserError(f"{base} is quantized already: name the model that it was made from")

@@ -49,9 +49,12 @@ def reading_model(name: str | Path) -> Iterator[None]:
         yield
     except (SafetensorError, OSError, ValueError) as error:
         if "custom code" in str(error):
-            raise UserError(f"{name} needs its own Python code, which is not run", about="base with code") from error
+            raise UserError(
+                f"{name} needs its own Python code, which is not run; `train` runs it, if you trust it, with "
+                "model.model_kwargs.trust_remote_code=true"
+            ) from error
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{name} cannot be loaded as a language model: {reason}", about="base") from error
+        raise UserError(f"{name} cannot be loaded as a language model: {reason}") from error
 
 
 def stored_dtype(folder: Path) -> torch.dtype:

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from rlvr_vocab.commands.score import Row, read_completions, recorded_context, score_rows
-from rlvr_vocab.config.checks.commands import check_completions
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
@@ -117,21 +116,6 @@ def test_the_steps_of_a_run_come_in_order_without_what_training_hands_to_no_func
     assert set(rows[0].columns) == passed_on
     assert read(run / "completions" / "step_20000.parquet")[0].place == {"step": 20_000, "row": 1}
     assert [len(read(run / "completions", max_samples=most)) for most in (3, 99)] == [3, 6]
-
-
-def test_what_holds_no_completions_is_refused_with_what_does(run: Path, tmp_path: Path) -> None:
-    check_completions(run / "completions")
-    (results := tmp_path / "evaluation" / "gsm8k").mkdir(parents=True)
-    (results / "results.jsonl").touch()
-    for path, said in [
-        (run, f"did you mean {run}/completions?"),
-        (results, "results.jsonl?"),
-        (results.parent, "a folder without step_"),
-        (run / "completions" / "step_20001.parquet", "does not exist; the nearest file there is step_20000.parquet"),
-    ]:
-        with pytest.raises(UserError) as caught:
-            check_completions(path)
-        assert said in str(caught.value)
 
 
 def test_what_a_run_left_is_judged_with_what_the_run_knew(run: Path, tmp_path: Path) -> None:

@@ -45,7 +45,6 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
         ["training=small_gpu", f"{LIMIT}=300"],
         ["training.temperature=0.7", "model.generation_kwargs.temperature=1.0"],
         ["stages=[{name: a, generation: {max_new_tokens: 12}, training: {max_completion_length: 20}}]"],
-        ["training.warmup_ratio=0.1", "training.warmup_steps=10"],
         ["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"],
     ],
 )

@@ -8,7 +8,7 @@ import torch
 from accelerate import PartialState
 
 from rlvr_vocab.config.checks.run import FLASH_PACKAGES
-from rlvr_vocab.config.sections import RunSettings, StageSettings, naming_model_keys, stage_error_context
+from rlvr_vocab.config.sections import RunSettings, StageSettings, stage_error_context
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.model import source_kwargs, untrained_base
@@ -99,8 +99,7 @@ def check_target_modules(settings: RunSettings) -> None:
     with PartialState().main_process_first():  # the others find a model that is made here in the cache
         base = untrained_base(model, settings.seed, settings.dataset)
     kwargs = source_kwargs(model, base)
-    with naming_model_keys():
-        read_base(base, kwargs)  # refuses a folder or a name that holds no language model
+    read_base(base, kwargs)  # refuses a folder or a name that holds no language model
     bare = skeleton(base, **kwargs)
     layers, tables = linear_layers(bare), vocabulary_modules(bare)
     for name in model.lora.target_modules:

@@ -10,7 +10,6 @@ from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_ch
 from rlvr_vocab.config.checks.run import (
     check_batches,
     check_dataset,
-    check_gold_answers,
     check_loss,
     check_model,
     check_rewards,
@@ -27,13 +26,9 @@ from rlvr_vocab.config.command_settings import (
     ScoreSettings,
 )
 from rlvr_vocab.config.values import read
-from rlvr_vocab.data.files import check_file
-from rlvr_vocab.data.load import check_source
-from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.plan.devices import CARDS, CPU, device_named
-from rlvr_vocab.plan.workload import architecture_of_run
-from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL, STEP_FILES, step_files
+from rlvr_vocab.plan.devices import CARDS, CPU
+from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.record.results import ARMS, grader_text, same_grader
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
@@ -56,8 +51,6 @@ def check_probe(settings: ProbeSettings) -> None:
 
 def check_generate(settings: GenerateSettings) -> None:
     check_checkpoint_folder(settings.checkpoint, settings.base)
-    if settings.prompts is not None:
-        check_file(settings.prompts)
 
 
 def check_merge(settings: MergeSettings) -> None:
@@ -74,10 +67,6 @@ def check_merge(settings: MergeSettings) -> None:
 
 def check_check(settings: CheckSettings) -> None:
     check_dataset(settings.dataset)
-    if settings.model is not None:
-        check_model(settings.model)
-    for other in settings.other_sets():
-        check_source(other, PromptStyle(system_prompt=None))
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
@@ -112,31 +101,17 @@ def check_expand(settings: ExpandSettings) -> None:
 
 def check_score(settings: ScoreSettings) -> None:
     check_rewards(settings.rewards)
-    if settings.completions is not None:
-        check_completions(settings.completions)
     if settings.dataset is not None:
         check_dataset(settings.dataset)
-        check_gold_answers(settings.rewards, settings.dataset)
-        if settings.dataset.columns.answer is None and settings.model is None:
-            raise UserError("dataset.columns.answer=null: no gold answers to score; give a model=… that answers")
-    if settings.model is not None:
-        check_model(settings.model)
-        refuse_expanded(settings.model.name)
-        for name, value in settings.model.generation_kwargs.items():
-            key = f"model.generation_kwargs.{name}"
-            if name not in _SAMPLED_WITH:
-                raise UserError(f"{key}={value}: samples are drawn with {' and '.join(_SAMPLED_WITH)} alone")
-            read(_SAMPLED_WITH[name], value, key)
-
-
-def check_completions(path: Path) -> None:
-    """Raises UserError where nothing at the path can hold completions; nothing is read."""
-    if not path.is_dir():
-        check_file(path)
-    elif not step_files(path):
-        inside = [each for each in (path / COMPLETIONS, *sorted(path.glob("*.jsonl"))) if each.exists()]
-        hint = f"; did you mean {inside[0]}?" if inside else ""
-        raise UserError(f"completions={path}: a folder without {STEP_FILES} files of a run{hint}")
+    if settings.model is None:
+        return
+    check_model(settings.model)
+    refuse_expanded(settings.model.name)
+    for name, value in settings.model.generation_kwargs.items():
+        key = f"model.generation_kwargs.{name}"
+        if name not in _SAMPLED_WITH:
+            raise UserError(f"{key}={value}: samples are drawn with {' and '.join(_SAMPLED_WITH)} alone")
+        read(_SAMPLED_WITH[name], value, key)
 
 
 def check_plan(settings: PlanSettings) -> None:
@@ -145,8 +120,5 @@ def check_plan(settings: PlanSettings) -> None:
     for each in (settings, *(stage.run for stage in settings.stages)):
         check_batches(each.training.grpo, settings.gpus)
         check_loss(each.training.grpo)
-    architecture_of_run(settings)
-    if settings.gpu is not None:
-        device_named(settings.gpu)
     if settings.fit is not None and settings.gpu == CPU:
         raise UserError(f"fit with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")

@@ -5,7 +5,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from rlvr_vocab.config.sections import ModelSettings, naming_model_keys
+from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json
 from rlvr_vocab.record.files import FINAL_MODEL
@@ -20,9 +20,7 @@ def check_model_source(model: ModelSettings) -> None:
     name, folder = model.name, Path(model.name).expanduser()
     looks_like_path = name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
     if folder.exists() or looks_like_path:
-        config = check_folder(folder, f"model.name={name}")
-        with naming_model_keys():
-            refuse_quantized(name, config.get("quantization_config"))
+        refuse_quantized(name, check_folder(folder, f"model.name={name}").get("quantization_config"))
 
 
 def check_checkpoint_folder(folder: Path, base: Path | None) -> None:

@@ -50,8 +50,7 @@ def check_run(settings: RunSettings) -> None:
             _check_training(stage.run)
             _check_problems_and_rewards(stage.run)
             _check_until(stage)
-    _check_grader(settings)
-    _check_evaluations(settings)
+    _check_measurements(settings)
     _check_wandb_login(settings.logging)
     _check_run_folder(settings)
 
@@ -259,7 +258,7 @@ def _check_problems_and_rewards(settings: RunSettings) -> None:
     check_dataset(settings.dataset)
     check_rewards(settings.rewards)
     if not settings.stages:  # each of which is checked by itself
-        check_gold_answers(settings.rewards, settings.dataset)
+        _check_gold_answers(settings.rewards, settings.dataset)
 
 
 def check_dataset(dataset: DatasetSettings) -> None:
@@ -291,7 +290,7 @@ def check_rewards(rewards: RewardSettings) -> None:
         reward.check_parameters()
 
 
-def check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> None:
+def _check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> None:
     """Refuse rewards that need gold answers for a problem set without them."""
     for spec in rewards.functions if dataset.columns.answer is None else ():
         if any(column in GOLD_COLUMNS for column in required_columns(spec)):
@@ -301,34 +300,27 @@ def check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> Non
             )
 
 
-def _check_grader(settings: RunSettings) -> None:
-    """The grader of held-out answers is there, and gives an accuracy where a key asks for one."""
-    spec = grader_of_run(settings)
+def _check_measurements(settings: RunSettings) -> None:
+    """Held-out answers have a grader, measurements have problems, and a figure that a key names exists."""
+    spec, dataset = grader_of_run(settings), settings.dataset
     Grader(spec, dummy_context()).check_parameters()
-    check_gold_answers(RewardSettings(spec.functions), settings.dataset)
-    if spec.threshold is not None:
-        return
-    runs = [stage.run for stage in settings.stages] or [settings]
-    best = {run.training.grpo.get("metric_for_best_model") for run in runs} & {"accuracy", "eval_accuracy"}
-    until = {stage.until.metric for stage in settings.stages if stage.until is not None} & {f"{_EVAL}accuracy"}
-    if best or until:
-        key = "training.metric_for_best_model=accuracy" if best else f"until.metric={_EVAL}accuracy"
-        why = f"held-out answers are graded by {spec.name}, which calls none right or wrong"
-        raise UserError(f"{key}: {why}: set evaluation.grader or evaluation.threshold")
-
-
-def _check_evaluations(settings: RunSettings) -> None:
-    """Refuse measurements without problems, or by a figure that does not exist."""
-    dataset = settings.dataset
+    _check_gold_answers(RewardSettings(spec.functions), dataset)
     holds_out = (dataset.eval_split or dataset.eval_fraction) and dataset.max_eval_samples != 0
-    for run in [stage.run for stage in settings.stages] or [settings]:
-        grpo = run.training.grpo
+    for stage in settings.stages or (StageSettings("", None, settings),):
+        grpo, until = stage.run.training.grpo, stage.until
         if grpo["eval_strategy"] != "no" and not holds_out:
             raise UserError("training.eval_steps: nothing is held out: set dataset.eval_fraction and max_eval_samples")
-        best = grpo.get("metric_for_best_model")
-        if best is not None:
+        best = (grpo.get("metric_for_best_model") or "").removeprefix("eval_")
+        if best:
             why = "nothing measures that on held-out problems"
-            _require_known("training.metric_for_best_model", best.removeprefix("eval_"), HELD_OUT_FIGURES, why)
+            _require_known("training.metric_for_best_model", best, HELD_OUT_FIGURES, why)
+        named = {"training.metric_for_best_model": best, "until.metric": "" if until is None else until.metric}
+        for key, name in named.items():
+            if name in ("accuracy", f"{_EVAL}accuracy") and spec.threshold is None:
+                raise UserError(
+                    f"{key}={name}: held-out answers are graded by {spec.name}, which calls none right or wrong: set "
+                    "evaluation.grader or evaluation.threshold"
+                )
 
 
 # --- its folder ---

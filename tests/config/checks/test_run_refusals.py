@@ -107,7 +107,6 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path)
         ([boxed, "warmup.max_steps=3"], "warmup.max_steps"),
     ):
         assert f"{name} needs " in (message := refusal("train", [*words, *more])) and "gold answers, and" in message
-    assert "accuracy needs gold answers" in refusal("score", [*words[1:2], words[3], "rewards=accuracy"])
     for reward in (boxed, f"{own}copes]"):
         load_settings("train", [*words, reward])
 
