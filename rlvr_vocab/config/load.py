@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_origin
+from typing import Any, TypeVar, get_origin
 
 import yaml
 from hydra import compose as hydra_compose
@@ -74,13 +74,6 @@ class CommandLine:
         return [self.config_dir.resolve(), CONF]
 
 
-class _OneLineParser(argparse.ArgumentParser):
-    """argparse that raises UserError instead of printing its usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(message)
-
-
 def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     """The options and overrides of a command; `quickstart` is `train` with its recipe in front.
 
@@ -89,7 +82,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     """
     if command not in COMMANDS:
         raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
-    parser = _OneLineParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--config-dir", "-cd", type=Path)
     parser.add_argument("--show")
@@ -97,7 +90,10 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--job", type=int)
-    known, rest = parser.parse_known_args(list(argv))
+    try:
+        known, rest = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(str(error)) from error
     for word in rest:
         if word.startswith("-"):
             raise UserError(f"unknown option {word}: keys have no dashes, write {word.lstrip('-')}")
@@ -275,10 +271,8 @@ def settings_of(line: CommandLine) -> Any:
     Raises:
         UserError: an unknown key or choice, a value of the wrong type or out of its bounds, a secret.
     """
-    for word in line.overrides:  # W&B records them all, overridden ones too
-        key, assigned, value = word.lstrip("+~").partition("=")
-        if assigned:
-            _refuse_secrets({key: value})
+    typed = (word.lstrip("+~").partition("=") for word in line.overrides)
+    _refuse_secrets((key, value) for key, _, value in typed)  # W&B records them all, overridden ones too
     kind, composed = COMMANDS[line.command].settings, compose(line)
     if issubclass(kind, RunSettings):
         run = _with_stages(_read_run(composed, kind), composed, line.folders)
@@ -302,13 +296,13 @@ def settings_of(line: CommandLine) -> Any:
 def _without_secrets(config: DictConfig) -> dict[str, Any]:
     """Plain values; raises UserError where one is a secret."""
     plain = as_mapping(config, resolve=True, complete=True)
-    _refuse_secrets(plain)
+    _refuse_secrets(single_values(plain))
     return plain
 
 
-def _refuse_secrets(config: Mapping[str, Any]) -> None:
-    """Raises UserError where a value is a secret, without printing it."""
-    for key, value in single_values(config):
+def _refuse_secrets(values: Iterable[tuple[str, Any]]) -> None:
+    """Raises UserError where the value of a key is a secret, without printing it."""
+    for key, value in values:
         if is_secret(key, value):
             held = variable_with(str(value)) or "HF_TOKEN, WANDB_API_KEY, HTTPS_PROXY, …"
             raise UserError(f"{key} holds a secret, which would be recorded: leave it to the environment ({held})")
@@ -345,6 +339,8 @@ def _unify_shared_keys(config: dict[str, Any], composed: Composed) -> None:
     for model_key, training_key in SHARED_KEYS.items():
         one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
         value, twin = generation.get(model_key), training.get(training_key)
+        if isinstance(value, str) or isinstance(twin, str):
+            continue  # `read` refuses it
         if one in composed.given and value is not None:
             chosen = other in composed.given or "training" in composed.chosen
             if value != twin and twin is not None and chosen:
@@ -389,7 +385,7 @@ def _with_stages(run: Run, composed: Composed, folders: Sequence[Path]) -> Run:
         raise UserError(f"stages: several are called {max(names, key=names.count)}; give each a name of its own")
     generation, training = run.model.generation_kwargs, run.training.grpo
     shared = {
-        "model": {"generation_kwargs": {key: generation[key] for key in SHARED_KEYS}},
+        "model": {"generation_kwargs": dict(generation)},
         "training": {key: training[key] for key in SHARED_KEYS.values()},
     }
     stages, recorded = [], []
@@ -422,14 +418,11 @@ def _stage_overrides(stage: StageKeys, folders: Sequence[Path]) -> DictConfig:
 
 def _recorded_stage(stage: StageSettings, run: RunSettings) -> dict[str, Any]:
     """A stage as config.yaml keeps it: every key in which it differs from the run, resolved."""
-
-    def differing(*path: str) -> dict[str, Any]:
-        here, there = stage.run.resolved, run.resolved
-        for part in path:
-            here, there = here[part], there[part]
-        return {key: value for key, value in here.items() if key not in there or there[key] != value}
-
-    sections = {section: differing(section) for section in ("rewards", "training", "dataset")}
-    sections["generation"] = differing("model", "generation_kwargs")
-    until = {"until": asdict(stage.until)} if stage.until is not None else {}
-    return {"name": stage.name, **{key: keys for key, keys in sections.items() if keys}, **until}
+    here, there = stage.run.resolved, run.resolved
+    sections = {section: (here[section], there[section]) for section in ("rewards", "training", "dataset")}
+    sections["generation"] = here["model"]["generation_kwargs"], there["model"]["generation_kwargs"]
+    recorded: dict[str, Any] = {"name": stage.name}
+    for section, (own, of_run) in sections.items():
+        differing = {key: value for key, value in own.items() if key not in of_run or of_run[key] != value}
+        recorded |= {section: differing} if differing else {}
+    return recorded if stage.until is None else {**recorded, "until": asdict(stage.until)}

@@ -55,6 +55,13 @@ class FromPretrained(TypedDict):
     local_files_only: NotRequired[bool | None]
 
 
+class GenerationKwargs(TypedDict):
+    """The completion limit and the temperature of training, by other names than in the section training."""
+
+    max_new_tokens: Count | None
+    temperature: NotNegative | None
+
+
 _KWARGS_NOT_USED = {
     "quantization_config": "set model.model_kwargs.load_in_8bit or model.model_kwargs.load_in_4bit to true",
     **dict.fromkeys(("use_safetensors", "weights_only"), "weights are read as safetensors alone; leave it out"),
@@ -95,7 +102,7 @@ class ModelSettings:
     pure_bf16: bool
     chat_template: UserPath | None
     model_kwargs: ModelKwargs
-    generation_kwargs: dict[str, Any]
+    generation_kwargs: GenerationKwargs
     lora: Lora
     tiny: TinyShape | None
 
@@ -303,14 +310,10 @@ class RunSettings:
 
 
 def grpo_arguments(run: RunSettings) -> dict[str, Any]:
-    """TRL's arguments, with what other keys decide: the seed, the name, weights of rewards, generation_kwargs."""
-    training, generation = run.training, run.model.generation_kwargs
+    """TRL's arguments, with what other keys decide: the seed, the name, weights of rewards."""
+    training = run.training
     grpo: dict[str, Any] = {"seed": run.seed, **training.grpo, "run_name": run.exp_name}
     grpo["warmup_ratio"] = training.warmup_ratio
-    if generation.get("cache_implementation") is not None:
-        grpo["cache_implementation"] = generation["cache_implementation"]
-    if generation.get("use_cache") is not None:
-        grpo["generation_kwargs"] = {**(grpo.get("generation_kwargs") or {}), "use_cache": generation["use_cache"]}
     grpo.setdefault("eval_strategy", "no" if grpo["eval_steps"] is None else "steps")
     if grpo.get("load_best_model_at_end"):
         grpo["metric_for_best_model"] = grpo.get("metric_for_best_model") or "reward"

@@ -78,6 +78,8 @@ class GrpoFields(TypedDict):
     logging_steps: NotRequired[Steps]
     eval_strategy: NotRequired[Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]]
     generation_kwargs: NotRequired[dict[str, Any] | None]
+    top_p: NotRequired[float]
+    top_k: NotRequired[Whole]
 
 
 # Keys that users type all the same, and the key that decides it.

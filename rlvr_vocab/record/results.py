@@ -47,10 +47,6 @@ class HeldOutMetric:
     def name(self) -> str:
         return "accuracy" if self.is_share else "reward"
 
-    def of_run(self, summary: Mapping[str, Any]) -> tuple[float | None, float | None]:
-        """Its value before and after a run, from `summary.json`."""
-        return summary.get(f"{self.name}_before"), summary.get(f"{self.name}_after")
-
     def value(self, value: float, space: str = "") -> str:
         """A value, `71.2%` or `0.712`; `space` stands before the percent sign."""
         return f"{100 * value:.1f}{space}%" if self.is_share else f"{value:.3f}".replace("-", "−")

@@ -138,7 +138,7 @@ def _outcome(summary: dict[str, Any]) -> str:
     """The held-out figures before and after GRPO, as one line of Rich markup."""
     steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
     metric = HeldOutMetric.of(summary.get("grader"))
-    before, after = metric.of_run(summary)
+    before, after = (summary.get(f"{metric.name}_{when}") for when in ("before", "after"))
     if before is None or after is None:
         return f"{steps} in {summary['seconds']:.0f} s; no held-out answer has a score."
     return (

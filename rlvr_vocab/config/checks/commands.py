@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.config.checks.run import (
     check_batches,
@@ -25,7 +24,6 @@ from rlvr_vocab.config.command_settings import (
     ProbeSettings,
     ScoreSettings,
 )
-from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
@@ -35,8 +33,6 @@ from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
-
-_SAMPLED_WITH = {"max_new_tokens": Count, "temperature": NotNegative}  # of model.generation_kwargs
 
 
 def check_probe(settings: ProbeSettings) -> None:
@@ -103,15 +99,9 @@ def check_score(settings: ScoreSettings) -> None:
     check_rewards(settings.rewards)
     if settings.dataset is not None:
         check_dataset(settings.dataset)
-    if settings.model is None:
-        return
-    check_model(settings.model)
-    refuse_expanded(settings.model.name)
-    for name, value in settings.model.generation_kwargs.items():
-        key = f"model.generation_kwargs.{name}"
-        if name not in _SAMPLED_WITH:
-            raise UserError(f"{key}={value}: samples are drawn with {' and '.join(_SAMPLED_WITH)} alone")
-        read(_SAMPLED_WITH[name], value, key)
+    if settings.model is not None:
+        check_model(settings.model)
+        refuse_expanded(settings.model.name)
 
 
 def check_plan(settings: PlanSettings) -> None:

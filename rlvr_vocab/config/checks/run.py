@@ -37,7 +37,7 @@ from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.vocab.layout import refuse_expanded
-from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
+from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 
 def check_run(settings: RunSettings) -> None:
@@ -165,9 +165,7 @@ _REFUSED: tuple[tuple[str, Any, str], ...] = (
 
 def _check_training(settings: RunSettings) -> None:
     """The rules for each stage of a run."""
-    grpo, options = settings.training.grpo, settings.model.generation_kwargs
-    known = (*OF_VLLM, "max_new_tokens") if grpo["use_vllm"] else OF_TRANSFORMERS
-    refuse_off_policy_options(options, grpo, known, "model.generation_kwargs.", "training.")
+    grpo = settings.training.grpo
     refuse_off_policy(grpo, reasoning=settings.model.adds_copies, key="training.")
     if settings.dataset.curriculum.skip_solved is not None and solved_by(settings) is None:
         raise UserError("dataset.curriculum.skip_solved: no reward of this run tells right from wrong; add one")

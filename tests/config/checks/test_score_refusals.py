@@ -46,7 +46,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         (["completions={completions}", "dataset=arithmetic"], "completions=… and dataset=… are two things to score"),
         (["model=tiny"], "nothing to score: give completions=FILE, dataset=…"),
         (["completions={completions}", "dataset.answer_format=hash"], "has no dataset to apply to"),
-        (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "top_p=0.9: samples are drawn"),
+        (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "unknown key"),
         (["completions={completions}", "out={completions}"], "out={completions}"),
         (["completions=no.jsonl"], "no.jsonl does not exist"),
         (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has "),
