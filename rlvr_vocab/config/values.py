@@ -49,6 +49,9 @@ def _error_line(error: ValidationError, value: Any, kind: Any, prefix: str) -> s
         return str(cause)
     key = (prefix + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)).removeprefix(".")
     if worst["type"] in _UNKNOWN:
+        while isinstance(given, Mapping) and given:  # of a section that does not exist, the key in it
+            name, given = next(iter(given.items()))
+            key = f"{key}.{name}"
         return unknown_key(key, keys_of(kind, prefix))
     if worst["type"] == "missing":
         return f"{key}.{worst['loc'][-1]} is missing".removeprefix(".")

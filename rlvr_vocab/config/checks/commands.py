@@ -24,6 +24,8 @@ from rlvr_vocab.config.command_settings import (
     ProbeSettings,
     ScoreSettings,
 )
+from rlvr_vocab.data.load import check_source
+from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
@@ -63,6 +65,8 @@ def check_merge(settings: MergeSettings) -> None:
 
 def check_check(settings: CheckSettings) -> None:
     check_dataset(settings.dataset)
+    for other in settings.other_sets():  # which are read after much is printed
+        check_source(other, PromptStyle(system_prompt=None))
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:

@@ -48,7 +48,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         (["completions={completions}", "dataset.answer_format=hash"], "has no dataset to apply to"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "unknown key"),
         (["completions={completions}", "out={completions}"], "out={completions}"),
-        (["completions=no.jsonl"], "no.jsonl does not exist"),
+        (["completions=no.jsonl"], "no.jsonl cannot be read"),
         (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has "),
         (["completions={completions}", "rewards=[overlong]"], "overlong needs completion_ids; {completions} has "),
         (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
