@@ -28,7 +28,7 @@ from rlvr_vocab.config.sections import (
     stage_error_context,
 )
 from rlvr_vocab.config.trl_fields import GrpoFields, refuse_what_is_not_used, trl_values
-from rlvr_vocab.config.values import alternatives, as_typed, keys_of, leaves, read, single_values
+from rlvr_vocab.config.values import alternatives, as_typed, keys_of, leaves, read, single_values, unknown_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
@@ -137,6 +137,8 @@ def _hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set
             raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
         if "training" in keys and key not in keys:
             refuse_what_is_not_used(key)
+        if key not in keys and not key.startswith(("training.", "model.model_kwargs.")):  # where TRL and HF have more
+            raise UserError(unknown_key(key, keys))
         given.add(key)
         hydra.append(word if match["prefix"] == "~" else f"++{key}={_in_grammar(key, value, keys)}")
     return hydra, given, chosen

@@ -83,8 +83,10 @@ def _no_other_spelling(kwargs: dict[str, Any]) -> dict[str, Any]:
 if TYPE_CHECKING:
     Grpo = dict[str, Any]
     ModelKwargs = dict[str, Any]
+    Generation = dict[str, Any]
 else:
     Grpo = GrpoFields
+    Generation = GenerationKwargs
     ModelKwargs = Annotated[FromPretrained, AfterValidator(_no_other_spelling)]
 
 
@@ -102,7 +104,7 @@ class ModelSettings:
     pure_bf16: bool
     chat_template: UserPath | None
     model_kwargs: ModelKwargs
-    generation_kwargs: GenerationKwargs
+    generation_kwargs: Generation
     lora: Lora
     tiny: TinyShape | None
 

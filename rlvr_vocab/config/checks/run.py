@@ -266,17 +266,13 @@ def check_dataset(dataset: DatasetSettings) -> None:
 def _check_warmup(settings: RunSettings) -> None:
     if not settings.warmup.max_steps:
         return
-    for key, column in (("reasoning", settings.dataset.columns.reasoning), ("answer", settings.dataset.columns.answer)):
-        if column is None:
-            raise UserError(
-                f"warmup.max_steps needs worked solutions and gold answers, and dataset.columns.{key}=null: name the "
-                "column, or set warmup.max_steps=0"
-            )
-    missing = without_worked_solutions(settings.dataset.tasks or ())
+    columns, unsolved = settings.dataset.columns, without_worked_solutions(settings.dataset.tasks or ())
+    missing = [f"dataset.columns.{key}=null" for key in ("reasoning", "answer") if getattr(columns, key) is None]
+    missing += [f"there are no worked solutions of {task}, only of {', '.join(WORKED)}" for task in unsolved]
     if missing:
         raise UserError(
-            f"dataset.tasks: there are no worked solutions of {missing[0]} for a warm-up, only of {', '.join(WORKED)}: "
-            "set warmup.max_steps=0 and a pretrained model, as in model=qwen3_0.6b"
+            f"warmup.max_steps needs worked solutions and gold answers, and {missing[0]}: name their columns, or set "
+            "warmup.max_steps=0 for a pretrained model, as in model=qwen3_0.6b"
         )
 
 
