@@ -119,11 +119,11 @@ class ModelSettings:
         if self.model_kwargs.get("load_in_8bit") and self.model_kwargs.get("load_in_4bit"):
             raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
         if self.needs_adapter is not None and lora.enabled is False:
-            raise UserError(f"{self.needs_adapter} can train an adapter alone: leave model.lora.enabled=false out")
+            raise UserError(f"{self.needs_adapter}: only an adapter can train; leave model.lora.enabled=false out")
         if self.adds_copies and self.trains_adapter and lora.train_rows == "all" and self.reasoning_rank is not None:
             raise UserError(
-                f"model.lora.train_rows=all with model.reasoning_rank={self.reasoning_rank}: beside an adapter all "
-                "rows train whole; set model.lora.train_rows=reasoning, or model.reasoning_rank=null"
+                f"model.lora.train_rows=all trains whole rows, and model.reasoning_rank={self.reasoning_rank} differences: "
+                "set model.lora.train_rows=reasoning, or model.reasoning_rank=null"
             )
 
     @property

@@ -14,7 +14,7 @@ from typing_extensions import is_typeddict
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean, nearest_keys, visible_text
 
-# Metadata of a field: it is no key; it is one key, without those of its type; the keys of its type take its place.
+# Metadata of a field. NO_KEY: users cannot set it. ONE_KEY: its type adds no keys. INLINE: only its type adds keys.
 NO_KEY, ONE_KEY, INLINE = "no key", "one key", "inline"
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)

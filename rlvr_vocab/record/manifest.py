@@ -1,6 +1,6 @@
 """Lists of files with size and checksum: `manifest.json` of a checkpoint, of a model folder, of a finished run.
 
-A manifest carries a checksum of its own. A folder with one counts as long as every file in it is as the manifest says.
+A manifest has a checksum of its own. A folder is valid while every listed file has the recorded size and checksum.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _entries(folder: Path) -> Entries:
 
 
 def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
-    """Why a folder with a manifest does not count, naming the file; None for one that does.
+    """Why a folder with a manifest is not valid, naming the file; None for a valid one.
 
     Args:
         hashed: compare the checksums too, for which all of the folder is read.

@@ -1,4 +1,4 @@
-"""What is refused of a run once torch is there, before a weight is read: GPU, processes, TRL, an adapter's layers."""
+"""Refuses, once torch is imported and before a weight is read: GPUs, processes, TRL's arguments, adapted layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlvr_vocab.vocab.expand import read_base
 
 
 def check_accelerator(settings: RunSettings) -> None:
-    """Refuses several GPUs in one process, TRL's own refusals, and what a machine without a GPU cannot do."""
+    """Refuses several GPUs in one process, arguments that TRL refuses, and settings that need a GPU without one."""
     one_process = os.environ.get("LOCAL_RANK", "-1") == "-1"  # not by a launcher of several
     gpus = torch.cuda.device_count() if one_process and not _on_cpu(settings) else 0
     model = settings.model
@@ -60,10 +60,10 @@ _FSDP2 = "take accelerate_configs/fsdp2.yaml"
 
 
 def check_processes(settings: RunSettings) -> None:
-    """Refuses what cannot be sharded, and processes without a device; call it before the processes are joined."""
+    """Refuses settings that cannot be sharded, and processes without a device; call it before they are joined."""
     model, number = settings.model, os.environ.get("WORLD_SIZE", "1")
     if int(number) > 1 and not _on_cpu(settings) and device_type() == "cpu":
-        raise UserError(f"{number} processes and no GPU: they train together on the CPU with training.use_cpu=true")
+        raise UserError(f"{number} processes and no GPU: set training.use_cpu=true to train on the CPU")
     by_fsdp, by_deepspeed = _is_set("ACCELERATE_USE_FSDP"), _is_set("ACCELERATE_USE_DEEPSPEED")
     for variable, right, why in _FSDP if by_fsdp else ():
         if os.environ.get(variable, "").lower() not in right:

@@ -1,4 +1,4 @@
-"""What the commands beside `train` refuse before anything heavy is imported: `check_<command>`."""
+"""The checks of the other commands, `check_<command>`: they refuse before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_probe(settings: ProbeSettings) -> None:
     for run in settings.run:
         check_checkpoint_folder(run / FINAL_MODEL, None)
         if not VocabLayout.load(run / FINAL_MODEL).size:
-            raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
+            raise UserError(f"run={run}: has no reasoning tokens to probe")
 
 
 def check_generate(settings: GenerateSettings) -> None:
@@ -81,8 +81,8 @@ def check_evaluate(settings: EvaluateSettings) -> None:
         if not same_grader(spec.record(), specs[0].record()):
             one, other = (grader_text(each.record()) for each in (specs[0], spec))
             raise UserError(
-                f"checkpoint: as in their runs {settings.checkpoints[0]} is graded by {one}, {checkpoint} by {other}: "
-                "give grader=… for both"
+                f"checkpoint: {settings.checkpoints[0]} is graded by {one} as in its run, {checkpoint} by {other}: set "
+                "grader=… for both"
             )
 
 

@@ -24,7 +24,7 @@ def check_model_source(model: ModelSettings) -> None:
 
 
 def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
-    """A checkpoint to sample from: a whole model, or an adapter whose base is there."""
+    """A checkpoint to sample from is a whole model, or an adapter whose base is there."""
     if is_adapter(folder):
         check_adapter_folder(folder, base)
         return
@@ -35,7 +35,7 @@ def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
 
 
 def check_adapter_folder(folder: Path, base: Path | None) -> None:
-    """An adapter with whole weights, and the model that it belongs on."""
+    """The adapter has readable weights, and its base exists."""
     try:
         with safe_open(folder / ADAPTER_WEIGHTS, framework="numpy"):
             pass
@@ -49,12 +49,12 @@ def check_adapter_folder(folder: Path, base: Path | None) -> None:
 
 
 def _require_whole(folder: Path) -> None:
-    """Every file of a run's checkpoint is the one that its manifest names; other folders have none."""
+    """A folder with a manifest has the files that it lists, unchanged; folders of other tools have no manifest."""
     problem = problem_with(folder) if (folder / MANIFEST).is_file() else None
     if problem is not None:
         raise UserError(
             f"checkpoint={folder}: not what was written, by its {MANIFEST}: {problem}; take another checkpoint, or "
-            f"delete the {MANIFEST} where you changed it yourself"
+            f"delete {MANIFEST} if you edited the folder yourself"
         )
 
 

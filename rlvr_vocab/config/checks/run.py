@@ -99,7 +99,7 @@ def require(package: str, wanted_by: str, otherwise: str) -> None:
 
 
 def _check_packages(settings: RunSettings) -> None:
-    """The optional packages that a model, its optimizer and its sampler need are installed, and go together."""
+    """The optional packages of a model, its optimizer and its sampler are installed, and work together."""
     model, grpo = settings.model, settings.training.grpo
     half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
     refuse_expanded(model.name)
@@ -123,7 +123,7 @@ def _check_packages(settings: RunSettings) -> None:
 
 
 def _check_attention(name: Any, *, in_16_bits: object) -> None:
-    """The attention exists and its package is there; a name with a slash is a kernel of the hub, for `kernels`."""
+    """The attention and its package exist; a name with a slash is a kernel of the hub, which `kernels` loads."""
     if name is None:
         return
     if "/" not in str(name) and name not in _ATTENTIONS:
@@ -136,7 +136,7 @@ def _check_attention(name: Any, *, in_16_bits: object) -> None:
 
 
 def _check_wandb_login(logging: LoggingSettings) -> None:
-    """Off a terminal nobody can answer W&B's question for a key: the run would die with the model loaded."""
+    """Without a terminal nobody can type the key that W&B asks for once the model is loaded."""
     offline = {logging.mode, os.environ.get("WANDB_MODE")} & {"offline", "disabled", "dryrun"}
     if logging.report_to == "none" or offline or os.environ.get("WANDB_API_KEY"):
         return
@@ -192,11 +192,13 @@ def check_batches(grpo: Mapping[str, Any], processes: int | None = None) -> None
 
 
 def check_loss(grpo: Mapping[str, Any]) -> None:
-    """CISPO's bound is the largest importance ratio itself."""
+    """With CISPO, epsilon_high is the largest importance ratio itself, not its distance from 1."""
     highest = grpo["epsilon_high"]
     if grpo["loss_type"] == "cispo" and (highest is None or highest < 1):
         now = f"training.epsilon_high={as_typed(highest)}"
-        raise UserError(f"training.loss_type=cispo: {now} is the largest importance ratio itself there; set it to 5.0")
+        raise UserError(
+            f"training.loss_type=cispo: {now}, but it is the largest importance ratio itself: set it to 5.0"
+        )
 
 
 def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
@@ -325,7 +327,7 @@ _CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kw
 
 
 def _check_run_folder(settings: RunSettings) -> None:
-    """Raises UserError where the folder holds anything but an earlier part of the same run, or is being written."""
+    """The folder is empty, or holds an earlier part of the same run that no other process writes."""
     if not is_main_process():  # which may have begun to write by now
         return
     folder, named = settings.output_dir, settings.resume != "auto"
@@ -339,7 +341,7 @@ def _check_run_folder(settings: RunSettings) -> None:
     except UserError as error:
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
     if named and settings.overwrite:
-        raise UserError(f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them")
+        raise UserError(f"resume={settings.resume} continues the run that overwrite=true would delete: set one of them")
     checkpoints = [*folder.glob("checkpoint-*"), *folder.glob("stages/*/checkpoint-*")]
     if named and Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
         listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
@@ -348,11 +350,11 @@ def _check_run_folder(settings: RunSettings) -> None:
         _check_changes(settings)
     # A config.yaml copied into a working folder or a repository does not make it a run's folder.
     elif (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
+        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; give another folder")
 
 
 def _check_changes(settings: RunSettings) -> None:
-    """Refuse another configuration, but for keys that may change and were named, and changes that train nothing."""
+    """Refuse changed keys that `allow_changes` does not name or that cannot change, and changes that train nothing."""
     folder, refused = settings.output_dir, dict[str, str]()
     changes = changes_of(settings)
     for key, there, here in changes:
@@ -378,4 +380,4 @@ def _check_changes(settings: RunSettings) -> None:
         done, max_steps = (read_record(folder, SUMMARY) or {}).get("steps", 0), settings.training.grpo["max_steps"]
         keys = [key for key, _, _ in changes]
         if not (max_steps > done if max_steps is not None else "training.num_train_epochs" in keys):
-            raise UserError(f"{finished} these changes train nothing more: raise training.max_steps above {done}")
+            raise UserError(f"{finished} these changes train nothing more: set training.max_steps above {done}")

@@ -44,7 +44,7 @@ def refusal(command: str, words: list[str]) -> str:
         (["model.generation_kwargs.top_p=0.9"], ["model.generation_kwargs.top_p", "training.top_p?"]),
         (["training.generation_kwargs.temperature=0.5"], ["training.temperature=1.0", "same thing"]),
         (["training.learning_rate=inf"], ["training.learning_rate=inf", "a finite number"]),
-        (["training.loss_type=cispo"], ["training.epsilon_high=null is the largest", "set it to 5.0"]),
+        (["training.loss_type=cispo"], ["training.epsilon_high=null", "set it to 5.0"]),
         (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
         (["+model.model_kwargs.use_safetensors=false"], ["safetensors alone"]),
         (["model.source_ids=[3,-4]"], ["-4"]),
@@ -120,13 +120,10 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path)
         ["training.num_generations=6", "training.generation_batch_size=8"],
     ],
 )
-def test_a_batch_that_is_advised_holds_whole_groups(words: list[str]) -> None:
+def test_a_batch_that_is_advised_holds_whole_groups(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     [advised] = re.findall(r"training\.\w+=\d+", refusal("train", words).partition("set ")[2])
     load_settings("train", [*words, advised])
-
-
-def test_the_number_of_processes_counts_in_a_generation_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")  # so that twice as many completions are drawn together
     load_settings("train", ["training.num_generations=16"])
 
 
@@ -183,13 +180,9 @@ def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(
     assert "not empty" in refusal("expand", [f"out={final}"])
 
 
-def test_evaluate_and_generate_check_what_they_are_given(model_folder: Callable[..., Path]) -> None:
-    checkpoint = f"checkpoint={model_folder()}"
-    settings = load_settings("evaluate", [checkpoint, "dataset=gsm8k", "temperature=0"])
-    assert settings.folders[0] == settings.checkpoint / "evaluation" / "gsm8k"
-    assert "split=test" in refusal("evaluate", [checkpoint, "split=test"])
-    assert "checkpoint is missing" in refusal("evaluate", [])
-    assert "temperature=-1" in refusal("generate", [checkpoint, "prompt=hi", "temperature=-1"])
+def test_results_lie_beside_the_checkpoint_under_the_name_of_the_problems(model_folder: Callable[..., Path]) -> None:
+    settings = load_settings("evaluate", [f"checkpoint={model_folder()}", "dataset=gsm8k", "temperature=0"])
+    assert settings.folders == (settings.checkpoint / "evaluation" / "gsm8k",)
 
 
 def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_or_asked_for(

@@ -29,25 +29,28 @@ def refusal(*words: str, command: str = "train") -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
+    ("command", "words", "key"),
     [
-        (["+model.model_kwargs.token=anything"], "model.model_kwargs.token"),
-        ([f"exp_name={SECRET}", "exp_name=mine"], "exp_name"),  # the words that were typed are recorded too
-        (["rewards.functions=[{name:accuracy,params:{api_key:anything}}]"], "rewards.functions.params.api_key"),
-        (["stages=[{name: one, training: {hub_token: anything, max_steps: 1}}]"], "stages.training.hub_token"),
+        ("train", ["+model.model_kwargs.token=anything"], "model.model_kwargs.token"),
+        ("train", [f"exp_name={SECRET}", "exp_name=mine"], "exp_name"),  # the words that were typed are recorded too
+        (
+            "train",
+            ["rewards.functions=[{name:accuracy,params:{api_key:anything}}]"],
+            "rewards.functions.params.api_key",
+        ),
+        ("train", ["stages=[{name: one, training: {hub_token: anything}}]"], "stages.training.hub_token"),
+        ("expand", [f"+model.model_kwargs.token={SECRET}", "out=expanded"], "model.model_kwargs.token"),
     ],
 )
-def test_a_secret_is_refused_with_its_key_and_where_it_belongs(words: list[str], key: str) -> None:
-    line = refusal(*TINY, *words)
+def test_a_secret_is_refused_with_its_key_and_where_it_belongs(command: str, words: list[str], key: str) -> None:
+    line = refusal(*(TINY if command == "train" else TINY[:1]), *words, command=command)
     assert line.startswith(f"{key} holds a secret, which would be recorded: leave it")
     assert "to the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
 
 
-def test_a_command_that_writes_a_model_refuses_it_too_and_whether_to_use_a_token_is_none() -> None:
-    line = refusal("model=tiny", f"+model.model_kwargs.token={SECRET}", "out=expanded", command="expand")
-    assert line.startswith("model.model_kwargs.token holds a secret")
-    for value in ("true", "false", "null"):
-        read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
+@pytest.mark.parametrize("value", ["true", "false", "null"])
+def test_whether_to_use_a_token_is_no_secret(value: str) -> None:
+    read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
 
 
 def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
