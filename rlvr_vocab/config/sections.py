@@ -122,8 +122,8 @@ class ModelSettings:
             raise UserError(f"{self.needs_adapter}: only an adapter can train; leave model.lora.enabled=false out")
         if self.adds_copies and self.trains_adapter and lora.train_rows == "all" and self.reasoning_rank is not None:
             raise UserError(
-                f"model.lora.train_rows=all trains whole rows, and model.reasoning_rank={self.reasoning_rank} differences: "
-                "set model.lora.train_rows=reasoning, or model.reasoning_rank=null"
+                f"model.lora.train_rows=all trains whole rows, and model.reasoning_rank={self.reasoning_rank} "
+                "differences: set model.lora.train_rows=reasoning, or model.reasoning_rank=null"
             )
 
     @property
