@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from rich.console import Console
@@ -16,7 +17,6 @@ from rlvr_vocab.analysis.compare.runs import (
     ComparisonResult,
     compare_all,
     comparison_warnings,
-    seed_deviation,
 )
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_settings import CompareSettings
@@ -220,6 +220,5 @@ def _print(console: Console, compared: ComparisonResult) -> None:
 
 
 def _mean_and_spread(scores: tuple[float, ...], metric: HeldOutMetric) -> tuple[str, str]:
-    deviation = seed_deviation(scores)
-    spread = "one run" if deviation is None else metric.difference(deviation, sign=False)
+    spread = "one run" if len(scores) < 2 else metric.difference(stdev(scores), sign=False)
     return metric.value(sum(scores) / len(scores)), spread

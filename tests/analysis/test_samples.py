@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import random
 import re
 import shutil
 import subprocess
@@ -32,7 +31,6 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.text import visible_text
-from rlvr_vocab.training.metrics.completions import write_completions
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -64,40 +62,34 @@ def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     grader = {"name": "accuracy", "functions": [{"name": "accuracy"}], "threshold": 1.0}
     (run / "problems.json").write_text(json.dumps({"grader": grader}), encoding="utf-8")
     tokenizer = load_tokenizer(model_folder)
+    (run / "completions").mkdir()
     for step in range(1, STEPS + 1):
         write_step(run, step, tokenizer)
     return run
 
 
 def write_step(run: Path, step: int, tokenizer: Any) -> None:
-    """The two problems of a step come again ten steps later."""
-    layout, rng = VocabLayout.load(run / "initial_model"), random.Random(step)
-    prompts, completions, right = [], [], []
+    """The two problems of a step come again ten steps later; a thought begins with a copy."""
+    layout, rows = VocabLayout.load(run / "initial_model"), []
     for row in range(ROWS):
-        problem = (step % 10) * 2 + row // PER_PROBLEM
-        prompts.append(tokenizer.encode(f"<|im_start|>user\nWhat is {problem} + 1?<|im_end|>\n<|im_start|>assistant\n"))
-        right.append(row % PER_PROBLEM < PER_PROBLEM // 2)
-        answer = problem + 1 if right[-1] else 0
-        ids = tokenizer.encode(f"<think>{problem} and one, step {step}</think>\\boxed{{{answer}}}<|im_end|>")
-        closed = ids.index(layout.think_close_id)
-        completions.append(
-            [
-                token + layout.standard_size * rng.choice((0, 1, 2)) if 0 < position < closed else token
-                for position, token in enumerate(ids)
-            ]
+        problem, right = (step % 10) * 2 + row // PER_PROBLEM, row % PER_PROBLEM < PER_PROBLEM // 2
+        ids = tokenizer.encode(f"<think>{problem} and one, step {step}</think>\\boxed{{{problem + 1 if right else 0}}}")
+        ids[1] += layout.standard_size
+        rows.append(
+            {
+                "prompt": f"What is {problem} + 1?",
+                "completion": tokenizer.decode(ids),
+                "prompt_ids": [0],
+                "completion_ids": ids,
+                "solution": str(problem + 1),
+                "advantage": 1.0 if right else -1.0,
+                "reward": right + step / 100,
+                "reward/accuracy": float(right),
+                "reward/speed": step / 100,
+                "reason/accuracy": "equal" if right else "different: 0 is not it",
+            }
         )
-    rows = {
-        "prompt_ids": prompts,
-        "completion_ids": completions,
-        "completion": tokenizer.batch_decode(completions, skip_special_tokens=True),
-        "solution": [str((step % 10) * 2 + row // PER_PROBLEM + 1) for row in range(ROWS)],
-        "advantage": [1.0 if each else -1.0 for each in right],
-        "reward": [each + step / 100 for each in right],
-        "reward/accuracy": [float(each) for each in right],
-        "reward/speed": [step / 100] * ROWS,
-        "reason/accuracy": ["equal" if each else "different: 0 is not it" for each in right],
-    }
-    write_completions(rows, step, tokenizer, run / "completions")
+    pq.write_table(pa.Table.from_pylist(rows), run / "completions" / f"step_{step:05}.parquet")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from itertools import chain
 from statistics import mean
 from typing import Any
 
-import numpy as np
-
 from rlvr_vocab.analysis.compare.comparison import (
     ArmResults,
     Comparison,
@@ -133,11 +131,6 @@ def compare_all(
             )
     baseline, *rest = (ArmResults(arm.name, [run.results for run in arm.runs]) for arm in arms)
     return compare_with_baseline(baseline, rest, confidence, power, paired, HeldOutMetric.of(first.grader))
-
-
-def seed_deviation(scores: Sequence[float]) -> float | None:
-    """Standard deviation over the runs of an arm; None for a single one."""
-    return float(np.std(scores, ddof=1)) if len(scores) > 1 else None
 
 
 # --- warnings ---

@@ -23,8 +23,8 @@ def probe_page(found: ProbeFindings, command: str) -> Page:
 
 
 def _verdict(found: ProbeFindings) -> Markup:
-    doses = _curve(found, "dose", "of the choices exchanged", {0: "own"})
-    cuts = _curve(found, "cut", "of the thought kept", {100: "own"})
+    doses = _curve(found, "dose", "of the choices exchanged", 0)
+    cuts = _curve(found, "cut", "of the thought kept", 100)
     note = (
         "A reasoning token reads as its source. Exchanged for it, the ids of a thought change and its text does not; "
         "the answer is sampled again afterwards. Redrawn against permuted choices decides, and was fixed beforehand."
@@ -73,21 +73,12 @@ def _arm_chart(found: ProbeFindings) -> Chart:
     return Chart("Answers after the same text with other ids", svg)
 
 
-def _curve(found: ProbeFindings, kind: str, x_label: str, ends: dict[int, str]) -> list[Chart]:
-    """The metric over the share of an intervention, with bars for the differences from the redrawn arm.
-
-    `ends` names the arms of further shares.
-    """
-    by_arm = {each.arm: each for each in found.arms}
-    names = ends | {int(arm.partition("_")[2]): arm for arm in by_arm if arm.startswith(f"{kind}_")}
-    shares = sorted(share for share, arm in names.items() if arm in by_arm)
-    if len(shares) < 3:
+def _curve(found: ProbeFindings, kind: str, x_label: str, own_at: int) -> list[Chart]:
+    """The metric over the share of an intervention, the own thought at `own_at`; empty without its arms."""
+    arms = [each for each in found.arms if each.arm == "own" or each.arm.startswith(f"{kind}_")]
+    points = sorted((own_at if each.arm == "own" else int(each.arm.partition("_")[2]), each.value) for each in arms)
+    if len(points) < 3:
         return []
-    arms, redrawn = [by_arm[names[share]] for share in shares], by_arm["redrawn"].value
-    low, high = (
-        [redrawn + (0.0 if each.against_redrawn is None else getattr(each.against_redrawn, side)) for each in arms]
-        for side in ("low", "high")
-    )
     name, title = found.metric.name, {"dose": "Dose and response", "cut": "Thoughts cut short"}[kind]
-    line = Line(name, shares, [each.value for each in arms], low, high)
+    line = Line(name, [share for share, _ in points], [value for _, value in points])
     return [Chart(title, line_chart([line], y_label=name, x_label=f"% {x_label}", percent=found.metric.is_share))]

@@ -17,7 +17,6 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.runs.record import run_facts
 
-ROOT = Path(__file__).parents[3]
 Row = dict[str, Any]
 Named = Callable[..., list[str]]
 RowsWith = Callable[..., list[Row]]
@@ -114,11 +113,6 @@ def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
     fallen = {"entropy": 0.001, "thinking/closed": 0.0, "reward": 0.0, **NO_SPREAD}
     assert names_of(lambda row: fallen if row["step"] > 8 else {}) == ["entropy_collapsing"]
     assert names_of(lambda row: {**fallen, "loss": None} if row["step"] > 8 else {}) == ["loss_not_finite"]
-
-
-def test_the_document_names_every_finding_and_no_other() -> None:
-    text = (ROOT / "docs" / "reading_runs.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(RULES)
 
 
 def test_the_keys_that_a_remedy_names_exist() -> None:

@@ -10,15 +10,7 @@ from rlvr_vocab.analysis.probe.findings import ProbedRun, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.results import (
-    ARMS,
-    HeldOutMetric,
-    PermutedThought,
-    ProbeAnswer,
-    SampledThought,
-    read_lines,
-    write_results,
-)
+from rlvr_vocab.record.results import ARMS, HeldOutMetric, PermutedThought, ProbeAnswer
 
 DRAWS, PERMUTATIONS = 4, 8
 TELLING = 0.05
@@ -156,9 +148,3 @@ def test_the_page_escapes_what_it_shows_and_leaves_out_arms_that_were_not_asked_
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
     page = render(probe_page(found, "rlvr-vocab probe run='<b>'"))
     assert not re.search(r"<b>(run|\?|&lt;|<)|'<b>'", page.partition("</style>")[2])
-
-
-def test_whatever_a_model_has_written_is_read_again(tmp_path):
-    thoughts = [SampledThought(0, 0, [1], [2, 3], "a\u2028b\u0085c\ud800")]
-    write_results(thoughts, tmp_path / "a.jsonl")
-    assert read_lines(tmp_path / "a.jsonl", SampledThought) == thoughts
