@@ -24,7 +24,12 @@ from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, Samplin
 from rlvr_vocab.training.metrics.completions import Rollouts, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
-from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
+from rlvr_vocab.training.models.load import (
+    accumulate_tied_gradient,
+    as_the_machine_computes,
+    initial_folder,
+    refuse_other_logits,
+)
 from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, without_dropout
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
@@ -148,6 +153,7 @@ class RegionGRPOTrainer(TRLSeams):
         if peft_config is not None:
             train_rows = peft_config.train_rows if isinstance(peft_config, Lora) else "reasoning"
             complete_adapter(self.model, train_rows, self.policy.layout)
+        refuse_other_logits(self)
         accumulate_tied_gradient(self.model, self.accelerator)
         skip_solved = None if curriculum is None else curriculum.skip_solved
         if max_rounds > 1 or skip_solved is not None:

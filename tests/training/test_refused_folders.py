@@ -8,8 +8,10 @@ from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
+from rlvr_vocab.vocab import head
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import Expansion, expand
+from rlvr_vocab.vocab.head_logits import HeadSettings
 
 INVALID = [b"{", b"[]", b"\xff\xfe", b'{"temperature": "hot"}', b'{"eos_token_id": "<|im_end|>"}']
 
@@ -49,6 +51,14 @@ def test_weights_that_are_no_numbers_are_refused_by_the_name_of_the_tensor(value
         weights["model.layers.1.mlp.down_proj.weight"][-1, -1] = value
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
     require_refused(r"holds NaN or infinite weights, in [\w.]*down_proj.weight", folders, make_trainer, tmp_path)
+
+
+def test_a_family_with_an_unknown_step_before_its_logits_is_refused_by_its_name(
+    expand_shape, make_trainer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(head, "head_settings", lambda config, temperature: HeadSettings(temperature, None, 1.1))
+    with pytest.raises(UserError, match=r"^Qwen3ForCausalLM: scores differ from its own logits by [^\n]*$"):
+        make_trainer(expand_shape("qwen3", size=None), tmp_path)
 
 
 @pytest.mark.parametrize("option", [{"num_beams": 0}, {"repetition_penalty": 1.1}, {"top_p": 0.9}], ids=str)

@@ -16,9 +16,12 @@ from rlvr_vocab.device import weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.training.arguments import GRPOConfig
+from rlvr_vocab.training.models.lora import quantized_layers, without_dropout
+from rlvr_vocab.training.sharding import is_sharded
 from rlvr_vocab.vocab.adapter import TrainedRows
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, require_same_expansion, write_expansion
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.regions import ANSWERING
 from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, stored_dtype
 
 # Elements of a table from which a second gradient of its size (64 MiB) is worth sparing.
@@ -77,6 +80,37 @@ def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
     dtype = stored_dtype(folder) if asked == "auto" else asked
     named: Any = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
     return {"device_map": None, **loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
+
+
+# Nats on average between head and logits: roundings of float32, and of the 16 bits of logits beside 30.
+_MOST_DIFFERENCE, _IN_16_BITS = 1e-3, 0.25
+
+
+@torch.no_grad()
+def refuse_other_logits(trainer: Any) -> None:
+    """UserError where the region head's log-probabilities are not those of the model's own logits.
+
+    A family may cap or scale its logits by a setting that `head_settings` has no name of. Sharded and quantized models
+    are not compared.
+    """
+    model, policy, device = trainer.model, trainer.policy, trainer.accelerator.device
+    if is_sharded(trainer.accelerator.state) or quantized_layers(model):
+        return
+    layout = policy.layout
+    ordinary = [id_ for id_ in range(layout.standard_size // 2, layout.standard_size) if id_ not in layout.control_ids]
+    ids = torch.tensor([ordinary[:8]], device=device)  # while answering all of them are open
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with trainer.accelerator.autocast(), without_dropout(model):
+        scored = model(**given, labels=ids, fused_lm_head=True).log_probs
+        logits = model(**given, use_cache=False).logits[:, :-1].float()
+    log_p = (logits / trainer.temperature + policy.bias_on(device)[ANSWERING]).log_softmax(-1)
+    off = (log_p.gather(2, ids[:, 1:, None]).squeeze(2) - scored).abs().mean().item()
+    precise = model.dtype == torch.float32 and not (trainer.args.bf16 or trainer.args.fp16)
+    if not off <= (_MOST_DIFFERENCE if precise else _IN_16_BITS):
+        raise UserError(
+            f"{type(trainer.accelerator.unwrap_model(model)).__name__}: scores differ from its own logits by {off:.2g} "
+            "nats on average: it caps or scales them in a way that is not known here; choose another model"
+        )
 
 
 def accumulate_tied_gradient(model: Any, accelerator: Accelerator) -> None:
