@@ -20,7 +20,7 @@ import pandas as pd
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.record.files import COMPLETIONS, step_files
 from rlvr_vocab.record.metrics import RewardFact, RunFacts
-from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.folder import run_record
 
 SERIES = 60
 SHAPES = ((16, 8), (8, 8), (8, 4), (4, 4))  # groups, completions in each

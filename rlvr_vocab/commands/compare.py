@@ -33,7 +33,7 @@ from rlvr_vocab.record.files import (
     read_record,
 )
 from rlvr_vocab.record.results import HeldOutMetric, read_results
-from rlvr_vocab.runs.record import configuration_keys, run_record
+from rlvr_vocab.runs.folder import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
 from rlvr_vocab.text import pluralize, short_text, visible_text

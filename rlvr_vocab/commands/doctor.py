@@ -14,7 +14,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.config.command_settings import DoctorSettings
 from rlvr_vocab.record.metrics import RunRecord
-from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.folder import run_record
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.text import pluralize
 

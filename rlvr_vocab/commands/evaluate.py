@@ -42,9 +42,8 @@ from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUM
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.folder import only_writer
+from rlvr_vocab.runs.folder import only_writer, run_of_checkpoint
 from rlvr_vocab.runs.problems import problems_line
-from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries

@@ -20,7 +20,7 @@ from rlvr_vocab.evaluation.sampling import (
     load_checkpoint,
     sample_completions,
 )
-from rlvr_vocab.runs.record import run_of_checkpoint
+from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.text import pluralize

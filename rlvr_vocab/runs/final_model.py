@@ -24,8 +24,7 @@ from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, read_record, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.record.results import HeldOutMetric, read_results
-from rlvr_vocab.runs.folder import Run, results_file
-from rlvr_vocab.runs.record import system_prompt_used
+from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory

@@ -37,8 +37,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED, read_record
 from rlvr_vocab.record.results import GraderRecord
-from rlvr_vocab.runs.folder import Run
-from rlvr_vocab.runs.record import RunOfCheckpoint
+from rlvr_vocab.runs.folder import Run, RunOfCheckpoint
 from rlvr_vocab.runs.rewards import (
     ROWS_TRIED,
     answer_warnings,

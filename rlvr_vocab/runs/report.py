@@ -22,8 +22,7 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_probe, read_results
-from rlvr_vocab.runs.folder import results_file
-from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
+from rlvr_vocab.runs.folder import configuration_keys, default_keys, results_file, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker

@@ -19,7 +19,7 @@ from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score
-from rlvr_vocab.runs.record import run_of_checkpoint
+from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.verify.boxed_answer import SOURCES
 
 if TYPE_CHECKING:

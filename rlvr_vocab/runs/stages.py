@@ -37,11 +37,10 @@ from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.folder import Run, results_file
+from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch, stages_of
-from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config

@@ -28,8 +28,7 @@ from rlvr_vocab.record.files import SUMMARY, is_finished, read_record
 from rlvr_vocab.record.manifest import damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
-from rlvr_vocab.runs.folder import Run, changes_of
-from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.folder import Run, changes_of, run_record
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory

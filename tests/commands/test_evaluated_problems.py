@@ -12,8 +12,8 @@ from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.record.files import run_folder_of
+from rlvr_vocab.runs.folder import run_of_checkpoint, stage_of
 from rlvr_vocab.runs.problems import load_run_problems, problems_line
-from rlvr_vocab.runs.record import run_of_checkpoint, stage_of
 
 pytestmark = pytest.mark.slow
 

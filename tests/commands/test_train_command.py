@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.rewards.library.answers import accuracy
-from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.folder import run_record
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.runs.folder import run_facts
 from rlvr_vocab.runs.stages import DisplayCallback
 from rlvr_vocab.training.stage import StageContext
 

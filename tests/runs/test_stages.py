@@ -15,9 +15,8 @@ from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs import stages as stages_module
-from rlvr_vocab.runs.folder import Run
+from rlvr_vocab.runs.folder import Run, run_of_checkpoint, stage_of
 from rlvr_vocab.runs.problems import stages_of
-from rlvr_vocab.runs.record import run_of_checkpoint, stage_of
 from rlvr_vocab.runs.stages import Stage, StagedRun, StageRecord, checkpoint_to_resume, ended_records, start_wandb
 from rlvr_vocab.vocab.layout import VocabLayout
 

@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.doctor.diagnose import RULES, Doctor, diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
-from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.runs.folder import run_facts
 
 Row = dict[str, Any]
 Named = Callable[..., list[str]]

@@ -12,7 +12,7 @@ from rlvr_vocab.analysis.doctor import learning, policy
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.metrics import RunRecord
-from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.folder import run_record
 
 pytestmark = pytest.mark.slow
 # Read by their names alone.

@@ -15,7 +15,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.manifest import write_run_manifest
-from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.folder import run_record
 from rlvr_vocab.runs.report import held_out_of, report_at_the_end
 
 from .report_run import (
