@@ -137,7 +137,11 @@ def _sampling_settings(results: Path) -> dict[str, Any] | None:
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """The keys in which configurations differ, without bookkeeping keys, each with its value in every configuration."""
     flat = [
-        {key: as_typed(value) for key, value in configuration_keys(config).items() if not _is_bookkeeping(key)}
+        {
+            key: as_typed(value)
+            for key, value in configuration_keys(config).items()
+            if not any(key == name or key.startswith(f"{name}.") for name in _BOOKKEEPING)
+        }
         for config in configs
     ]
     with_copies: Mapping[str, str] = next(filter(_has_copies, flat), {})
@@ -148,10 +152,6 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
         values = [each.get(key, ABSENT) for each in flat]
         found[key] = tuple(next(first for first in values if _same(first, value)) for value in values)
     return {key: values for key, values in found.items() if len(set(values)) > 1}
-
-
-def _is_bookkeeping(key: str) -> bool:
-    return any(key == name or key.startswith(f"{name}.") for name in _BOOKKEEPING)
 
 
 def _has_copies(keys: Mapping[str, str]) -> bool:

@@ -354,8 +354,7 @@ def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[st
     groups = [list(group) for _, group in groupby(with_prompt, lambda row: row.columns["prompts"])]
     if several := [group for group in groups if len(group) > 1]:
         alike = sum(len({row.total(rewards) for row in group}) == 1 for group in several)
-        groups_alike = f"of one total, so with nothing to learn from: {alike:,}"
-        yield f"prompts with several completions: {len(several):,}; {groups_alike}"
+        yield f"prompts with several completions: {len(several):,}; with equal totals, so without a gradient: {alike:,}"
 
 
 def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

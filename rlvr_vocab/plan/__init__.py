@@ -1,1 +1,1 @@
-"""What a run will take before it is run: memory by phase, and time. Arithmetic: no torch, no weights."""
+"""Forecasts of a run: memory by phase, and time. Arithmetic alone: no torch, no weights."""

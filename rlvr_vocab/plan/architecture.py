@@ -1,4 +1,4 @@
-"""The shape of a language model by its `config.json`, and its number of weights."""
+"""The shape of a language model, from its `config.json`, and its number of weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = (
     *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     *("num_key_value_heads", "head_dim", "vocab_size"),
 )
-# From the `config.json` of the shipped models, for a machine that has not fetched them.
+# From the `config.json` of the shipped models, for machines without these models.
 SHIPPED: Mapping[str, Mapping[str, Any]] = {
     name: {**dict(zip(_KEYS, values, strict=True)), "tie_word_embeddings": True}
     for name, *values in (
@@ -81,7 +81,7 @@ class Architecture:
 
     @property
     def tables(self) -> int:
-        """Tables of the vocabulary's size: embedding, and a head of its own."""
+        """Tables of the vocabulary's size: the embedding, and the head unless it is tied."""
         return 1 if self.tied else 2
 
     @property
@@ -93,12 +93,12 @@ class Architecture:
 
     @property
     def linear_weights(self) -> int:
-        """Of all blocks, biases aside."""
+        """Weights of the linear layers of all blocks, without biases."""
         return self.layers * sum(inputs * outputs for inputs, outputs in self.linears)
 
     @property
     def weights(self) -> int:
-        """All parameters, without copies; those that are tied once."""
+        """All parameters without copies; tied ones count once."""
         family = self.family
         of_layer = family.norms * self.hidden + 2 * self.head_dim * family.head_norms
         of_layer += (self.query_width + 2 * self.key_width) * family.qkv_bias
@@ -107,7 +107,7 @@ class Architecture:
 
 
 def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
-    """The shape that a `config.json` describes, its text part where it has several.
+    """The shape that a `config.json` describes, or its text part.
 
     Raises:
         UserError: it describes no dense language model; `where` names the file.
@@ -122,7 +122,7 @@ def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
         found = config.get(name)
         found = default if found is None else found
         if not isinstance(found, int):
-            raise UserError(f"{where}: has no {name}, without which no plan can be made")
+            raise UserError(f"{where}: has no {name}, which plan needs")
         return found
 
     hidden, heads = value("hidden_size"), value("num_attention_heads")
@@ -140,10 +140,10 @@ def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
 
 
 def architecture_of(name: str) -> Architecture:
-    """The shape of a folder's model, of one that the hub's cache on this machine holds, or of a shipped one.
+    """The shape of the model in a folder, in the hub's cache of this machine, or in the table of shipped models.
 
     Raises:
-        UserError: none of these; nothing is fetched.
+        UserError: the model is in none of them.
     """
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()

@@ -1,4 +1,4 @@
-"""What the usual cards can do, by their makers' data sheets, and what is in this machine."""
+"""The speed and memory of the usual cards, by their data sheets, and the devices of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlvr_vocab.text import nearest_and_all
 
 GIB = 2**30
 CPU = "cpu"
-# Of one core, in float32 and without AMX: what products of a trainer's size reach on current x86 servers, measured.
+# One core, float32, without AMX: measured for products of a trainer's size on current x86 servers.
 _CORE_FLOPS, _CORE_BANDWIDTH = 60e9, 8e9
 
 
@@ -23,10 +23,10 @@ class Device:
     """One card, or the processor.
 
     Attributes:
-        memory: bytes that programs can have.
-        flops: peak of dense products in 16 bits, a second; `flops_float32`: in float32, without TF32.
-            Of a processor both are what products reach.
-        bandwidth: of its memory, bytes a second.
+        memory: bytes that programs can use.
+        flops, flops_float32: peak FLOP/s of dense products in 16 bits, and in float32 without TF32. For a processor
+            both are the measured rate.
+        bandwidth: bytes a second.
         has_bf16: whether it multiplies in bfloat16.
     """
 
@@ -42,9 +42,9 @@ class Device:
         return self.name == CPU
 
 
-# By NVIDIA's data sheets (SXM but where the name says otherwise) and, for the RTX cards, architecture white papers:
-# GiB that the driver leaves of the nominal memory; TFLOP/s without sparsity in 16 bits with sums in float32 (float16 on
-# a T4), and in float32; GB a second.
+# From NVIDIA's data sheets (SXM unless the name has PCIe) and, for RTX cards, architecture white papers: GiB that the
+# driver leaves of the nominal memory; TFLOP/s without sparsity in 16 bits with sums in float32 (float16 on a T4), and
+# in float32; GB/s.
 _DATA_SHEETS = {
     "b200": (178, 2250, 75, 8000),
     "h200": (139, 989, 67, 4800),
@@ -66,10 +66,10 @@ CARDS = {
 
 
 def device_named(name: str | None) -> Device:
-    """A card by its name in the table, the processor as `cpu`, None for the device of this machine.
+    """The card of that name, or the processor for `cpu`; None for the device of this machine.
 
     Raises:
-        UserError: no such card is known.
+        UserError: no card has that name.
     """
     if name is None:
         return _card_here() or this_processor()
@@ -81,7 +81,7 @@ def device_named(name: str | None) -> Device:
 
 
 def device_with(gib: float) -> Device:
-    """A card of so much memory, as fast as the one of the table whose memory is nearest."""
+    """A card of that memory, as fast as the card of the table with the nearest memory."""
     like = min(CARDS.values(), key=lambda card: (abs(card.memory / GIB - gib), card.name))
     return replace(like, memory=gib * GIB)
 
@@ -99,7 +99,7 @@ def card_called(driver_name: str) -> Device | None:
 
 
 def card_of_driver(driver_name: str, memory: float) -> Device:
-    """A card with the memory that its driver reports; one that is not in the table is as fast as one of like memory."""
+    """A card with the memory that its driver reports; an unknown card is as fast as one of similar memory."""
     known = card_called(driver_name)
     return device_with(memory / GIB) if known is None else replace(known, memory=memory)
 

@@ -1,4 +1,4 @@
-"""Settings that fit into a card: as few changes as will do, those first that leave the algorithm as it is."""
+"""Settings that fit into a card: as few changes as possible, first those that leave the training unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.forecast import Forecast, forecast_of
-from rlvr_vocab.plan.workload import Workload, drawn_together
+from rlvr_vocab.plan.workload import Workload
 
 HEADROOM = 0.08  # share of the card's memory that stays free
 _WORTH = 0.995  # a change is taken if at most this share of the peak is left
@@ -45,10 +45,10 @@ class Fit:
 
 
 def fit_into_device(work: Workload) -> Fit:
-    """The run, changed one step at a time until its peak fits; a step is taken only where it lowers the peak.
+    """The run with changes until its peak fits; a change is kept only if it lowers the peak.
 
     Raises:
-        UserError: nothing that can be changed makes it fit.
+        UserError: no change makes it fit.
     """
     memory = work.device.memory * (1 - HEADROOM)
     found = Fit(work.run, (), forecast_of(work))
@@ -73,11 +73,11 @@ def fit_into_device(work: Workload) -> Fit:
 
 
 def _without_needless(found: Fit, work: Workload, memory: float) -> Fit:
-    """Take back the changes that later, larger ones have made needless, first those that change the training."""
+    """Undo the changes that later, larger ones made unnecessary, first those that change the training."""
     for change in sorted(found.changes, key=lambda each: (not each.effect, -found.changes.index(each))):
         later = found.changes[found.changes.index(change) + 1 :]
         if any(change.values.keys() & each.values.keys() for each in later):
-            continue  # they begin where it ends
+            continue  # later values are computed from this one
         rest, run = tuple(each for each in found.changes if each is not change), work.run
         for each in rest:
             run = with_values(run, each.values)
@@ -88,7 +88,7 @@ def _without_needless(found: Fit, work: Workload, memory: float) -> Fit:
 
 
 def with_values(run: RunSettings, values: Mapping[str, Any]) -> RunSettings:
-    """The run, and each of its stages, with other values of keys that a change names."""
+    """The run and its stages with other values of these keys."""
     for key, value in values.items():
         section, _, name = key.partition(".")
         model = run.model
@@ -103,13 +103,13 @@ def with_values(run: RunSettings, values: Mapping[str, Any]) -> RunSettings:
 
 
 def possible_changes(work: Workload) -> Iterator[Change]:
-    """The changes that a run can take next, in the order in which they are tried."""
+    """The changes that are possible next, in the order in which they are tried."""
     run, grpo, model = work.run, work.grpo, work.run.model
     at_once, batches, group, length = work.at_once, work.batches, grpo["num_generations"], work.completion
-    sampled_in, drawn = grpo["steps_per_generation"], drawn_together(grpo, at_once)
+    sampled_in, drawn = grpo["steps_per_generation"], work.drawn_batches
     if not work.grpo["gradient_checkpointing"]:
         yield Change({"training.gradient_checkpointing": True})
-    if at_once % 2 == 0:  # half as many completions in twice as many batches: the same step, and the same draws
+    if at_once % 2 == 0:  # half as many completions in twice as many batches: the same step and samples
         values = {
             "training.per_device_train_batch_size": at_once // 2,
             "training.gradient_accumulation_steps": 2 * batches,
@@ -117,7 +117,7 @@ def possible_changes(work: Workload) -> Iterator[Change]:
         yield Change(values if sampled_in is None else {**values, "training.steps_per_generation": 2 * sampled_in})
     halves_into_groups = drawn % 2 == 0 and at_once * drawn // 2 % group == 0
     if grpo["generation_batch_size"] is None and halves_into_groups and drawn <= batches:
-        # Half as many drawn together, within one step, whose weights draw them all.
+        # Half as many sampled together, within one step, so by the same weights.
         yield Change({"training.steps_per_generation": drawn // 2})
     if work.vllm_memory and (share := grpo["vllm_gpu_memory_utilization"]) > 0.15:
         yield Change({"training.vllm_gpu_memory_utilization": round(share - 0.05, 2)})

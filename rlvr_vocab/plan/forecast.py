@@ -1,4 +1,4 @@
-"""The forecast of a run, of all its stages together: memory and seconds; and its grade by what the run took."""
+"""The forecast of a run, all stages together: memory and seconds; and its comparison with measured figures."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rlvr_vocab.plan.workload import Workload
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
 FORECAST = "forecast.json"
-# Shares of a card's peak: products of a trainer reach the first, a stream of weights the second of the bandwidth.
+# Shares of a card's peak that a trainer reaches: of its FLOP/s, and of its bandwidth when weights are read.
 _TRAINING, _STREAMING = 0.35, 0.6
-# Seconds that Python and the launching of kernels take whatever the sizes: for a layer, in a forward pass and in a
-# token of `generate`; for a token beside its layers; for a step of vLLM.
+# Seconds of Python and kernel launches, at any size: for a layer, in a forward pass or for a token of `generate`; for
+# a token beside its layers; for a step of vLLM.
 _LAUNCHES_OF_A_LAYER, _LAUNCHES_OF_A_TOKEN, _STEP_OF_VLLM = 0.8e-3, 4e-3, 4e-3
-UNCERTAINTY = 2.0  # a forecast of seconds may be off by this factor, either way
+UNCERTAINTY = 2.0  # a forecast of seconds may be off by this factor in either direction
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Forecast:
     """Bytes by phase and part, and seconds by phase, of one process.
 
     Attributes:
-        work: of the stage that takes most memory, with its prompts and the number of its problems.
-        memory: at the peak of each phase, by part.
-        step_seconds: of an optimisation step by phase, at the mean length of completions.
-        step_range: seconds of a step, from short completions and a fast machine to long ones and a slow one.
-        steps: None where their number is unknown.
+        work: the workload of the stage that takes most memory.
+        memory: bytes at the peak of each phase, by part.
+        step_seconds: seconds of an optimisation step by phase, at the mean length of completions.
+        step_range: seconds of a step: short completions on a fast machine, long ones on a slow machine.
+        steps: None where unknown.
         completion: tokens of a completion: low, mean, high.
     """
 
@@ -55,27 +55,26 @@ class Forecast:
 
     @property
     def peak(self) -> float:
-        """Bytes."""
         return self.peak_of(self.peak_phase)
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         return sum(self.step_seconds.values())
 
     @property
     def total_range(self) -> tuple[float, float] | None:
-        """Seconds of all steps; None where their number is unknown."""
+        """Seconds of all steps."""
         return None if self.steps is None else (self.steps * self.step_range[0], self.steps * self.step_range[1])
 
     @property
     def trained(self) -> float:
-        """Tokens of completions that a step trains on, of all processes."""
+        """Tokens of completions in a step, of all processes."""
         return self.work.trained_at_once * self.completion[1]
 
     @property
     def sampled(self) -> float:
-        """Tokens that are sampled for a step, of all processes."""
+        """Tokens sampled for a step, of all processes."""
         return self.work.sampled_at_once * self.completion[1]
 
     def to_json(self) -> str:
@@ -98,7 +97,7 @@ class Forecast:
 
 
 def forecast_of(work: Workload) -> Forecast:
-    """Memory of the stage that takes most, and time of all."""
+    """The memory of the stage that takes most, and the time of all stages."""
     runs = [stage.run for stage in work.run.stages] or [work.run]
     parts = [_of_stage(replace(work, run=run)) for run in runs]
     most = max(parts, key=lambda part: part.peak)
@@ -140,12 +139,12 @@ def _of_stage(work: Workload) -> Forecast:
 
 
 def longest_met(prompts: Sequence[int], draws: float) -> int:
-    """Tokens of the longest prompt that so many draws probably meet; of all of them where they are many."""
+    """Tokens of the longest prompt that is probably among so many draws; of the longest of all for many draws."""
     return sorted(prompts)[min(len(prompts) - 1, int(len(prompts) * (1 - 1 / (draws + 1))))]
 
 
 def seconds_by_phase(work: Workload, completion: float) -> dict[str, float]:
-    """Of one optimisation step, by the mean length of completions."""
+    """Seconds of one optimisation step; `completion` is the mean length of completions."""
     completions, layers = work.at_once * work.batches, work.architecture.layers
     of_pass = completions * _forward_flops(work, completion) / _flops(work)
     of_pass += work.batches * layers * _LAUNCHES_OF_A_LAYER
@@ -161,14 +160,14 @@ def seconds_by_phase(work: Workload, completion: float) -> dict[str, float]:
 
 
 def _forward_flops(work: Workload, completion: float) -> float:
-    """Of one completion with its prompt, scored or sampled: its prompt goes through the layers and not the head."""
+    """FLOPs of one completion, scored or sampled, with its prompt, which passes the layers and not the head."""
     shape, tokens = work.architecture, work.prompt + completion
     attention = 2 * tokens * tokens * shape.query_width * shape.layers  # the half that is causal, two products
     return 2 * (tokens * (shape.linear_weights + work.adapter_weights) + completion * _head_weights(work)) + attention
 
 
 def _flops(work: Workload) -> float:
-    """FLOP/s that a trainer's products reach, in the type that they are computed in."""
+    """FLOP/s that a trainer's products reach."""
     peak = work.device.flops_float32 if work.halved_by is None else work.device.flops
     return peak if work.device.is_cpu else _TRAINING * peak
 
@@ -178,9 +177,9 @@ def _head_weights(work: Workload) -> int:
 
 
 def _generation(work: Workload, completion: float) -> float:
-    """Seconds for all completions that are drawn together; the longest decides how many steps that takes.
+    """Seconds for all completions that are sampled together; the longest one decides the number of steps.
 
-    A server of vLLM, for which the trainer waits, is taken to be one such device.
+    A vLLM server is counted as one such device, for which the trainer waits.
     """
     shape, by_vllm = work.architecture, work.vllm_memory is not None
     steps = completion if by_vllm else min(1.5 * completion, work.completion)
@@ -194,10 +193,10 @@ def _generation(work: Workload, completion: float) -> float:
 
 
 def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each figure of a run's forecast beside the measured one; none without a forecast, or a step."""
+    """Each figure of a run's forecast beside the measured one; empty without a forecast or a step."""
     try:
         figures = (read_json_if_there(folder / FORECAST) or {}).get("figures", {})
-    except UserError:  # nothing but the grade depends on it
+    except UserError:  # a damaged forecast must not cost the run its summary
         figures = {}
     measured = measured_figures(rows)
     return [
@@ -210,7 +209,7 @@ def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dic
 def measured_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Memory by phase (GiB) and seconds of a step by phase and in all, from the logged rows of a run.
 
-    Seconds are those of the second half: the first step makes the optimizer's state, and is slower than later ones.
+    Seconds are means of the second half: the first step creates the optimizer's state and is slower.
     """
     steps, figures = [row for row in rows if "step_time" in row], dict[str, float]()
     if not steps:

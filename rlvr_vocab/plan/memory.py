@@ -13,13 +13,13 @@ Parts = dict[str, float]
 GENERATION, LOGPROBS, FORWARD, BACKWARD = "generation", "logprobs", "forward", "backward"
 OPTIMIZER, SAVING, EVALUATION = "optimizer", "saving", "evaluation"
 
-# Bytes per token that autograd keeps of a layer that is not checkpointed: per hidden dimension (two norms with their
+# Bytes per token that autograd keeps of a layer without checkpointing: per hidden dimension (two norms with their
 # inputs, the inputs of attention and feed-forward part), per query dimension (queries, keys and values spread over all
-# heads, the output of attention), per dimension of queries and keys that are normed, per inner dimension of the
-# feed-forward part, and per hidden dimension of each norm beyond two.
-# By whether an adapter trains, and the cause of products in 16 bits. An adapter keeps the inputs that its dropout
-# leaves and the mask in place of the layer's input, in float32 where autocast does not cast them; autocast keeps an
-# input once for each layer that it is cast for.
+# heads, the output of attention), per dimension of normed queries and keys, per inner dimension of the feed-forward
+# part, and per hidden dimension of each norm beyond two.
+# Keys: whether an adapter trains, and the cause of products in 16 bits. In place of a layer's input an adapter keeps
+# the input after dropout and the mask, in float32 unless autocast casts them; autocast keeps an input once for each
+# layer that it is cast for.
 _KEPT = {
     (False, None): (24, 16, 8, 16, 8),
     (False, "autocast"): (26, 8, 6, 8, 11),
@@ -27,19 +27,18 @@ _KEPT = {
     (True, "autocast"): (36, 14, 4, 12, 4),
     (True, "weights"): (44, 16, 4, 14, 4),
 }
-# Python with torch, TRL and what they import, resident on a processor; the context of CUDA.
+# Python with torch and TRL on a CPU; the CUDA context.
 _PROGRAM, _CUDA_CONTEXT = 0.79 * GIB, 0.6 * GIB
-_TOKENIZER_BYTES = 720  # of objects for each standard token; copies hardly count
-# Memory that an allocator holds in fragments, as a share of the tensors that come and go: a card's; glibc's malloc, and
-# while an adapter's own tensors lie between those that are kept.
+_TOKENIZER_BYTES = 720  # objects for each standard token; copies need hardly any
+# Memory that an allocator holds in fragments, as a share of short-lived tensors: a card's allocator; glibc's malloc,
+# without and with an adapter's tensors between those that are kept.
 _FRAGMENTS_ON_A_CARD, _FRAGMENTS, _FRAGMENTS_BESIDE_ADAPTERS = 0.10, 0.25, 0.55
 _COMING_AND_GOING = ("activations", "kv cache", "logits")
-# Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
-_QUANTIZING = 5.5
-# Positions and rows of one block of the log-prob function, and about how many such blocks are alive: by Triton fewer.
+_QUANTIZING = 5.5  # bytes for each weight that malloc still holds after quantizing on a CPU
+# Positions and rows of one block of the log-prob function, and about how many blocks are alive; fewer with Triton.
 _BLOCK_POSITIONS, _BLOCK_ROWS, _BLOCKS_ALIVE = 1024, 4096, 5
 _BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE_BY_TRITON = 4096, 16384, 2
-# Tensors of completions × rows in float32 that a step of sampling has at once: without copies, and with them.
+# Float32 tensors of completions × rows that a sampling step holds at once: without copies, and with them.
 _SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
 
 
@@ -60,7 +59,7 @@ def memory_by_phase(work: Workload) -> dict[str, Parts]:
         BACKWARD: _backward(work, forward, gradients),
         OPTIMIZER: {"gradients": gradients},
     }
-    # Without a reference model the KL is logged once by the initial weights, which are loaded for it.
+    # Without a reference model the initial weights are loaded to log the KL.
     logs_kl = work.run.training.kl_log_steps != 0 and not work.grpo["beta"]
     if logs_kl and work.lora is None and work.sharding == "none":
         phases[LOGPROBS]["reference"] = _reference(work)
@@ -77,7 +76,7 @@ def memory_by_phase(work: Workload) -> dict[str, Parts]:
 
 
 def _standing(work: Workload) -> Parts:
-    """Parts that stay in memory over all phases."""
+    """Parts that stay in memory through all phases."""
     shape = work.architecture
     weights: float = work.trained_weights * work.trained_bytes + work.frozen_weights * work.frozen_bytes
     if work.bits is not None:  # 4 bits and 8 come with a scale for each block of weights, or row
@@ -93,15 +92,15 @@ def _standing(work: Workload) -> Parts:
         parts["reference"] = _reference(work) / work.shards
     if work.device.is_cpu and work.bits is not None:
         parts["loading"] = _QUANTIZING * shape.linear_weights
-    if work.processes > work.shards:  # DistributedDataParallel sends gradients as copies in buckets
+    if work.processes > work.shards:  # DistributedDataParallel copies gradients into buckets
         parts["buckets"] = work.trained_weights * work.trained_bytes
-    if work.shards > 1:  # the largest part that is gathered to be computed with, and its gradient
+    if work.shards > 1:  # the largest table, gathered for its products, and its gradient
         parts["gathered"] = 2 * _table_bytes(work)
     return parts
 
 
 def _with_fragments(parts: Parts, phase: str, work: Workload) -> Parts:
-    """The parts and, as one more, the memory that the allocator holds in fragments."""
+    """The parts, with the memory that the allocator holds in fragments."""
     beside_adapters = work.lora is not None and phase in (FORWARD, BACKWARD)
     share = _FRAGMENTS_BESIDE_ADAPTERS if beside_adapters else _FRAGMENTS
     passing = sum(parts.get(name, 0.0) for name in _COMING_AND_GOING)
@@ -110,11 +109,11 @@ def _with_fragments(parts: Parts, phase: str, work: Workload) -> Parts:
 
 
 def _backward(work: Workload, forward: Parts, gradients: float) -> Parts:
-    """At its beginning, with all activations; or at its end, when they have made room for the gradients of layers."""
+    """The larger of two moments: the beginning, with all activations, and the end, with the gradients of all layers."""
     tokens = work.at_once * work.tokens
     inside = _one_layer(work, tokens) + (_kept_of_layer(work, tokens) if work.grpo["gradient_checkpointing"] else 0.0)
-    # A table's gradient is made apart from that of earlier batches, to which it is added, and, where processes have to
-    # agree on it, from that of the input side (`training.models.load`).
+    # A table's gradient is computed apart from that of earlier batches and, with several processes, from that of the
+    # input side (`training.models.load`).
     table = 0.0 if work.lora is not None else _table_bytes(work)
     again = table * ((work.batches > 1) + (work.processes > 1))
     first = {
@@ -148,7 +147,7 @@ def _kept_of_layer(work: Workload, tokens: int) -> int:
 
 
 def cast_weights(work: Workload) -> float:
-    """Bytes of copies in 16 bits of weights that lie in float32: autocast makes them, the backward pass needs them."""
+    """Bytes of the 16-bit copies of float32 weights that autocast makes and the backward pass needs."""
     bytes_of_weight = work.trained_bytes if work.lora is None else work.frozen_bytes
     if work.halved_by is None or bytes_of_weight < 4 or work.bits is not None:
         return 0.0
@@ -157,7 +156,7 @@ def cast_weights(work: Workload) -> float:
 
 
 def _one_layer(work: Workload, tokens: int) -> float:
-    """Tensors that one layer has at once while nothing is kept of it."""
+    """Bytes that one layer holds at once in a pass that keeps nothing for the backward pass."""
     shape = work.architecture
     flowing = tokens * (8 * shape.hidden + work.width * (3 * shape.intermediate + 4 * shape.query_width))
     dequantized = 0 if work.bits is None else 4 * max(inputs * outputs for inputs, outputs in shape.linears)
@@ -176,9 +175,9 @@ def _head_blocks(work: Workload) -> float:
 
 
 def _sampling(work: Workload, completions: int) -> Parts:
-    """Of so many completions that Transformers samples together."""
+    """The parts of so many completions that Transformers samples together."""
     shape, tensors = work.architecture, _SAMPLING_TENSORS_WITH_COPIES if work.copies else _SAMPLING_TENSORS
-    # Keys that were normed are float32 under autocast, as the weights of their norms are.
+    # Normed keys are float32 under autocast, like the weights of their norms.
     key_bytes = 4 if shape.family.head_norms and work.lora is None else work.width
     return {
         "kv cache": completions * work.tokens * shape.layers * shape.key_width * (key_bytes + work.width),
@@ -189,5 +188,5 @@ def _sampling(work: Workload, completions: int) -> Parts:
 
 
 def _table_bytes(work: Workload) -> float:
-    """Of the largest table that trains."""
+    """Bytes of the largest trained table."""
     return 4 * (work.architecture.rows + work.own_rows) * work.architecture.hidden

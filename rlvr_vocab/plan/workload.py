@@ -95,7 +95,15 @@ class Workload:
     @property
     def drawn(self) -> int:
         """Completions that are sampled together."""
-        return self.at_once * drawn_together(self.grpo, self.at_once * self.processes)
+        return self.at_once * self.drawn_batches
+
+    @property
+    def drawn_batches(self) -> int:
+        """Batches of `at_once` completions that are sampled together."""
+        size = self.grpo["generation_batch_size"]
+        if size is not None:
+            return int(size) // (self.at_once * self.processes)
+        return int(self.grpo["steps_per_generation"] or self.batches)
 
     @property
     def completion(self) -> int:
@@ -205,11 +213,3 @@ def workload_of(run: RunSettings, device: Device, **known: Any) -> Workload:
     shape, size = architecture_of_run(run), run.model.reasoning_vocab_size
     copies = shape.rows * run.model.reasoning_multiplicity if size == "full" else size
     return Workload(run, device, shape, copies, **known)
-
-
-def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:
-    """Batches of `completions_at_once` completions that are sampled together."""
-    size = grpo["generation_batch_size"]
-    if size is not None:
-        return int(size) // completions_at_once
-    return int(grpo["steps_per_generation"] or grpo["gradient_accumulation_steps"])

@@ -172,7 +172,7 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
         (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
         (["against=[{clean},{clean}]", "against_problem_column=task"], "; set against_problem_column=…"),
         (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
-        (["training.learning_rate=1"], "unknown key training.learning_rate"),
+        (["training.learning_rate=1"], "unknown key training"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_read(

@@ -84,29 +84,16 @@ def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    whole = evaluated(checkpoint, tmp_path / "whole", words)
-    graded = evaluate.graded_results
-    calls = []
-
-    def killed_in_the_second_batch(*args: Any) -> Any:
-        calls.append(args)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return graded(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(evaluate, "graded_results", killed_in_the_second_batch)
-        assert main(["evaluate", f"checkpoint={checkpoint}", f"out={tmp_path / 'cut'}", *words]) == 130
-    path = tmp_path / "cut" / "results.jsonl"
-    assert len(path.read_bytes().splitlines()) == 4
-    with path.open("a") as file:
-        file.write('{"problem": 4, "samp')
+    whole, path = evaluated(checkpoint, tmp_path, words), tmp_path / "results.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(b"".join(content.splitlines(keepends=True)[:4]) + b'{"problem": 4, "samp')
+    (tmp_path / "summary.json").unlink()
     capsys.readouterr()
-    assert evaluated(checkpoint, tmp_path / "cut", words) == whole
+    assert evaluated(checkpoint, tmp_path, words) == whole
     assert f"goes on from 4 of 12 answers in {path}" in capsys.readouterr().out
-    assert path.read_bytes() == (tmp_path / "whole" / "results.jsonl").read_bytes()
+    assert path.read_bytes() == content
     monkeypatch.setattr(evaluate, "load_checkpoint", None)  # a finished one loads no model
-    assert evaluated(checkpoint, tmp_path / "cut", words) == whole
+    assert evaluated(checkpoint, tmp_path, words) == whole
 
 
 def test_a_limit_without_room_is_refused_for_all_before_any_and_leaves_nothing(
@@ -117,9 +104,9 @@ def test_a_limit_without_room_is_refused_for_all_before_any_and_leaves_nothing(
     (short / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 200}))
     out = tmp_path / "out"
     error = error_of([f"checkpoint=[{checkpoint},{short}]", f"out={out}", *words, "max_new_tokens=199"], capsys)
-    advised = re.search(r"context of 200; set (max_new_tokens) to (\d+) or less", error)
-    assert advised is not None and not out.exists()
-    evaluated(short, out, [*words, "=".join(advised.groups())])
+    longest = re.search(r"its (\d+) tokens and max_new_tokens=199 do not fit the model's context of 200", error)
+    assert longest is not None and not out.exists()
+    evaluated(short, out, [*words, f"max_new_tokens={200 - int(longest[1])}"])
 
 
 def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary_stays(
@@ -179,17 +166,14 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
 
 
 def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:
-    one = read_settings("evaluate", ["checkpoint=out/seed=1/final_model", "dataset=gsm8k"])
-    assert one.checkpoint == Path("out/seed=1/final_model") and one.folders == (one.checkpoint / "evaluation/gsm8k",)
-    words = ["checkpoint=[out/x/final_model,out/y/checkpoint-5]", "dataset=gsm8k"]
-    several = read_settings("evaluate", words)
-    assert several.folders == tuple(each / "evaluation" / "gsm8k" for each in several.checkpoints)
-    assert read_settings("evaluate", [*words, "out=new"]).folders == (
-        Path("new/x/final_model"),
-        Path("new/y/checkpoint-5"),
-    )
-    nested = read_settings("evaluate", ["checkpoint=[out/m,out/m/sub]", "dataset=gsm8k", "out=new"])
-    assert nested.folders == (Path("new/m"), Path("new/m/sub"))
+    for checkpoint, out, folders in (
+        ("out/seed=1/final_model", "null", ["out/seed=1/final_model/evaluation/gsm8k"]),
+        ("[out/x/a,out/y/b]", "null", ["out/x/a/evaluation/gsm8k", "out/y/b/evaluation/gsm8k"]),
+        ("[out/x/a,out/y/b]", "new", ["new/x/a", "new/y/b"]),
+        ("[out/m,out/m/sub]", "new", ["new/m", "new/m/sub"]),
+    ):
+        read = read_settings("evaluate", [f"checkpoint={checkpoint}", "dataset=gsm8k", f"out={out}"])
+        assert read.folders == tuple(map(Path, folders))
 
 
 def test_vllm_is_refused_where_it_cannot_sample(

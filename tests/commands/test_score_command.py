@@ -90,7 +90,7 @@ Rewards
   accuracy: mean 0.3333, full mark 1, at full mark 1 of 4 (25.0%), without a score 1, weight 1
   boxed: mean 0.75, full mark 1, at full mark 3 of 4 (75.0%), without a score 0, weight 0.5
   total: mean 0.625
-  prompts with several completions: 1; of one total, so with nothing to learn from: 0"""
+  prompts with several completions: 1; with equal totals, so without a gradient: 0"""
 
 
 def test_the_lowest_totals_come_first_with_what_they_lack(score: Callable[..., list[str]], completions: Path) -> None:
@@ -200,4 +200,4 @@ def test_a_base_model_answers_a_few_training_problems(
     turns = [line for line in lines if line.startswith("  │ ")]
     assert turns and [line for line in score(*words, "show=5") if "│" in line] == turns  # the same seed
     greedy = score(*words, "model.generation_kwargs.temperature=0")
-    assert "prompts with several completions: 3; of one total, so with nothing to learn from: 3" in greedy[-1]
+    assert "prompts with several completions: 3; with equal totals, so without a gradient: 3" in greedy[-1]
