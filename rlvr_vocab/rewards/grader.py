@@ -17,9 +17,8 @@ from rlvr_vocab.rewards.build import (
     required_columns,
 )
 from rlvr_vocab.rewards.guard import Reward, trial_columns
-from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.answers import accuracy, extracted_answer
-from rlvr_vocab.rewards.reward import RewardSpec, is_user_code
+from rlvr_vocab.rewards.reward import RewardSpec, is_user_code, traits_by_name
 
 # Answers that a reward is given at once; user code has a deadline for each batch.
 _BATCH = 64
@@ -104,9 +103,8 @@ def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
 def _shaped(spec: RewardSpec) -> RewardSpec | None:
     """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
     parameter = declared(spec).shapes
-    shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    is_grader = isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades
-    return RewardSpec(str(shaped)) if is_grader else None
+    name = str(spec.params.get(parameter, "accuracy")) if parameter else ""
+    return RewardSpec(name) if traits_by_name(name).grades else None
 
 
 @dataclass(frozen=True)
@@ -146,31 +144,24 @@ class Grader:
         self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
         """The grade of each turn; `rows` are the problems that they answer, `completion_ids` the sampled ids."""
-        found = []
+        found: list[Grade] = []
         for start in range(0, len(turns), _BATCH):
             part = slice(start, start + _BATCH)
-            found += self._batch(rows[part], turns[part], completion_ids[part])
+            completions = [[{"role": "assistant", "content": turn}] for turn in turns[part]]
+            columns = trial_columns(rows[part], completions)
+            columns["completion_ids"] = [list(ids) for ids in completion_ids[part]]
+            by_turn = zip(*(reward(**columns) for reward in self._parts), strict=True)
+            for turn, in_format, scores in zip(turns[part], self._in_format(columns), by_turn, strict=True):
+                answer = extracted_answer(turn, **self._places) if self.reads_answers else None
+                named = {each.name: score for each, score in zip(self._parts, scores, strict=True) if len(scores) > 1}
+                found.append(Grade(weighted_sum(self._parts, scores), in_format, answer, named))
         return found
 
-    def _batch(
-        self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
-    ) -> list[Grade]:
-        completions = [[{"role": "assistant", "content": turn}] for turn in turns]
-        columns = trial_columns(rows, completions) | {"completion_ids": [list(ids) for ids in completion_ids]}
-        in_format: Sequence[bool | None] = [None] * len(turns)
-        form, form_spec = self._form, self.spec.form
-        if form is not None and form_spec is not None and set(required_columns(form_spec)) <= columns.keys():
-            in_format = [None if score is None else score >= form.full_mark for score in form(**columns)]
-        by_turn = zip(*(part(**columns) for part in self._parts), strict=True)
-        return [
-            Grade(
-                weighted_sum(self._parts, scores),
-                is_form,
-                extracted_answer(turn, **self._places) if self.reads_answers else None,
-                {part.name: score for part, score in zip(self._parts, scores, strict=True) if len(scores) > 1},
-            )
-            for turn, is_form, scores in zip(turns, in_format, by_turn, strict=True)
-        ]
+    def _in_format(self, columns: Mapping[str, Any]) -> Sequence[bool | None]:
+        form, spec = self._form, self.spec.form
+        if form is None or spec is None or not set(required_columns(spec)) <= columns.keys():
+            return [None] * len(columns["completions"])
+        return [None if score is None else score >= form.full_mark for score in form(**columns)]
 
 
 def weighted_sum(rewards: Sequence[Reward], scores: Sequence[float | None]) -> float | None:
