@@ -90,7 +90,7 @@ def scored(reward: Any, turns: list[Any], golds: list[str]) -> tuple[list[float 
     completions = [turn if isinstance(turn, list) else [{"role": "assistant", "content": turn}] for turn in turns]
     try:
         return reward(completions=completions, solution=golds), 0
-    except Exception:  # noqa: BLE001 - whatever it raises is what is counted
+    except Exception:  # noqa: BLE001 - every error of a reward is counted
         if len(turns) == 1:
             return [None], 1
     found = [scored(reward, [turn], [gold]) for turn, gold in zip(turns, golds, strict=True)]
