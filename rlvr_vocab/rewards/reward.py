@@ -93,7 +93,7 @@ def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], Any]:
         in_library = explain.__module__.startswith(_LIBRARY_PACKAGE)
         parameters = inspect.signature(explain).parameters.values()
         settings = {item.name: item for item in parameters if in_library and item.kind is item.KEYWORD_ONLY}
-        checked = _with_checked_settings(explain, settings) if settings else explain
+        checked = _with_checked_settings(explain, settings)
 
         @functools.wraps(explain)
         def function(*args: Any, **columns: Any) -> list[float | None]:

@@ -17,11 +17,10 @@ PROGRAMS = Path(__file__).parent / "programs.jsonl"
 TURN = "<think>```python\n1\n```</think>Here it is:\n\n```python\ndef double(n):\n    return n + n\n```\nIt adds."
 
 
-def confined():
-    try:
-        probe()
-    except CannotConfine as error:
-        pytest.skip(f"programs cannot be confined here: {error}")
+try:
+    probe()
+except CannotConfine as error:
+    pytest.skip(f"programs cannot be confined here: {error}", allow_module_level=True)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,6 @@ def test_the_program_is_the_last_block_of_python_in_the_answer(turn, program):
     ],
 )
 def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
-    confined()
     for given in [tests] if tests is None or isinstance(tests, str) else [tests, json.dumps(tests)]:
         [found] = code_tests.explain([TURN], tests=[given], **columns)
         assert found.value == score, found.reason
@@ -86,7 +84,6 @@ def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
     ],
 )
 def test_a_function_is_tested_with_arguments_as_json_has_them(program, case):
-    confined()
     tests = {"inputs": [case[0]], "outputs": [case[1]], "fn_name": "f"}
     [right, wrong] = code_tests.explain([f"```python\n{program}\n```"] * 2, tests=[tests, {**tests, "outputs": ["no"]}])
     assert right.value == 1.0, right.reason
@@ -100,7 +97,6 @@ CASES = SHARED / "cases"
 @pytest.mark.skipif(not CASES.exists(), reason="the shared cases are not here")
 @pytest.mark.parametrize("name", ["programs_honest", "programs_paid_wrongly", "code_tests"])
 def test_shared_cases_score_what_is_fair(name):
-    confined()
     limits = {"seconds": 2.5, "memory_mb": 512} if name == "programs_paid_wrongly" else {}
     for row in map(json.loads, (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()):
         fair = row.get("fair") or [row["expect"]]
@@ -112,7 +108,6 @@ def test_shared_cases_score_what_is_fair(name):
 
 @pytest.mark.slow
 def test_right_programs_are_right_and_plausible_wrong_ones_are_wrong():
-    confined()
     turns, columns, right = [], {"tests": [], "entry_point": [], "test_setup_code": []}, []
     for row in map(json.loads, PROGRAMS.read_text(encoding="utf-8").splitlines()):
         program = row["code"] if "code" in row else row["prompt"] + row["canonical_solution"]
@@ -128,7 +123,6 @@ def test_right_programs_are_right_and_plausible_wrong_ones_are_wrong():
 
 
 def test_a_score_is_the_share_of_tests_with_its_reason_or_all_or_nothing():
-    confined()
     tests = [["assert double(4) == 8", "assert double(3) == 5"]] * 2
     part, none = code_tests.explain([TURN, "It is 8."], tests=tests)
     assert (part.value, part.reason) == (0.5, "1 of 2 tests passed; not so: double(3) == 5")
