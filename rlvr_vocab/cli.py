@@ -23,7 +23,6 @@ from rlvr_vocab.errors import (
     Interrupted,
     OutOfRoom,
     UserError,
-    delete_exit_code,
     is_out_of_memory,
     main_process_reports,
     stop_signals,
@@ -40,7 +39,7 @@ MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on w
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `rlvr-vocab <command> key=value …` and returns the exit code.
+    """Run `rlvr-vocab <command> key=value …` and returns the exit code.
 
     2: bad input; 74: disk or memory full; 75: a run that stopped and can be resumed; 130: Ctrl-C; 141: nobody reads
     the output any more, of a command that makes nothing else.
@@ -48,9 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_closed_streams()
     write_on_unread("stderr")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # What the encoding of a log file has no bytes for.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    delete_exit_code()
+        sys.stdout.reconfigure(errors="backslashreplace")  # the encoding of a log file may lack characters
+    write_exit_code(None)
     code = run_and_report(list(sys.argv[1:] if argv is None else argv))
     write_exit_code(code)
     return code
@@ -71,7 +69,7 @@ def run_and_report(argv: list[str]) -> int:
         print_error("error:", str(error).partition("If reserved")[0])  # its advice on the allocator left out
         return OUT_OF_ROOM
     except Interrupted as error:
-        if str(error):  # else the main process says it
+        if str(error):  # else the main process prints it
             print_error("interrupted:", error)
         return RESUME_ME
     except KeyboardInterrupt:
@@ -80,7 +78,7 @@ def run_and_report(argv: list[str]) -> int:
     except BrokenPipeError:
         if not output_is_unread():
             raise
-        # What is still buffered is written when Python ends.
+        # Python writes its buffer when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
     except OSError as error:
@@ -91,12 +89,12 @@ def run_and_report(argv: list[str]) -> int:
 
 
 def print_error(kind: str, error: BaseException | str) -> None:
-    """One line, with no secret in it and nothing that a terminal obeys."""
+    """Print one line without secrets and control characters."""
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
 
 def output_is_unread() -> bool:
-    """Whether the broken pipe is our own output, and not that to a worker."""
+    """Whether the broken pipe is stdout, and not the pipe to a worker."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # what has gone wrong is reported unasked
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -1,4 +1,4 @@
-"""How a command ends early: user-facing errors as one line and an exit code, and the signals that stop a run."""
+"""User-facing errors as one line and an exit code, errors of several processes, and signals that stop a run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,20 @@ BAD_INPUT = 2
 OUT_OF_ROOM = os.EX_IOERR  # 74: the disk or the memory is full
 RESUME_ME = os.EX_TEMPFAIL  # 75: stopped before its end; the same command goes on
 CTRL_C = 130
-READER_GONE = 141  # as a shell counts a process that SIGPIPE ended: 128 + 13
+READER_GONE = 141  # the shell's code for a process that SIGPIPE ended: 128 + 13
 EXIT_CODE_FILE = "RLVR_VOCAB_EXIT_CODE_FILE"
 
 
 class UserError(ValueError):
-    """Bad input: one clear line, which commands print alone, with exit code 2."""
+    """Bad input: one line, which commands print alone, with exit code 2."""
 
 
 class OutOfRoom(Exception):
-    """The disk or the memory is full: one clear line, which commands print alone, with exit code 74."""
+    """The disk or the memory is full: one line, which commands print alone, with exit code 74."""
 
 
 class Interrupted(BaseException):
-    """A run was stopped before its end, and the same command goes on with it: exit code 75.
-
-    Like `KeyboardInterrupt` it is no `Exception`, so that libraries do not catch it.
-    """
+    """A run was stopped and the same command resumes it: exit code 75. No `Exception`, so libraries do not catch it."""
 
 
 # The messages of torch on a GPU and without one, and those of CUDA and its libraries.
@@ -52,20 +49,17 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def is_main_process() -> bool:
-    """By the launcher's variable, which is there before torch is."""
+    """Whether this is rank 0, by the launcher's variable, which is set before torch is imported."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def delete_exit_code() -> None:
-    """Remove the file of an earlier run: a crash leaves none."""
+def write_exit_code(code: int | None) -> None:
+    """Write the main process's code to the file that the environment names; None removes the file, as before a run."""
     if EXIT_CODE_FILE in os.environ and is_main_process():
-        Path(os.environ[EXIT_CODE_FILE]).unlink(missing_ok=True)
-
-
-def write_exit_code(code: int) -> None:
-    """Write the code of the main process to the file that the environment names, if it names one."""
-    if EXIT_CODE_FILE in os.environ and is_main_process():
-        Path(os.environ[EXIT_CODE_FILE]).write_text(f"{code}\n", encoding="utf-8")
+        file = Path(os.environ[EXIT_CODE_FILE])
+        file.unlink(missing_ok=True)
+        if code is not None:
+            file.write_text(f"{code}\n", encoding="utf-8")
 
 
 # A launcher ends the other processes as soon as one has ended, and looks a few times a second.
@@ -75,10 +69,10 @@ _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken 
 
 @contextmanager
 def main_process_reports(seconds: float = _SECONDS) -> Iterator[None]:
-    """Let the main process alone report an error that all processes of a run meet.
+    """Let the main process alone report an error that all processes of a run raise.
 
-    The others wait for the launcher to end them; one that is still there after `seconds` has met the error alone. A
-    process whose connections break because another has ended waits too.
+    The others wait for the launcher to end them, as does a process whose peer has ended. One that still runs after
+    `seconds` raised the error alone.
     """
     try:
         yield
@@ -99,19 +93,17 @@ def _wait_to_be_ended(seconds: float) -> None:
 
 # --- signals ---
 
-# A person, a scheduler, and SLURM's warning before the time limit.
+# From Ctrl-C, from a scheduler, and SLURM's warning before the time limit.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-# A launcher sends its processes the signal that they have received themselves; within this time it is the same one.
-_PASSED_ON_WITHIN = 3.0  # seconds
+_PASSED_ON_WITHIN = 3.0  # seconds in which a launcher passes on a signal that its processes received themselves
 STARTED_BY_MULTIRUN = "RLVR_VOCAB_MULTIRUN"
 _LAUNCHED = ("TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN)
 
 
 class StopSignals:
-    """The signal that a process received.
+    """The signal that a process received: `reason` is its name, such as `SIGTERM`, or None.
 
-    reason: its name, such as `SIGTERM`; None as long as the run goes on.
-    defer_signals: a step is under way and a signal is only noted; otherwise it raises `Interrupted` at once.
+    With `defer_signals`, as within a step, a signal is only noted; otherwise it raises `Interrupted` at once.
     """
 
     def __init__(self) -> None:
@@ -122,10 +114,9 @@ class StopSignals:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside the block a signal stops the run in good order; a second one ends the process at once.
+        """In the block a signal raises `Interrupted`, also where a library makes another error of it.
 
-        Raises:
-            Interrupted: for a signal, also where a library has raised another error because of it.
+        A second signal ends the process at once.
         """
         self.reason, self.defer_signals, self._process = None, False, os.getpid()
         before = {number: signal.signal(number, self._received) for number in STOP_SIGNALS}
@@ -142,12 +133,12 @@ class StopSignals:
                 signal.signal(number, handler)
 
     def require_going_on(self) -> None:
-        """Raises Interrupted, between two pieces of work, once the run is to stop."""
+        """Raise `Interrupted` if a signal was noted."""
         if self.reason is not None:
             raise Interrupted(f"by {self.reason}; the same command goes on")
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a child that was forked with this handler: its parent decides
+        if os.getpid() != self._process:  # a forked child has this handler too; its parent handles the signal
             return
         if self.reason is not None:
             launched = any(name in os.environ for name in _LAUNCHED)
@@ -159,15 +150,14 @@ class StopSignals:
             raise Interrupted(f"by {self.reason}, outside of a step; the same command goes on")
 
 
-# Signals belong to the process: there is one of these.
-stop_signals = StopSignals()
+stop_signals = StopSignals()  # of this process
 
 
 @contextmanager
 def block_signals_in_children() -> Iterator[None]:
-    """Keep SIGINT and SIGUSR1, which a terminal and SLURM send to a whole family, from processes started in the block.
+    """Keep SIGINT and SIGUSR1, which a terminal and SLURM send to all processes, from those started in the block.
 
-    A signal that is blocked here stays blocked in the children, and reaches this process when the block ends.
+    The children inherit the block; this process receives a blocked signal when the block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGUSR1))
     try:

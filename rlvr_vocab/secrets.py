@@ -1,4 +1,4 @@
-"""What a token, a key or a password looks like, so that none is recorded, logged or printed."""
+"""Recognises tokens, keys and passwords, so that none is recorded, logged or printed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import os
 import re
 
 MASK = "***"
-# Last parts of a key whose value is a secret, whatever it looks like.
+# Last parts of keys whose values are always secrets.
 _KEYS = re.compile(
     r"(?:.*_)?(?:api_?key|access_key|secret_key|private_key|password|passwd|passphrase|secret|credentials?"
     r"|authorization|subscription_key)"
     r"|(?:use_|hub_|hf_|auth_|access_|private_|bearer_|refresh_|wandb_|github_)*token",
     re.IGNORECASE,
 )
-# Any other `…_token` may be a word of a vocabulary, `<|im_end|>`: its value decides.
+# The value of any other `…_token` may be a token of a vocabulary, such as `<|im_end|>`.
 _MAYBE = re.compile(r".*_token", re.IGNORECASE)
 _LIKE_A_TOKEN = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.=+/-]{16,}")
 # Names of environment variables whose values are secrets.
 _VARIABLES = re.compile(rf"{_KEYS.pattern}|.*_token", re.IGNORECASE)
-# Anything shorter would be found in words that are none.
+# A shorter one may be part of an ordinary word.
 _SHORTEST_SECRET = 8
 _NO_SECRETS = ("true", "false", "null", "none", "")
 _FORMS = re.compile(
@@ -33,7 +33,7 @@ _FORMS = re.compile(
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"  # JSON web tokens
     r")"
     r"|(?<=://)(?:[^/\s:@]*:[^/\s@]+|[\w-]{20,})(?=@)"  # user:password@ or token@ of an address
-    r"|(?P<before>(?i:"  # after what stays to be read:
+    r"|(?P<before>(?i:"  # prefixes that stay legible:
     r"[?&](?:[\w-]*[_-])?(?:api|access)?(?:key|token|sig|signature|auth|code|jwt|pwd|password|secret|credential)="
     r"|authorization['\"]?\s*:\s*['\"]?(?:(?:basic|bearer|digest|token)\s+)?"
     r"|\b(?:basic|bearer)\s+(?=[^\s'\"]{12})(?=[^\s'\"]*(?-i:=|[a-z][A-Z]|[A-Za-z]\d[A-Za-z]))"

@@ -17,7 +17,7 @@ STUDENT, ONE_VALUE = "student t over problems", "the same value for every proble
 
 # The noise of their quantiles is 1.4 % of the half-width of an interval.
 _DRAWS = 10_000
-# Half a problem at each end, as Jeffreys' prior has it where every problem is solved or not.
+# Half a problem at each end, as in Jeffreys' prior for problems that are solved or not.
 _AT_EACH_END = 0.5
 
 
@@ -55,8 +55,8 @@ def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = N
 def difference_interval(differences: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
     """The mean of paired differences, one per problem, each from -1 to 1; None without problems.
 
-    Student's t over problems. Where all differences are the same there is no spread, and it is the bootstrap of
-    `share_interval` from -1 to 1, averaged with its mirror image so that both directions are treated alike.
+    Student's t over problems. Equal differences have no spread: then the bootstrap of `share_interval` from -1 to 1,
+    averaged with its mirror image.
     """
     differences = np.asarray(differences, dtype=float)
     if not differences.size:
@@ -76,7 +76,7 @@ def mean_interval(
 ) -> Interval | None:
     """Student's t of the mean over problems of values from `least` up, such as lengths; None without problems.
 
-    Where all values are the same, both ends are the estimate, and the method says so.
+    For equal values both ends are the estimate, and the method is `ONE_VALUE`.
     """
     return ratio_interval(values, np.ones(len(values)), samples, (least, np.inf))
 
@@ -108,7 +108,7 @@ def _wilson(values: np.ndarray) -> tuple[float, float]:
     n, share, z = len(values), values.mean(), ndtri((1 + CONFIDENCE) / 2)
     centre, half = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
-    return (0.0 if share == 0 else low), (1.0 if share == 1 else high)  # which rounding would miss
+    return (0.0 if share == 0 else low), (1.0 if share == 1 else high)  # without rounding errors
 
 
 def _bootstrapped(values: np.ndarray, ends: tuple[float, float]) -> tuple[float, float]:

@@ -31,7 +31,7 @@ class Screen(Console):
 
 
 class _OutputWithoutEnd(io.FileIO):
-    """A standard stream that drops its output once its reader, `head` or a terminal, has gone."""
+    """A standard stream that drops its output once its reader, `head` or a terminal, has ended."""
 
     def write(self, data: Any) -> int:
         try:
@@ -53,7 +53,7 @@ def open_closed_streams() -> None:
 
 
 def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
-    """Let a command go on where nobody reads a stream of it any more; a stream that a test put there stays."""
+    """Drop what is written to a stream after its reader has ended; a stream that a test has replaced stays."""
     own = getattr(sys, f"__{name}__")
     if getattr(sys, name) is own:
         own.flush()
@@ -63,7 +63,7 @@ def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
 
 
 def make_console(*, quiet: bool = False) -> Console:
-    """A console that breaks lines only where a terminal has an edge."""
+    """A console that wraps lines on a terminal only."""
     console = Screen(quiet=quiet, highlight=False)
     has_an_edge = console.is_terminal and not console.is_dumb_terminal
     return console if has_an_edge else Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
@@ -99,18 +99,17 @@ def print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequenc
     console.print(table)
 
 
-# TRL warns of every batch with a row that no reward scores, whole row included: a reward may not apply to a row, and
-# where one fails, a warning of ours counts it.
+# TRL prints every row that no reward scores. A reward may not apply to a row, and the guard counts those that fail.
 _NO_SCORE = "All reward functions returned None for the following kwargs"
 
 
 def quiet_imports() -> None:
-    """Before libraries are imported: bitsandbytes warns of other processors and of every rounding."""
+    """Before libraries are imported: bitsandbytes warns about other processors and every rounding."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def quiet_libraries() -> None:
-    """Errors and warnings of the run stay; `TRANSFORMERS_VERBOSITY` brings the rest back."""
+    """Hide messages of libraries that are not about the run; `TRANSFORMERS_VERBOSITY` shows those of Transformers."""
     import datasets
     from transformers.utils import logging as transformers_logging
 

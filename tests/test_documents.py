@@ -3,7 +3,8 @@
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -251,25 +252,13 @@ def test_a_relative_link_leads_somewhere(document: Path, target: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path, "python")], ids=name)
 def test_python_snippets_run_from_top_to_bottom(
-    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expand_shape: Callable[..., Path]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     for folder in re.findall(r'"(out/[\w/-]+/final_model)"', document.read_text(encoding="utf-8")):
-        write_checkpoint(tmp_path / folder)
+        shutil.copytree(expand_shape("qwen3", size=None), tmp_path / folder)
     names: dict[str, Any] = {"__name__": "snippets"}
     for block in blocks(document, "python"):
         if not block.note.startswith("not run"):
             code = "\n" * (block.line - 1) + block.text
             exec(compile(code, str(document), "exec"), names)
-
-
-def write_checkpoint(folder: Path) -> None:
-    """A tiny model with a reasoning vocabulary where a document has one that a run left."""
-    from rlvr_vocab.training.models.tiny import write_tiny_model
-    from rlvr_vocab.training.settings import TinyShape
-    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
-
-    base = folder.parent / "base"
-    write_tiny_model(base, TinyShape(num_layers=1), ["Think."], ("<think>", "</think>"), seed=0)
-    write_expansion(plan_expansion(str(base), Expansion(size=None)), folder)

@@ -23,11 +23,15 @@ def test_outside_of_a_step_it_ends_the_run_at_once(number, signals):
     assert signal.getsignal(number) == before
 
 
-def test_within_a_step_it_is_noted(signals):
-    with signals.listening():
+def test_within_a_step_it_is_noted_and_hides_no_error(signals):
+    def fails() -> None:
         signals.defer_signals = True
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.reason == "SIGTERM"
+        raise ValueError("loss")
+
+    with pytest.raises(ValueError, match="loss"), signals.listening():
+        fails()
     with pytest.raises(Interrupted):
         signals.require_going_on()
 
@@ -41,16 +45,6 @@ def test_a_library_that_makes_another_error_of_it_does_not_hide_it(signals):
 
     with pytest.raises(Interrupted, match=r"by SIGTERM \(AttributeError: 'NoneType'"), signals.listening():
         reads_a_file()
-
-
-def test_an_error_of_the_step_that_is_finished_stays_what_it_is(signals):
-    def fails() -> None:
-        signals.defer_signals = True
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise ValueError("loss")
-
-    with pytest.raises(ValueError, match="loss"), signals.listening():
-        fails()
 
 
 @pytest.mark.parametrize("launcher", [None, "TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN])

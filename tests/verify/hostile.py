@@ -143,7 +143,6 @@ def near_golds() -> dict[str, str]:
     return {
         "integer": f"42+{tiny}",
         "integer by a decimal": f"42.{'0' * LONG}1",
-        "integer by a sum": r"42+\sum_{n=1}^{1000000000} \sin^2 n",
         "fraction by a decimal": f"0.5{'0' * LONG}1",
         "radical": rf"2\sqrt{{3+{tiny}}}",
         "polynomial": r"(x+y+1)^{2000}-(y+x+1)^{2000}+x^2+2",
@@ -245,7 +244,6 @@ def boxes() -> dict[str, object]:
         "blank": r"\boxed{ \, ~ }",
         "far from its brace": r"\boxed" + " " * LONG + "{7}",
         "without a brace": r"\boxed 7",
-        "framed": r"\fbox{7} \framebox{7}",
         "ends in a backslash": "\\boxed{7\\}",
         "none in a million words": "so " * MILLION,
         "before a million letters": r"\boxed{7}" + "a" * MILLION,
@@ -259,13 +257,11 @@ def tags() -> dict[str, object]:
     return {
         "opened": "<think>" * THOUSANDS,
         "closed": "</think>" * THOUSANDS + "<think>",
-        "pairs": "<think>7</think>" * THOUSANDS,
         "nested": nested("<think>", "</think>", THOUSANDS),
         "half tags": "<think" * LONG,
         "angle brackets": "<" * MILLION,
         "closed inside a box": r"<think>\boxed{7</think>}",
         "opened inside a box": r"<think></think>\boxed{7<think>}",
-        "capitals": r"<THINK>7</THINK>\boxed{8}",
         "a million letters of thinking": "<think>" + "a" * MILLION + r"</think>\boxed{7}",
         "never closed": r"<think>\boxed{7}",
         "special tokens": r"<|im_end|><|im_start|>assistant\boxed{7}<|endoftext|>",
@@ -280,24 +276,15 @@ def messages() -> dict[str, object]:
     assistant = {"role": "assistant", "content": box}
     return {
         "none": [],
-        "empty message": [{}],
         "content None": [{"role": "assistant", "content": None}],
         "content in parts": [{"role": "assistant", "content": [{"type": "text", "text": box}]}],
-        "role missing": [{"content": box}],
-        "unknown role": [{"role": "oracle", "content": box}],
         "tool call alone": [{"role": "assistant", "content": None, "tool_calls": [{"name": "solve", "arguments": {}}]}],
         "tool answers last": [assistant, {"role": "tool", "content": r"\boxed{8}"}],
         "reasoning apart": [{"role": "assistant", "reasoning_content": box, "content": None}],
-        "box over two messages": [
-            {"role": "assistant", "content": r"\boxed{4"},
-            {"role": "assistant", "content": "1}"},
-        ],
-        "thinking over two messages": [{"role": "assistant", "content": "<think>"}, assistant],
+        "box over two messages": [{"role": "assistant", "content": part} for part in (r"\boxed{4", "1}")],
         "a thousand messages": [assistant] * 1_000,
         "a million characters": [{"role": "assistant", "content": "a" * MILLION + box}],
         "surrogate": [{"role": "assistant", "content": "\ud800" + box}],
-        "code": [{"role": "assistant", "content": r"\boxed{__import__('os')._exit(3)}"}],
-        "tower": [{"role": "assistant", "content": r"\boxed{9^{9^{9^9}}}"}],
     }
 
 
