@@ -251,19 +251,15 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """The facts of a run, and of each of its stages, from its resolved configuration and its folder."""
     stages = []
     for stage in config.get("stages") or ():
-        over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
-        rewards = stage.get("rewards") or config.get("rewards")
-        stages.append(replace(_facts({**config, **over, "rewards": rewards}, folder), stage=stage["name"]))
-    return replace(_facts(config, folder), stages=tuple(stages))
-
-
-def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
-    training, initial_model = config["training"], folder / INITIAL_MODEL
-    rewards, batch = _rewards(config), training["per_device_train_batch_size"]
+        over: dict[str, Any] = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
+        over |= {"rewards": stage.get("rewards") or config.get("rewards"), "stages": None}
+        stages.append(replace(run_facts({**config, **over}, folder), stage=stage["name"]))
+    training, initial_model, rewards = config["training"], folder / INITIAL_MODEL, _rewards(config)
     opened, closed = config["model"]["think_tags"]
     size = config["model"]["reasoning_vocab_size"]
     if (initial_model / LAYOUT_FILE).is_file():
         size = VocabLayout.load(initial_model).size
+    batch = training["per_device_train_batch_size"]
     return RunFacts(
         exp_name=config["exp_name"],
         seed=config["seed"],
@@ -278,6 +274,7 @@ def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
         max_steps=training.get("max_steps"),
         completions_per_step=batch * training["gradient_accumulation_steps"] / training["num_iterations"],
         **{name: training[name] for name in ("num_generations", "max_completion_length", "learning_rate", "use_vllm")},
+        stages=tuple(stages),
     )
 
 

@@ -25,7 +25,6 @@ from rlvr_vocab.config.load import CAN_START_FROM_FILE, as_mapping, compose, par
 from rlvr_vocab.errors import RESUME_ME, STARTED_BY_MULTIRUN, STOP_SIGNALS, UserError
 from rlvr_vocab.text import pluralize
 
-_NUMBER = re.compile(r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 Words = tuple[str, ...]
 
 
@@ -104,7 +103,7 @@ def _suffix(word: str) -> str:
     """The part of a run's name for one argument: `_seed1`, `_loss_type_dapo`."""
     key, _, value = word.lstrip("+~").partition("=")
     value = re.sub(r"[^\w.+-]+", "-", value).strip("-")
-    return f"_{key.rpartition('.')[2]}{'' if _NUMBER.fullmatch(value) else '_'}{value}"
+    return f"_{key.rpartition('.')[2]}{'' if value.lstrip('+-')[:1].isdigit() else '_'}{value}"
 
 
 def run_jobs(command: str, jobs: Sequence[Job]) -> int:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from accelerate import PartialState
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.checkpoint_folders import clear_leftovers, save_whole
 from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.metrics.step_clock import peak_memory
@@ -272,10 +274,10 @@ def require_rollout_state(checkpoint: Path, processes: int) -> None:
             f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
             "it; train anew, with it as the base model or from the beginning"
         )
-    if written != processes:
+    if written != processes and PartialState().is_main_process:
         logger.warning(
-            f"{checkpoint} was written by {written} processes, and {processes} go on from it: with other random "
-            "numbers, and with completions drawn anew"
+            f"{checkpoint}: written by {pluralize(written, 'process', 'processes')}, resumed by {processes}: random "
+            "numbers differ, and pending completions are drawn anew"
         )
 
 

@@ -127,7 +127,7 @@ def test_a_checkpoint_of_weights_alone_of_other_processes_or_of_another_model_is
     folder = tmp_path / "checkpoint-2"
     shutil.copy(folder / "pending_0.pt", folder / "pending_1.pt")
     require_rollout_state(folder, 1)
-    assert "was written by 2 processes, and 1 go on from it" in caplog.text
+    assert "written by 2 processes, resumed by 1: random numbers differ" in caplog.text
     for each in folder.glob("pending_*"):
         each.unlink()
     with pytest.raises(UserError, match=r"nothing can go on from it: pending_0.pt is missing"):
