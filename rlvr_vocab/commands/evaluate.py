@@ -166,13 +166,10 @@ def _results(
             completions = sample([question.row["prompt"] for question in batch], place)
             return graded_results(batch, completions, candidate.grader, candidate.layout)
 
-        def before_writing() -> None:
-            (candidate.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
-            beside = {"checkpoint": str(candidate.checkpoint), "samples": settings.samples}  # not compared
-            text = json_text({**candidate.result_settings, **beside})
-            atomic_write(candidate.folder / EVALUATION_SETTINGS, text, "out")
-
-        return complete_results(path, kept, questions, size, answer, display.update, before_writing)
+        (candidate.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
+        beside = {"checkpoint": str(candidate.checkpoint), "samples": settings.samples}  # not compared
+        atomic_write(candidate.folder / EVALUATION_SETTINGS, json_text({**candidate.result_settings, **beside}), "out")
+        return complete_results(path, kept, questions, size, answer, display.update)
 
 
 def _summary(

@@ -129,7 +129,7 @@ def _write_missing(
 
     write(place / _THOUGHTS, "thoughts", len(rows) * settings.samples, partial(prober.think, rows, settings.samples))
     thoughts = prober.recorded(read_lines(place / _THOUGHTS, SampledThought), rows)
-    if len({each.problem for each in thoughts if each.thought.places}) < 2:
+    if len({each.place[0] for each in thoughts if each.thought.places}) < 2:
         raise UserError(f"run={folder}: fewer than two problems have a closed thought with exchangeable ids")
     for arm in arms:
         answers = partial(prober.answers, arm, thoughts, draws)

@@ -115,14 +115,12 @@ def complete_results(
     batch_size: int,
     answer: Callable[[Sequence[Question], int], list[ProblemResult]],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    before_writing: Callable[[], None] = lambda: None,
 ) -> list[ProblemResult]:
     """Results for all questions, in their order; those that are missing are appended to the file, batch by batch.
 
     Args:
         kept: the results that `kept_results` read from the file, which stays as it was until the first new batch.
         answer: gives the results of one batch, from nothing but its questions and the place of the first.
-        before_writing: called before the first new results are written.
     """
     results = list(kept)
     on_progress(len(results), len(questions))
@@ -130,11 +128,8 @@ def complete_results(
         if start < len(kept):
             continue
         batch = answer(questions[start:end], start)
-        if start == len(kept):
-            before_writing()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():  # a killed process may have left part of a batch
-                os.truncate(path, sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[:start]))
+        if start == len(kept) and path.exists():  # a killed process may have left part of a batch
+            os.truncate(path, sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[:start]))
         with path.open("ab") as file:
             file.write("".join(map(result_line, batch)).encode("utf-8", errors="surrogatepass"))
             file.flush()
@@ -201,7 +196,6 @@ def result_settings(
         "grader": grader.record(),
         "format": grader.form_record(),
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
         "max_new_tokens": sampling.max_new_tokens,
         "seed": sampling.seed,
         "batch_size": sampling.batch_size,

@@ -131,18 +131,13 @@ class CopyExchange:
 
 @dataclass(frozen=True)
 class RecordedThought:
-    """A sampled thought on the problem `row`, and the text of the answer that followed."""
+    """A sampled thought on the problem `row`, and the text of the answer that followed; `place`: problem, sample."""
 
-    problem: int
-    sample: int
+    place: tuple[int, int]
     row: Mapping[str, Any]
     thought: Thought
     answer_text: str
     answer: str | None
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.problem, self.sample
 
     @property
     def gold(self) -> str | None:
@@ -211,7 +206,8 @@ class Prober:
             thought = self._exchange.thought(each.prompt_ids, each.completion_ids)
             if thought is not None:
                 text = self._text(each.completion_ids[len(thought.ids) :])
-                found.append(RecordedThought(each.problem, each.sample, rows[each.problem], thought, text, each.answer))
+                place = each.problem, each.sample
+                found.append(RecordedThought(place, rows[each.problem], thought, text, each.answer))
         return found
 
     def answers(
@@ -319,15 +315,13 @@ class Prober:
         )
         return [
             ProbeAnswer(
-                problem=each.of.problem,
-                sample=each.of.sample,
-                draw=each.draw,
+                *each.place,
                 score=grade.score,
                 right=is_right(grade.score, self._grader.spec.threshold),
                 gold_logp=gold_logp,
                 donor_logp=donor_logp,
                 permuted_donor_logp=permuted_donor_logp,
-                donor=None if each.donor is None else each.donor.problem,
+                donor=None if each.donor is None else each.donor.place[0],
                 copies_logp=copies_logp,
                 exchanged=each.exchanged,
                 answer=self._text(answer),

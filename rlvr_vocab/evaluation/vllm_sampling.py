@@ -48,7 +48,6 @@ def vllm_sampler(
                 seed=seed_at(settings.seed, first + place),
                 detokenize=False,
                 temperature=settings.temperature,
-                top_p=settings.top_p,
             )
             for place in range(len(prompts))
         ]

@@ -40,7 +40,7 @@ def completed(path: Path, samples: int, stop_at: int | None = None) -> list[Prob
 
 @pytest.mark.parametrize("stop_at", [0, 5])
 def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: int) -> None:
-    path, whole = tmp_path / "new" / "stopped.jsonl", completed(tmp_path / "whole.jsonl", 2)
+    path, whole = tmp_path / "stopped.jsonl", completed(tmp_path / "whole.jsonl", 2)
     with pytest.raises(Stopped):
         completed(path, 2, stop_at)
     assert len(kept_results(path, questions_of(ROWS, 2), SIZE)) == stop_at
@@ -69,7 +69,7 @@ def test_more_samples_are_asked_for_at_the_end_and_fewer_are_refused(tmp_path: P
 
 
 def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path) -> None:
-    path, said = tmp_path / "results.jsonl", []
+    path = tmp_path / "results.jsonl"
     completed(path, 1)
     finished = path.read_bytes()
     with path.open("ab") as file:
@@ -77,11 +77,11 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path)
     torn, questions = path.read_bytes(), questions_of(ROWS, 2)
     kept = kept_results(path, questions, SIZE)
     with pytest.raises(Stopped):
-        complete_results(path, kept, questions, SIZE, answering(5), before_writing=lambda: said.append(5))
-    assert len(kept) == 5 and path.read_bytes() == torn and not said
+        complete_results(path, kept, questions, SIZE, answering(5))
+    assert len(kept) == 5 and path.read_bytes() == torn
     with pytest.raises(Stopped):
-        complete_results(path, kept, questions, SIZE, answering(8), before_writing=lambda: said.append(8))
-    assert path.read_bytes()[: len(finished)] == finished and said == [8]
+        complete_results(path, kept, questions, SIZE, answering(8))
+    assert path.read_bytes()[: len(finished)] == finished
     assert len(path.read_bytes().splitlines()) == 8
 
 
