@@ -115,11 +115,12 @@ def require_room(
         return
     ids = chat_ids(tokenizer, prompts)
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
-    length = len(ids[longest])
+    length, key = len(ids[longest]), settings.limit_key
     if length + settings.max_new_tokens > context:
+        remedy = f"set {key} to {context - length} or less" if length < context else "shorten the prompt"
         raise UserError(
             f'prompt {longest + 1}, "{short_text(prompts[longest][-1]["content"], 40)}": its {length} tokens and '
-            f"{settings.limit_key}={settings.max_new_tokens} do not fit the model's context of {context}"
+            f"{key}={settings.max_new_tokens} do not fit the model's context of {context}; {remedy}"
         )
 
 

@@ -18,7 +18,7 @@ from transformers.utils import ModelOutput
 from rlvr_vocab.vocab.adapter import TrainedRows
 from rlvr_vocab.vocab.copied_rows import copied_rows_of
 from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights, whole_in_zero3
-from rlvr_vocab.vocab.logprobs import region_logprobs
+from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 
@@ -106,7 +106,7 @@ def _score(
 
     copied = copied_rows_of(model)
 
-    def score(hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def score(hidden: torch.Tensor) -> Scores:
         own = head.head_weights() if isinstance(head, TrainedRows) else HeadWeights(head.weight, head.bias)
         with whole_in_zero3(*(own if copied is None else copied.head_parameters())):
             weights = own if copied is None else copied.head_weights(hidden)
@@ -116,9 +116,10 @@ def _score(
     with precision:
         scores = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
-    in_place = (each.new_zeros(scored.shape).masked_scatter(scored, each) for each in scores)
-    names = ("log_probs", "copy_log_probs", "entropy", "copy_entropy", "copy_capacity")
-    return RegionScores(**dict(zip(names, in_place, strict=True)), aux_loss=_router_loss(model, backbone, kwargs))
+    in_place = {
+        name: each.new_zeros(scored.shape).masked_scatter(scored, each) for name, each in scores._asdict().items()
+    }
+    return RegionScores(**in_place, aux_loss=_router_loss(model, backbone, kwargs))
 
 
 def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], Any], inputs: torch.Tensor) -> Any:

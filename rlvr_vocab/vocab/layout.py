@@ -106,10 +106,8 @@ def refuse_expanded(base: str) -> None:
     folder = Path(base)
     size = VocabLayout.load(folder).size if (folder / LAYOUT_FILE).is_file() else 0
     if size:
-        raise UserError(
-            f"{base} has a reasoning vocabulary already ({pluralize(size, 'token')}), and would be expanded twice: "
-            "take the model that it was made from"
-        )
+        there = f"{base} has a reasoning vocabulary already ({pluralize(size, 'token')})"
+        raise UserError(f"{there}: take the model that it was made from")
 
 
 def refuse_quantized(base: str, quantization: Any) -> None:

@@ -34,14 +34,14 @@ class Scores(NamedTuple):
     Attributes:
         log_probs: of the targets; about `FORBIDDEN` for a target that its region forbids.
         copy_log_probs: the same given the target's text; the difference is the text's log-probability.
-        text_entropy: of the distribution over texts.
+        entropy: of the distribution over texts.
         copy_entropy: entropy over ids minus that over texts, H(copy | text). Has no gradient.
         copy_capacity: the maximum of H(copy | text), reached with equally likely open ids. Has no gradient.
     """
 
     log_probs: torch.Tensor
     copy_log_probs: torch.Tensor
-    text_entropy: torch.Tensor
+    entropy: torch.Tensor
     copy_entropy: torch.Tensor
     copy_capacity: torch.Tensor
 

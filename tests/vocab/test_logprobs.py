@@ -210,7 +210,7 @@ def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
     case.targets[0] = STANDARD + 1
     scores = case.scores(HeadSettings())
     assert scores.log_probs[0] <= FORBIDDEN / 2
-    (scores.log_probs[1:].sum() + scores.text_entropy.sum()).backward()
+    (scores.log_probs[1:].sum() + scores.entropy.sum()).backward()
     assert torch.isfinite(case.weight.grad).all() and torch.isfinite(case.hidden.grad).all()
 
 
