@@ -315,7 +315,9 @@ class Prober:
         )
         return [
             ProbeAnswer(
-                *each.place,
+                problem=each.place[0],
+                sample=each.place[1],
+                draw=each.draw,
                 score=grade.score,
                 right=is_right(grade.score, self._grader.spec.threshold),
                 gold_logp=gold_logp,
