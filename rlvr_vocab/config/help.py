@@ -28,11 +28,7 @@ def overview() -> str:
 
 
 def printed(line: CommandLine) -> str | None:
-    """The text of an option that prints instead of running: --help, --show or --cfg; None without one.
-
-    Raises:
-        UserError: --show names a key that the command does not have.
-    """
+    """The text of an option that prints instead of running, --help, --show or --cfg; UserError for an unknown KEY."""
     if line.help:
         return command_help(line)
     if line.show is not None:

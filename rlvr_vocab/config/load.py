@@ -75,11 +75,7 @@ class CommandLine:
 
 
 def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
-    """The options and overrides of a command; `quickstart` is `train` with its recipe in front.
-
-    Raises:
-        UserError: no such command or option, or an option without its value.
-    """
+    """The options and overrides of a command; UserError for an unknown command or option, or one without its value."""
     if command not in COMMANDS:
         raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -175,10 +171,9 @@ class Composed:
 
 
 def compose(line: CommandLine) -> Composed:
-    """The configuration of a command; `evaluate` has the problems of the run that its first checkpoint belongs to.
+    """The configuration of a command; UserError for an unknown key or choice, or a file that cannot be read.
 
-    Raises:
-        UserError: an unknown key or choice, an override or a file that cannot be read.
+    `evaluate` has the problems of the run that its first checkpoint belongs to.
     """
     hydra, given, chosen = _hydra_overrides(line.overrides, line.command)
     own = CONF / f"{line.command}.yaml"
@@ -268,11 +263,7 @@ def read_settings(command: str, argv: Sequence[str]) -> Any:
 
 
 def settings_of(line: CommandLine) -> Any:
-    """The settings of a command, of the type that its row in COMMANDS names.
-
-    Raises:
-        UserError: an unknown key or choice, a value of the wrong type or out of its bounds, a secret.
-    """
+    """The settings of a command, of the type in COMMANDS; UserError for a bad value, an unknown key or a secret."""
     typed = (word.lstrip("+~").partition("=") for word in line.overrides)
     _refuse_secrets((key, value) for key, _, value in typed)  # W&B records them all, overridden ones too
     kind, composed = COMMANDS[line.command].settings, compose(line)

@@ -80,11 +80,7 @@ def _defaults() -> DictConfig:
 
 
 def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
-    """The content of a config.yaml, or of that in a run's folder; missing keys have their defaults.
-
-    Raises:
-        UserError: it is missing, unreadable or not the configuration of a run.
-    """
+    """A config.yaml, or that in a run's folder, with defaults for missing keys; UserError for any other file."""
     path = path / "config.yaml" if path.is_dir() else path
     if not path.is_file():
         siblings = [str(other) for other in path.parent.parent.glob("*/config.yaml")]

@@ -124,11 +124,7 @@ def refuse_what_is_not_used(key: str) -> None:
 
 
 def trl_values(fields: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that `GrpoFields` does not name, as GRPOConfig annotates them; imports TRL where there are any.
-
-    Raises:
-        UserError: GRPOConfig has no such field, or its value has another type.
-    """
+    """Fields that `GrpoFields` does not name, as GRPOConfig annotates them; UserError for an unknown or bad one."""
     for name in fields:
         refuse_what_is_not_used(f"training.{name}")
     if not fields:

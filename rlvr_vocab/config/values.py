@@ -21,10 +21,9 @@ _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan
 
 
 def read(kind: Any, value: Any, key: str = "") -> Any:
-    """`value` as `kind`, a dataclass or any annotation: text is never a number, and unknown keys are refused.
+    """`value` as `kind`, a dataclass or any annotation; UserError names the dotted key of a wrong or unknown one.
 
-    Raises:
-        UserError: naming the dotted key, its value and the expected one.
+    Text is never a number.
     """
     try:
         # In JSON a list may be a tuple, and text a path.

@@ -71,11 +71,7 @@ class CompletionFiles:
         return self._files[step]
 
     def read(self, step: int) -> list[SampledCompletion]:
-        """All completions of a step.
-
-        Raises:
-            UserError: the file cannot be read: half-written, damaged or gone.
-        """
+        """All completions of a step; UserError for a damaged or lost file."""
         return [_completion(cells, step, row) for row, cells in enumerate(self.table(step).to_pylist(), start=1)]
 
     def read_row(self, step: int, row: int) -> SampledCompletion:
@@ -86,11 +82,7 @@ class CompletionFiles:
         return _completion(cells, step, row)
 
     def table(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Those of the columns that a step's file has; with None, all except `OF_EACH_TOKEN`.
-
-        Raises:
-            UserError: the file cannot be read, or no run wrote it.
-        """
+        """The named columns of a step's file, by default all but `OF_EACH_TOKEN`; UserError for a damaged file."""
         path = self.path(step)
         try:
             # Through the open file, so that one that is replaced meanwhile is still read as a whole.

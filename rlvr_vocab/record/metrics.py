@@ -115,11 +115,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSONL file, up to one that a killed or running process has half-written; none without it.
-
-    Raises:
-        UserError: a line before the last one holds no object, or the last one something else.
-    """
+    """The objects of a JSONL file, without a last line that is half-written; UserError for a line that is no object."""
     text = path.read_bytes() if path.is_file() else b""
     # A completion may hold any other sign that breaks lines.
     lines = [(number, line) for number, line in enumerate(text.split(b"\n"), start=1) if line.strip()]
@@ -138,11 +134,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """The rows of a `metrics.jsonl`, each of a step or of a measurement.
-
-    Raises:
-        UserError: it cannot be read, or a row does not say its step.
-    """
+    """The rows of a `metrics.jsonl`, each of a step or of a measurement; UserError for a row without its step."""
     rows = read_rows(path)
     for number, row in enumerate(rows, start=1):
         if not is_number(row.get("step")):

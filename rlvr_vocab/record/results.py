@@ -22,12 +22,9 @@ GraderRecord = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class HeldOutMetric:
-    """The share of right answers, or, where nothing is right or wrong, the mean score.
+    """The share of right answers (`is_share`), or, where nothing is right or wrong, the mean score.
 
-    Attributes:
-        is_share: whether it is the former.
-        grader: the name of what grades the answers.
-        by: ` by <grader>`; empty for the library's `accuracy`.
+    grader: the name of what grades the answers; by: ` by <grader>`, empty for the library's `accuracy`.
     """
 
     is_share: bool = True
@@ -250,11 +247,7 @@ def read_results(path: Path) -> list[ProblemResult]:
 
 
 def read_lines(path: Path, kind: type[Row]) -> list[Row]:
-    """Read what `write_results` wrote.
-
-    Raises:
-        UserError: a line holds something else, or is cut short.
-    """
+    """Read what `write_results` wrote; UserError for a line that is cut short or holds something else."""
     lines = path.read_bytes().split(b"\n")  # text of a model may hold what else Python takes for the end of a line
     numbered = enumerate(lines, start=1)
     return [result_in(line, kind, path, number) for number, line in numbered if number < len(lines) or line]
