@@ -37,13 +37,12 @@ class RunFacts:
 
     Attributes:
         max_steps: None where the number of epochs decides.
-        completions_per_step: sampled for an optimisation step by one process; None if unknown.
+        completions_per_step: sampled for an optimisation step by one process.
         stage: name of the stage; empty for the whole run.
         stages: the facts of each of its stages, where it has any.
     """
 
     exp_name: str
-    seed: int
     model: str
     dataset: str
     reasoning_vocab_size: int
@@ -54,7 +53,7 @@ class RunFacts:
     learning_rate: float
     max_steps: int | None
     use_vllm: bool
-    completions_per_step: float | None = None
+    completions_per_step: float
     stage: str = ""
     stages: tuple[RunFacts, ...] = ()
 

@@ -262,7 +262,6 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     batch = training["per_device_train_batch_size"]
     return RunFacts(
         exp_name=config["exp_name"],
-        seed=config["seed"],
         model=config["model"]["name"],
         dataset=config["dataset"]["name"],
         reasoning_vocab_size=size if isinstance(size, int) else 0,

@@ -63,7 +63,7 @@ def test_what_is_no_run_is_never_written_over() -> None:
     [
         (["training.max_steps=300", "allow_changes=[training.max_steps]"], "train nothing more"),
         (["training.optim=sgd", "allow_changes=[training.optim]"], "cannot change on resume"),
-        (["overwrite=true", "resume=out/run/checkpoint-5"], "give one of them"),
+        (["overwrite=true", "resume=out/run/checkpoint-5"], "set one of them"),
     ],
 )
 def test_what_would_come_to_nothing_is_refused(words: list[str], part: str) -> None:

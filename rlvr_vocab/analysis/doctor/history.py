@@ -242,9 +242,8 @@ def steps_needed(facts: RunFacts) -> float:
 
 
 def _steps_of_enough_completions(facts: RunFacts) -> float:
-    """More where each step draws few, and no more than are kept; 0 where their number is unknown."""
-    per_step = facts.completions_per_step
-    return min(_LAST_ROWS, math.ceil(FEWEST_COMPLETIONS / per_step)) if per_step else 0
+    """More where each step draws few, and no more than are kept."""
+    return min(_LAST_ROWS, math.ceil(FEWEST_COMPLETIONS / facts.completions_per_step))
 
 
 def number(row: Row, metric: str) -> float | None:

@@ -19,7 +19,6 @@ Change = Row | Callable[[Row], Row]
 
 FACTS = RunFacts(
     exp_name="tiny",
-    seed=0,
     model="tiny",
     dataset="arithmetic",
     reasoning_vocab_size=0,
