@@ -47,6 +47,8 @@ def _error_line(error: ValidationError, value: Any, kind: Any, prefix: str) -> s
     if isinstance(cause, UserError):  # a rule of ours, which names its keys
         return str(cause)
     key = (prefix + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)).removeprefix(".")
+    if worst["type"] == "json_invalid":  # JSON reads any other text
+        return f"{key or 'configuration'}: holds half a surrogate pair, which UTF-8 cannot write"
     if worst["type"] in _UNKNOWN:
         while isinstance(given, Mapping) and given:  # of a section that does not exist, the key in it
             name, given = next(iter(given.items()))
