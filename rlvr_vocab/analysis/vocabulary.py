@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +37,7 @@ _ROWS_AT_ONCE = 1024  # of each table, in float32
 # The modules of a model that score tokens, by the last part of their name; a table of another name is the embedding.
 _HEADS = ("lm_head", "embed_out", "output", "output_layer", "head")
 
-Side = Literal["both", "input", "output"]  # a tied model has one table for both sides
-_SIDES: dict[Side, str] = {"both": "embedding and head", "input": "embedding", "output": "head"}
+_SIDES = {"both": "embedding and head", "input": "embedding", "output": "head"}  # a tied model has one table for both
 Item = TypeVar("Item")
 
 
@@ -57,7 +56,7 @@ class VocabularyAnalysis:
     layout: VocabLayout
     tokenizer: Tokenizer
     sampled: np.ndarray
-    drift: Mapping[Side, np.ndarray]
+    drift: Mapping[str, np.ndarray]
     notes: Sequence[str]
 
 
@@ -107,7 +106,7 @@ def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _read_drift(final_model: Path, layout: VocabLayout, notes: list[str]) -> dict[Side, np.ndarray]:
+def _read_drift(final_model: Path, layout: VocabLayout, notes: list[str]) -> dict[str, np.ndarray]:
     if not final_model.is_dir():
         notes.append("The run has no final model yet: the drift of the copies is unknown.")
         return {}
@@ -140,7 +139,7 @@ def _distances(table: torch.Tensor, ids: torch.Tensor, others: torch.Tensor) -> 
     return torch.cat(found).numpy()
 
 
-def token_tables(folder: Path, rows: int) -> dict[Side, torch.Tensor]:
+def token_tables(folder: Path, rows: int) -> dict[str, torch.Tensor]:
     """Embedding and head of a model folder, or the one table of a tied model: each `(rows, H)`, mapped from its file.
 
     Raises:

@@ -1,10 +1,8 @@
 """The variance of the difference of two arms, and from it the interval, the p-value and the smallest effect.
 
-A difference D of mean scores varies with the held-out problems and with the seeds of training. The two are crossed:
-every seed answers many problems, a problem may be answered by many seeds. Their variances add up, less the part that
-both contain (Cameron, Gelbach, Miller 2011; Owen 2007, "The pigeonhole bootstrap"):
+A difference of mean scores varies with the held-out problems and with the seeds of training, which are crossed:
 
-    V = V_problems + V_seeds - V_both
+    V = V_problems + V_seeds - V_both (Cameron, Gelbach, Miller 2011; Owen 2007, "The pigeonhole bootstrap")
 
 With few seeds the terms of these papers are biased; here they are unbiased (docs/evaluation.md derives them).
 """

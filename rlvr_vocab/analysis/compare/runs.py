@@ -189,11 +189,18 @@ def _unequal(
 
 
 def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    known = [run.sampling_settings for run in runs if run.sampling_settings is not None]
-    for name in dict.fromkeys(name for each in known for name in each if name not in _NO_SAMPLING):
+    for name, values in _differing([run.sampling_settings for run in runs]):
+        if name not in _NO_SAMPLING:
+            yield f"The answers were sampled with different {name} ({values})."
+
+
+def _differing(records: Sequence[Row | None]) -> Iterator[tuple[str, str]]:
+    """The keys in which records differ, each with its values; without those of runs that have none."""
+    known = [record for record in records if record is not None]
+    for name in dict.fromkeys(name for each in known for name in each):
         values = dict.fromkeys(str(each.get(name)) for each in known)
         if len(values) > 1:
-            yield f"The answers were sampled with different {name} ({' and '.join(values)})."
+            yield name, listed(values)
 
 
 def _problems(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
@@ -215,17 +222,12 @@ def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) ->
     if ungraded:
         yield f"{pluralize(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
     for found in comparisons:
-        if found.left_out_runs:
-            arms = f"{found.other} against {found.baseline}"
-            yield f"{pluralize(found.left_out_runs, 'run')} without a partner in {arms}: not counted."
-        elif not found.paired and found.left_out:
+        if not found.paired and found.left_out:
             yield f"{pluralize(found.left_out, 'problem')} not answered by all runs: not counted."
 
 
 def _environments(runs: Sequence[ComparedRun]) -> Iterator[str]:
     known = [run.environment for run in runs if run.environment is not None]
     versions = [{"the code": str(each.get("commit"))[:10], **each.get("versions", {})} for each in known]
-    for name in dict.fromkeys(name for each in versions for name in each):
-        values = dict.fromkeys(str(each.get(name)) for each in versions)
-        if len(values) > 1:
-            yield f"The runs used different versions of {name} ({listed(values)})."
+    for name, values in _differing(versions):
+        yield f"The runs used different versions of {name} ({values})."

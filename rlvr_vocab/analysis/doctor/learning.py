@@ -153,10 +153,8 @@ def rows_skipped(history: History) -> Finding | None:
 
 _FLAT_LEAST = 20.0  # steps after the warm-up of the learning rate: a gain takes a while
 _FLAT_WINDOW = 50.0  # steps: the first and the last so many are compared
-# A gain above so many `reward_std` is excluded, after 100 steps and before (simulated: docs/reading_runs.md) ...
+# A gain above so many `reward_std` is excluded, after 100 steps and before (simulated: docs/reading_runs.md).
 _FLAT_LONG, _FLAT_SHORT = 0.1, 0.06
-# ... and where the policy has hardly left the initial model, by its KL in nats.
-_FLAT_STILL, _NO_KL = 0.5, 0.001
 
 
 def reward_flat(history: History) -> Finding | None:
@@ -168,9 +166,7 @@ def reward_flat(history: History) -> Finding | None:
         return None
     if history.has_risen or history.sampled.count < len(early_rows) + len(late_rows) - 1:  # they may share one
         return None
-    step, kl = history.kl[-1] if history.kl else (0, 0.0)
-    is_still = step > _FLAT_LEAST and kl < _NO_KL
-    excluded = spread * (_FLAT_STILL if is_still else _FLAT_LONG if logged >= 2 * _FLAT_WINDOW else _FLAT_SHORT)
+    excluded = spread * (_FLAT_LONG if logged >= 2 * _FLAT_WINDOW else _FLAT_SHORT)
     error = 2 * math.hypot(early.error, late.error)
     most = late.mean - early.mean + error
     # A fall by luck must not pass for certainty.
@@ -181,10 +177,8 @@ def reward_flat(history: History) -> Finding | None:
         "warning",
         f"reward {early.mean:.3g} in {steps(early_rows)}, {late.mean:.3g} in "
         f"{steps(late_rows)}: a gain of at most {max(most, 0.0):.3g} (two standard errors), at reward_std "
-        f"{spread:.3g}{f'; kl {kl:.3g} at step {step} (limit {_NO_KL:.3g})' if is_still else ''}",
-        "the updates are too small to be seen: the learning rate is too low"
-        if is_still
-        else "the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
+        f"{spread:.3g}",
+        "the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
         "training.learning_rate: four times as much; training.num_generations: larger groups",
     )
 
