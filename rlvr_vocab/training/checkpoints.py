@@ -27,7 +27,6 @@ from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
-from rlvr_vocab.training.stage import AtTrainBegin
 from rlvr_vocab.vocab.weights import other_weights
 
 logger = logging.getLogger(__name__)
@@ -45,6 +44,7 @@ class TrainerCheckpoints:
     seconds_before = 0.0
     _saved_step: int | None = None
     _finished_epochs = 0
+    _resumed: Path | None = None
 
     def __init__(self, trainer: Any, on_full_disk: OnFullDisk) -> None:
         self._trainer, self._on_full_disk = trainer, on_full_disk
@@ -61,37 +61,26 @@ class TrainerCheckpoints:
 
     # --- resuming ---
 
-    @contextmanager
-    def resuming(self, checkpoint: Path | None) -> Iterator[None]:
-        """Inside the block a training goes on from a checkpoint, or begins where it is None."""
-        trainer = self._trainer
-        if checkpoint is None:
-            self._remove_after(0)
-            yield
-            return
-        require_rollout_state(checkpoint, trainer.args.world_size)
-        other = other_weights(checkpoint, trainer.initial_model)
-        if other is not None:
-            raise UserError(other)
-        require_same_sharding(checkpoint, trainer.accelerator.state)
-        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        self._remove_after(state.global_step)
-        self._finished_epochs = int(state.epoch or 0)
-        restore = AtTrainBegin(lambda: self._restore_rollout_state(checkpoint))
-        trainer.add_callback(restore)
-        try:
-            yield
-        finally:
-            trainer.remove_callback(restore)
+    def prepare(self, checkpoint: Path | None) -> None:
+        """Check that a training can go on from a checkpoint, or from its beginning where it is None.
 
-    def _remove_after(self, step: int) -> None:
-        """Remove the leftovers of a killed process, and its files of steps that are now taken again."""
+        Leftovers of a killed process are removed, and so are its files of steps that are now taken again.
+        """
+        trainer, state = self._trainer, TrainerState()
+        if checkpoint is not None:
+            require_rollout_state(checkpoint, trainer.args.world_size)
+            other = other_weights(checkpoint, trainer.initial_model)
+            if other is not None:
+                raise UserError(other)
+            require_same_sharding(checkpoint, trainer.accelerator.state)
+            state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        self._resumed, self._finished_epochs = checkpoint, int(state.epoch or 0)
         self._began = time.monotonic()
-        if self._trainer.args.should_save:
-            context = self._trainer.stage_context
+        if trainer.args.should_save:
             clear_leftovers(self.output_dir)
-            remove_step_files_after(context.run_step(step), context.run_folder)
-        self._trainer.accelerator.wait_for_everyone()
+            context = trainer.stage_context
+            remove_step_files_after(context.run_step(state.global_step), context.run_folder)
+        trainer.accelerator.wait_for_everyone()
 
     def skip_finished_epochs(self, sampler: Any) -> Any:
         """TRL's sampler of problems, moved on by the finished epochs: it draws one order after another."""
@@ -215,14 +204,14 @@ class TrainerCheckpoints:
         }
         torch.save(content, _pending(folder, trainer.accelerator.process_index))
 
-    def _restore_rollout_state(self, checkpoint: Path) -> None:
-        """Restore the content of a file, once the trainer has set its own start values."""
-        own = self._restore_totals(checkpoint)
+    def restore(self) -> None:
+        """Restore the state of the resumed checkpoint, once the trainer has set its own start values."""
+        own = None if self._resumed is None else self._restore_totals(self._resumed)
         if own is None:
             return
         same_batches = own["batches"] == self._batches()
         if not same_batches and own["buffered_inputs"] is not None:
-            logger.warning("the completions pending in %s are of another batch: drawn anew", checkpoint)
+            logger.warning("the completions pending in %s are of another batch: drawn anew", self._resumed)
         self._trainer.take_up_unfinished_step(own, with_buffer=same_batches)
         self._trainer.newest_rollouts = own["rollouts"]
 
@@ -257,8 +246,7 @@ class TrainerCheckpoints:
 
     def _batches(self) -> list[int]:
         """The settings that decide which part of a buffer is trained on when."""
-        args = self._trainer.args
-        iterations = self._trainer.num_iterations
+        args, iterations = self._trainer.args, self._trainer.num_iterations
         return [args.per_device_train_batch_size, args.steps_per_generation, iterations, args.world_size]
 
     def _counting_functions(self) -> list[Any]:

@@ -41,17 +41,14 @@ class StageContext:
         """The step of the run that a step of the stage is."""
         return self.first_step + stage_step
 
-    def columns(self, stage_step: int) -> dict[str, Any]:
-        """The columns of a row of metrics that name its step."""
-        step = {"step": self.run_step(stage_step)}
-        return {**step, "stage": self.stage, "stage_step": stage_step} if self.stage else step
-
 
 def logged_row(context: StageContext, step: int, logs: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The row of a run that is logged at a step of its stage; None for the trainer's closing summary."""
     if not logs or "train_runtime" in logs:
         return None
-    row = context.columns(step)
+    row: dict[str, Any] = {"step": context.run_step(step)}
+    if context.stage:
+        row |= {"stage": context.stage, "stage_step": step}
     for key, value in logs.items():
         if key != "step":  # of the stage, in a trainer's history
             no_number = isinstance(value, float) and not math.isfinite(value)  # JSON has no NaN and no infinity

@@ -163,6 +163,7 @@ class RegionGRPOTrainer(TRLSeams):
         self.remove_callback(PrinterCallback)
         self.add_callback(UpdatedShare(self.train_metrics))
         self.add_callback(self._clock)
+        self.add_callback(AtTrainBegin(self.checkpoints.restore))
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self.send_whole_tables_to_vllm()
@@ -176,8 +177,8 @@ class RegionGRPOTrainer(TRLSeams):
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train; a checkpoint (True: the newest) is resumed to the bit."""
         checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
-        with self.checkpoints.resuming(checkpoint):
-            return super().train(None if checkpoint is None else str(checkpoint), **kwargs)
+        self.checkpoints.prepare(checkpoint)
+        return super().train(None if checkpoint is None else str(checkpoint), **kwargs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(*args, **kwargs)

@@ -17,7 +17,7 @@ from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import problem_with
 from rlvr_vocab.training import checkpoint_folders
-from rlvr_vocab.training.checkpoint_folders import clear_leftovers, is_full, save_whole, steps_in
+from rlvr_vocab.training.checkpoint_folders import is_full, save_whole, steps_in
 from rlvr_vocab.training.checkpoints import require_rollout_state
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
@@ -50,13 +50,6 @@ def test_old_ones_are_deleted_after_the_new_one_counts_and_the_best_stays(tmp_pa
     assert there == [[], [1], [1, 2], [1, 2, 3]]  # it has its name only when it is whole
     assert not any(map(problem_with, steps_in(tmp_path).values()))
     assert sorted(steps_in(tmp_path)) == [1, 3, 4]
-
-
-def test_the_leftovers_of_a_killed_process_are_cleared(tmp_path):
-    for name in (".saving/checkpoint-3", ".deleting/checkpoint-1"):
-        write_a_file(tmp_path / name)
-    clear_leftovers(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_written_where_less_is_free_than_the_newest_takes_and_no_file_of_it_is_read(tmp_path, monkeypatch):

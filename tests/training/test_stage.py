@@ -1,15 +1,12 @@
 """Steps count through the stages of a run, in rows and for Weights & Biases; a stage may end early."""
 
-import gc
 import json
-import weakref
 from types import SimpleNamespace
 
 import pytest
 from transformers import TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.runs.stages import drop_optimizer_state
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import (
     MetricsFile,
@@ -104,17 +101,3 @@ def rows(*values):
 )
 def test_the_mean_of_the_window_decides(until, values, reached):
     assert until.reached(rows(*values)) is reached
-
-
-def test_state_and_weights_are_gone_once_nobody_needs_them(expand_shape, make_trainer, tmp_path):
-    trainer = make_trainer(expand_shape("qwen3", size=None), tmp_path, max_steps=1)
-    trainer.train()
-    states = [weakref.ref(each["exp_avg"]) for each in trainer.optimizer.state.values()]
-    weights = [weakref.ref(each) for each in trainer.model.parameters()]
-    assert len(states) == len(weights)
-    drop_optimizer_state(trainer)
-    gc.collect()
-    assert not any(each() is not None for each in states)
-    del trainer
-    gc.collect()
-    assert not any(each() is not None for each in weights)

@@ -52,22 +52,16 @@ def initial_folder(
         wanted = replace(wanted, chat_template=tokenizer.chat_template)
     folder = Path(output_dir) / INITIAL_MODEL
     with PartialState().main_process_first(), tempfile.TemporaryDirectory() as saved:
-        plan = plan_expansion(_base(model, tokenizer, Path(saved)), wanted)
+        if isinstance(model, PreTrainedModel):
+            if tokenizer is None:
+                raise UserError("a loaded model needs processing_class=…, its tokenizer")
+            for each in (model, tokenizer):
+                each.save_pretrained(saved)
+        plan = plan_expansion(saved if isinstance(model, PreTrainedModel) else str(model), wanted)
         if not folder.is_dir():
             write_expansion(plan, folder)
         require_same_expansion(plan, folder)
     return folder
-
-
-def _base(model: Any, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -> str:
-    """Name or folder of the model; a loaded one is saved for the moment."""
-    if not isinstance(model, PreTrainedModel):
-        return str(model)
-    if tokenizer is None:
-        raise UserError("a loaded model needs processing_class=…, its tokenizer")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
