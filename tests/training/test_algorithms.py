@@ -70,8 +70,8 @@ def loss_of_the_paper(name, new, old, reference, A, limit):
     return -objective
 
 
-class Told(torch.nn.Module):
-    """A model that gives each token of a batch the log-probability that it was told."""
+class GivenLogps(torch.nn.Module):
+    """A model that gives the tokens of a batch these log-probabilities."""
 
     def __init__(self, logps):
         super().__init__()
@@ -120,7 +120,7 @@ def test_loss_and_gradient_are_those_of_the_paper(name, group, expand_shape, mak
             "ref_per_token_logps": group.reference[rows],
             "num_items_in_batch": group.mask.sum(),
         }
-        loss = loss + trainer.compute_loss(Told(group.new[rows]), inputs)
+        loss = loss + trainer.compute_loss(GivenLogps(group.new[rows]), inputs)
     loss.backward()
     gradient, group.new.grad = group.new.grad, None
     cut = [[each[i, : group.lengths[i]] for i in range(4)] for each in (group.new, group.old, group.reference)]

@@ -6,12 +6,9 @@ import shutil
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.training.checkpoint_folders import newest_checkpoint
-from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 STEPS = 4
@@ -69,20 +66,6 @@ def test_figures_of_a_step_are_those_of_its_completions(run):
         assert row["sampling/logp_gap"] < 1e-4 and 0 < row["weights/moved"] <= 1
         assert 0 < row["time/rewards"] < row["time/generation"] < row["step_time"]
         assert sum(row.get(name, 0) for name in PHASES) == pytest.approx(row["step_time"])
-
-
-def test_the_logps_on_disk_are_those_of_the_model_before_the_step(run):
-    model = AutoModelForCausalLM.from_pretrained(run.initial_model).eval()
-    policy = RegionPolicy(VocabLayout.load(run.initial_model))
-    for row in tables_of(run)[0].to_dict("records"):
-        prompt, completion = list(row["prompt_ids"]), list(row["completion_ids"])
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].double()
-        thinking = True  # every prompt ends in an open tag
-        for step, token in enumerate(completion):
-            log_p = (logits[step] + policy.bias[int(thinking)]).log_softmax(-1)
-            assert row["sampling_logps"][step] == pytest.approx(log_p[token].item(), abs=1e-4)
-            thinking = token == policy.layout.think_open_id or (thinking and token != policy.layout.think_close_id)
 
 
 def test_a_resumed_run_has_the_rows_and_completions_of_the_uninterrupted_one(run, make_trainer, tmp_path):

@@ -1,4 +1,4 @@
-"""The whole loss, with entropies and KL of the text, against dense float64 and against a baseline of the same text."""
+"""The whole loss, with entropies and KL of the text, against dense float64."""
 
 import pytest
 import torch
@@ -129,47 +129,3 @@ def test_loss_and_gradients_equal_a_dense_float64_reference(case, expand_shape, 
     assert abs(of_texts - of_ids) > 1e-3 * of_ids
     logged = {name: trainer._metrics["train"][name][-1] for name in ("kl", "kl/ids")}
     assert logged == pytest.approx({"kl": of_texts, "kl/ids": of_ids}, rel=1e-4)
-
-
-STILL = {"learning_rate": 0.0, "max_steps": 1, "loss_type": "grpo", "temperature": TEMPERATURE}
-
-
-@pytest.fixture
-def beside_the_baseline(expand_shape, make_trainer, tmp_path):
-    """Gradients of standard rows and body, of copies and of a baseline, before training and for the same text."""
-
-    def gradients(rank, advantages=1.0, **settings):
-        found = []
-        for number, fields in enumerate(({"size": None, "reasoning_rank": rank}, {"size": 0})):
-            trainer = make_trainer(expand_shape("phi", **fields), tmp_path / str(number), **STILL, **settings)
-            trainer.train()
-            if not found:
-                (inputs,), policy = trainer._buffered_inputs, trainer.policy
-                assert policy.is_reasoning(inputs["completion_ids"]).any()
-            else:
-                inputs = {**inputs, "completion_ids": policy.surface_ids(inputs["completion_ids"])}
-            _, gradients = gradients_of(trainer, {**inputs, "advantages": advantages * inputs["advantages"]})
-            found.append({name: each for name, each in gradients.items() if "difference" not in name})
-        return [_on_sources(each, policy.layout) for each in found]
-
-    return gradients
-
-
-def _on_sources(gradients, layout):
-    """Gradients of the rows of copies, where there are any, added to those of their sources."""
-    standard, sources = layout.standard_size, torch.tensor(layout.source_ids)
-    return {
-        name: each[:standard].index_add(0, sources, each[standard:]) if len(each) == layout.rows else each
-        for name, each in gradients.items()
-    }
-
-
-def test_frozen_rows_train_what_the_baseline_trains_from_the_same_text(beside_the_baseline):
-    frozen, baseline = beside_the_baseline(0)
-    assert farthest(frozen, baseline) < 1e-5
-
-
-@pytest.mark.parametrize("rank", [16, *(pytest.param(rank, marks=pytest.mark.slow) for rank in (None, 0))])
-def test_the_entropy_bonus_pulls_at_the_text_alike_with_and_without_copies(rank, beside_the_baseline):
-    ours, baseline = beside_the_baseline(rank, advantages=0.0, entropy_coef=0.1)
-    assert farthest(ours, baseline) < 1e-5
