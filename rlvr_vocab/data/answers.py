@@ -39,17 +39,13 @@ def cell_answer(value: object, answer_format: str, decimal: str = "point") -> An
     Raises:
         UnusableRow: there is none.
     """
-    if value is None or is_nan(value):
-        raise UnusableRow(MISSING_ANSWER, value)
-    text = plain_text(value)
-    is_number = isinstance(value, int | float) and text is not None
-    if answer_format == "bare" and (is_number or isinstance(value, bool | list | dict)):
+    text = "" if value is None or is_nan(value) else plain_text(value)
+    if answer_format == "bare" and (isinstance(value, bool | list | dict) or (text and isinstance(value, int | float))):
         return value
     if text is None:
         raise UnusableRow("answer is neither text nor a number", value)
-    answer = ""
-    if text.strip():
-        answer = EXTRACTORS[answer_format](with_decimal_points(text) if decimal == "comma" else text).strip()
+    text = with_decimal_points(text) if decimal == "comma" else text
+    answer = EXTRACTORS[answer_format](text).strip() if text.strip() else ""
     if not answer:
         raise UnusableRow(MISSING_ANSWER, value)
     return answer

@@ -155,17 +155,14 @@ def _read_json(path: Path) -> list[Any]:
     lists = {key: rows for key, rows in table.items() if isinstance(rows, list) and dict in map(type, rows)}
     if len(lists) == 1:
         return next(iter(lists.values()))
-    found = f"; of its keys {', '.join(lists)} do: save one of them as a file" if lists else ""
-    raise UserError(f"{path.absolute()} holds neither a list of objects, nor an object of which one key does{found}")
+    raise UserError(f"{path.absolute()} holds neither a list of objects, nor an object of which one key does")
 
 
 def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        other_kind = text.strip() in ("[", "{") or "Extra data" in str(error)
-        hint = "; one object per line is .jsonl, JSON over several lines is .json" * other_kind
-        raise UserError(f"{where} is not valid JSON: {error}{hint}") from error
+        raise UserError(f"{where} is not valid JSON: {error}") from error
 
 
 def _read_parquet(path: Path) -> list[dict[str, Any]]:

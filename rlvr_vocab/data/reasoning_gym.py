@@ -59,15 +59,16 @@ def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
         for entry in entries:
             row_number += 1
             problem = Problem(entry.question, entry.answer, _row(task, entry), row_number)
-            reason, shown = "", entry.question.strip()[-40:]  # its end differs from other questions of the task
             if entry.failure:
-                reason, shown = "its generator failed", entry.failure
+                reason = "its generator failed"
             elif entry.answer == "":
                 reason = MISSING_ANSWER
             elif usable.setdefault(problem.key, problem) is not problem:
                 reason = "the same problem as an earlier one"
-            if reason:
-                dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", short_text(shown)))
+            else:
+                continue
+            shown = entry.failure or entry.question.strip()[-40:]  # its end differs from other questions of the task
+            dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", short_text(shown)))
     return UsableRows(tuple(usable.values()), tuple(dropped), GYM_COLUMNS)
 
 
@@ -246,7 +247,7 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
     with os.fdopen(reading, "rb") as pipe:
         answered = pipe.read()
     os.waitpid(child, 0)
-    result = json.loads(answered) if answered else [0.0, "its process ended"]
-    if result[1]:
-        raise RuntimeError(result[1])
-    return float(result[0]) if isinstance(result[0], float) else str(result[0])
+    outcome, failure = json.loads(answered) if answered else (0.0, "its process ended")
+    if failure:
+        raise RuntimeError(failure)
+    return outcome if isinstance(outcome, float) else str(outcome)

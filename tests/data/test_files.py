@@ -42,19 +42,12 @@ def test_json_that_is_no_table_is_refused(write: Write, content: str) -> None:
     ("name", "content", "said"),
     [
         ("p.json", '[{"a": 1},\n {"b": 2', r"\.json is not valid JSON: .*line 2 column 9 \(char 19\)$"),
-        (
-            "p.json",
-            '{"a": 1}\n{"a": 2}\n',
-            r"\.json is not valid JSON: .*line 2.*; one object per line is \.jsonl, JSON over several lines is \.json$",
-        ),
+        ("p.json", '{"a": 1}\n{"a": 2}\n', r"\.json is not valid JSON: Extra data: line 2"),
         ("p.jsonl", '{"a": 1}\n\n{"a": \n', r"\.jsonl:3 is not valid JSON: .*\(char 6\)$"),
-        ("p.jsonl", '[\n {"a": 1}\n]\n', r"\.jsonl:1 is not valid JSON: .*JSON over several lines is \.json$"),
         ("p.parquet", "not parquet at all", r"\.parquet is not a readable Parquet file: .*Parquet magic bytes"),
     ],
 )
-def test_a_broken_file_is_one_line_with_the_place_and_the_kind_that_it_may_be(
-    write: Write, name: str, content: str, said: str
-) -> None:
+def test_a_broken_file_is_one_line_with_the_place(write: Write, name: str, content: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
         read_rows(write(name, content))
     assert "\n" not in str(caught.value)
