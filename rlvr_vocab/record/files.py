@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,3 @@ def initial_models_of(adapter: Path) -> list[Path]:
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:
     """The object in a JSON file of a run; None without the file, UserError for a damaged one."""
     return read_json_if_there(folder / name)
-
-
-def is_finished(summary: Mapping[str, Any] | None) -> bool:
-    """Whether the summary of a run marks it as finished."""
-    return summary is not None and bool(summary.get("finished"))

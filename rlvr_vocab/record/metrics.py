@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import is_finished
 
 Row = Mapping[str, Any]
 
@@ -96,7 +95,7 @@ class RunRecord:
 
     @property
     def is_finished(self) -> bool:
-        return is_finished(self.summary)
+        return bool((self.summary or {}).get("finished"))
 
     def is_damaged(self, path: Path) -> bool:
         return any(line.startswith(f"{path.relative_to(self.folder)} ") for line in self.damage)

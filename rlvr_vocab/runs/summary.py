@@ -24,7 +24,7 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
 from rlvr_vocab.plan.workload import Sharding, Workload
-from rlvr_vocab.record.files import SUMMARY, is_finished, read_record
+from rlvr_vocab.record.files import SUMMARY, read_record
 from rlvr_vocab.record.manifest import damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
@@ -74,7 +74,7 @@ def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
                 "create both again from the last checkpoint, or train again with overwrite=true"
             )
         summary = read_record(folder, SUMMARY)
-    [summary] = broadcast_object_list([summary if is_finished(summary) else None])
+    [summary] = broadcast_object_list([summary if (summary or {}).get("finished") else None])
     return summary
 
 

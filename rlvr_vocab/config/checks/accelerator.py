@@ -14,7 +14,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.model import source_kwargs, untrained_base
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.models.lora import linear_layers, skeleton, vocabulary_modules
+from rlvr_vocab.training.models.lora import linear_layers, skeleton
 from rlvr_vocab.vocab.expand import read_base
 
 
@@ -93,26 +93,18 @@ def check_processes(settings: RunSettings) -> None:
 
 def check_target_modules(settings: RunSettings) -> None:
     """Every name is that of a layer that takes an adapter: PEFT trains without a name that matches nothing."""
-    model, key = settings.model, "model.lora.target_modules"
+    model = settings.model
     if not model.trains_adapter or isinstance(model.lora.target_modules, str):
         return
     with PartialState().main_process_first():  # the others find a model that is made here in the cache
         base = untrained_base(model, settings.seed, settings.dataset)
     kwargs = source_kwargs(model, base)
     read_base(base, kwargs)  # refuses a folder or a name that holds no language model
-    bare = skeleton(base, **kwargs)
-    layers, tables = linear_layers(bare), vocabulary_modules(bare)
+    layers = linear_layers(skeleton(base, **kwargs))
     for name in model.lora.target_modules:
-        if _has(tables, name):
-            raise UserError(
-                f"{key}: {name} is the embedding or the head, which adapters leave out: model.lora.train_rows trains "
-                "its rows"
-            )
-        if not _has(layers, name):
+        if not any(layer == name or layer.endswith(f".{name}") for layer in layers):  # as PEFT matches a list
             known = sorted({layer.rpartition(".")[2] for layer in layers})
-            raise UserError(f"{key}: {model.name} has no linear layer {name}{nearest_and_all(name, known)}")
-
-
-def _has(modules: list[str], name: str) -> bool:
-    """As PEFT matches a list: a whole name, or its end from a dot on."""
-    return any(module == name or module.endswith(f".{name}") for module in modules)
+            raise UserError(
+                f"model.lora.target_modules: {model.name} has no linear layer {name} besides embedding and head, whose "
+                f"rows model.lora.train_rows trains{nearest_and_all(name, known)}"
+            )
