@@ -37,12 +37,6 @@ class DummyTrainer:
         shutil.copytree(self.ready, folder, dirs_exist_ok=True)
 
 
-@pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
-    (tmp_path / "run").mkdir()
-    return tmp_path / "run"
-
-
 def save(trainer: DummyTrainer, run_folder: Path) -> None:
     settings: Any = SimpleNamespace(output_dir=run_folder, resolved=read_settings("train", []).resolved)
     run = Run(settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
@@ -50,42 +44,42 @@ def save(trainer: DummyTrainer, run_folder: Path) -> None:
 
 
 def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
-    expand_shape: Callable[..., Path], run_folder: Path
+    expand_shape: Callable[..., Path], tmp_path: Path
 ) -> None:
-    (run_folder / "final_model").mkdir()
-    (run_folder / "final_model" / "stale").touch()
+    (tmp_path / "final_model").mkdir()
+    (tmp_path / "final_model" / "stale").touch()
     trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
-    save(trainer, run_folder)
-    names = {path.name for path in (run_folder / "final_model").iterdir()}
+    save(trainer, tmp_path)
+    names = {path.name for path in (tmp_path / "final_model").iterdir()}
     assert names == {"README.md", "manifest.json", *(path.name for path in trainer.ready.iterdir())}
-    assert [path.name for path in run_folder.iterdir()] == ["final_model"]
+    assert [path.name for path in tmp_path.iterdir()] == ["final_model"]
     assert trainer.noted[0].startswith("saved in final_model.partial-")
 
 
 def test_a_model_that_has_been_evaluated_is_not_thrown_away(
-    expand_shape: Callable[..., Path], run_folder: Path
+    expand_shape: Callable[..., Path], tmp_path: Path
 ) -> None:
     results = Path("evaluation", "gsm8k", "results.jsonl")
-    (run_folder / "final_model" / results).parent.mkdir(parents=True)
-    (run_folder / "final_model" / results).touch()
+    (tmp_path / "final_model" / results).parent.mkdir(parents=True)
+    (tmp_path / "final_model" / results).touch()
     trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
-    save(trainer, run_folder)
-    (run_folder / "final_model" / "README.md").write_text("edited")
-    assert not problem_with(run_folder / "final_model")
-    (run_folder / "final_model" / "config.json").write_text("{}")
-    assert problem_with(run_folder / "final_model")
-    assert (run_folder / "earlier-final_model" / results).is_file()
+    save(trainer, tmp_path)
+    (tmp_path / "final_model" / "README.md").write_text("edited")
+    assert not problem_with(tmp_path / "final_model")
+    (tmp_path / "final_model" / "config.json").write_text("{}")
+    assert problem_with(tmp_path / "final_model")
+    assert (tmp_path / "earlier-final_model" / results).is_file()
 
 
 def test_the_main_process_merges_when_the_others_have_stopped_waiting(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],
-    run_folder: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     adapter = make_adapter(expand_shape("llama", size=20))
     trainer = DummyTrainer(adapter, load_model(adapter))
     monkeypatch.setattr(final_model, "_merge", lambda run, folder, *_: trainer.noted.append(f"merged {folder.name}"))
-    save(trainer, run_folder)
+    save(trainer, tmp_path)
     assert trainer.noted[1:] == ["waited", "waited", "merged final_adapter"]
-    assert (run_folder / "final_adapter" / "README.md").is_file()
+    assert (tmp_path / "final_adapter" / "README.md").is_file()

@@ -130,7 +130,6 @@ def test_a_name_holds_what_differs_between_runs_and_no_more(words: list[str], ex
     ("words", "message"),
     [
         (["seed=1,2", "output_dir=here"], "jobs 1 and 2 of the sweep would both write here"),
-        (["seed=interval(0,1)"], "write its values"),
         (["rewards=glob(*)"], "write its values"),
         (["seed=1,2", "--job", "2"], "--job 2: the sweep has 2 jobs, 0 to 1"),
     ],

@@ -81,7 +81,6 @@ def strict(completions, **columns):
         ("[multiple_choice,accuracy]", None),
         ("[multiple_choice,{name:accuracy,weight:0}]", "nothing could be learned"),
         ("[{name:accuracy,weight:0},{name:boxed,weight:0.0}]", "every weight is 0, so nothing could be learned"),
-        ("[{name:accuracy,weight:0},boxed]", None),
     ],
 )
 def test_rewards_are_tried_on_right_answers_before_training(
@@ -128,8 +127,6 @@ def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named:
         ["dataset.system_prompt=Say: The answer is 3.", TAG],
         ["experiment=gsm8k_reasoning"],
         ["dataset.system_prompt=null", "rewards=[exact_match,numeric,multiple_choice]"],
-        ["dataset.system_prompt=null", "rewards=[{name:accuracy,weight:0},length]"],
-        ["dataset.examples=[{problem: '1+1', answer: 'So \\\\boxed{2}'}]"],
         ["model=tiny", "warmup.max_steps=9", "dataset.columns.reasoning=working", "dataset.system_prompt=null"],
     ],
 )

@@ -1,13 +1,16 @@
-"""Warm-ups in the cache: made once, gone on with where they were interrupted, with nothing else left there."""
+"""Warm-ups in the cache: made once, gone on with where they were interrupted, by one process for all."""
 
+import os
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json
 from rlvr_vocab.runs import model
-from rlvr_vocab.runs.model import base_model
+from rlvr_vocab.runs.model import _in_a_child, base_model
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.training.models import warmup
 
@@ -90,3 +93,16 @@ def test_a_named_revision_is_the_one_that_is_warmed_up(tmp_path: Path, monkeypat
     with pytest.raises(LookupError) as asked:
         cached_for(tmp_path, *words, "model.name=somebody/model")
     assert asked.value.args == ("somebody/model", "{{ messages }}", {"revision": "abc"})
+
+
+def test_the_child_is_no_process_of_the_launcher_and_its_error_is_the_callers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("RANK", "TORCHELASTIC_RUN_ID", "ACCELERATE_USE_CPU"):
+        monkeypatch.setenv(name, "1")
+    assert [_in_a_child(os.getenv, (name,)) for name in ("RANK", "TORCHELASTIC_RUN_ID")] == [None, None]
+    assert _in_a_child(os.getenv, ("ACCELERATE_USE_CPU",)) == "1"
+    assert os.environ["RANK"] == "1"
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(UserError, match="is not readable JSON"):
+        _in_a_child(read_json, (tmp_path / "a.json",))
