@@ -56,9 +56,7 @@ def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
     assert trainer.noted[0].startswith("saved in final_model.partial-")
 
 
-def test_a_model_that_has_been_evaluated_is_not_thrown_away(
-    expand_shape: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_model_that_has_been_evaluated_is_not_thrown_away(expand_shape: Callable[..., Path], tmp_path: Path) -> None:
     results = Path("evaluation", "gsm8k", "results.jsonl")
     (tmp_path / "final_model" / results).parent.mkdir(parents=True)
     (tmp_path / "final_model" / results).touch()
