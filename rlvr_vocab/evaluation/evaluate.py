@@ -1,4 +1,4 @@
-"""Answers to a problem set, sampled and graded; results on disk that an interrupted evaluation goes on with."""
+"""Samples and grades answers to a problem set, with results on disk from which an interrupted evaluation continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 from rlvr_vocab.vocab.weights import find_base, folder_with, is_adapter, weights_fingerprint
 
-# Called with the prompts of a batch and the place of its first question among all.
+# Takes the prompts of a batch, and the place of the first among all questions.
 Sampler = Callable[[Sequence[Messages], int], list[Completion]]
 # Files of a checkpoint, beside its weights, that change its prompts or how its answers are read.
 _READ_BESIDE = (LAYOUT_FILE, "tokenizer.json", "chat_template.jinja", "generation_config.json")
@@ -99,7 +99,7 @@ def _result(
     )
 
 
-# --- results on disk, which an interrupted evaluation goes on with ---
+# --- results on disk ---
 
 
 def questions_of(rows: Iterable[Mapping[str, Any]], samples: int) -> list[Question]:
@@ -116,11 +116,11 @@ def complete_results(
     answer: Callable[[Sequence[Question], int], list[ProblemResult]],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProblemResult]:
-    """Results for all questions, in their order; those that are missing are appended to the file, batch by batch.
+    """Results for all questions, in their order; missing ones are appended to the file, batch by batch.
 
     Args:
-        kept: the results that `kept_results` read from the file, which stays as it was until the first new batch.
-        answer: gives the results of one batch, from nothing but its questions and the place of the first.
+        kept: the results that `kept_results` read from the file.
+        answer: returns the results of a batch, given its questions and the place of the first.
     """
     results = list(kept)
     on_progress(len(results), len(questions))
@@ -147,7 +147,7 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
     if len(lines) > len(questions):
         raise UserError(
             f"{path} holds {pluralize(len(lines), 'answer')} and {pluralize(len(questions), 'is', 'are')} asked for: "
-            "ask for as many samples as before or more, or choose another out"
+            "set samples at least as high as before, or choose another out"
         )
     whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))
     return [result_in(line, ProblemResult, path, number) for number, line in enumerate(lines[:whole], start=1)]
@@ -185,7 +185,7 @@ def result_settings(
     backend: str,
     grader: GraderSpec,
 ) -> dict[str, Any]:
-    """Everything that results depend on, as plain values; the number of samples may grow."""
+    """All settings that results depend on, except the number of samples, which may grow."""
     under = find_base(checkpoint, base) if is_adapter(checkpoint) else checkpoint
     return {
         "weights": weights_fingerprint(checkpoint),
@@ -204,7 +204,7 @@ def result_settings(
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """UserError where the folder holds results with other settings; settings without results do not count."""
+    """UserError where the folder holds results of other settings; settings without results are ignored."""
     results = folder / EVALUATION_RESULTS
     if not results.is_file() or not results.stat().st_size:
         if (folder / SUMMARY).exists():

@@ -74,7 +74,7 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
 
 
 def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, EvaluationFigures]:
-    """The figures of each task by itself; none where the problems have no tasks."""
+    """The figures of each task; empty where the problems have none."""
     found = {}
     for task in sorted({result.task for result in results} - {""}):
         own = [pair for pair in zip(results, votes, strict=True) if pair[0].task == task]

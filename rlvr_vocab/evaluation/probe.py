@@ -254,7 +254,7 @@ class Prober:
         return self._exchange.permuted([each.thought for each in thoughts], self._random("permuted", deal))
 
     def _transplants(self, thoughts: Sequence[RecordedThought], dealt: Sequence[Sequence[Thought]]) -> list[_Version]:
-        """Donors with another gold answer whose choices were as likely, where they were made, as the own ones.
+        """Each thought with the choices of donors: thoughts with another gold answer, and of a similar likelihood.
 
         `dealt` are the permuted thoughts of each draw.
         """
@@ -288,7 +288,7 @@ class Prober:
     # --- the answers after them ---
 
     def _answered(self, versions: Sequence[_Version]) -> list[list[int]]:
-        """The ids of the answers; none where a thought leaves no room for one."""
+        """The ids of the answers; an empty list where the thought has used up `max_new_tokens`."""
         answers: list[list[int]] = [[] for _ in versions]
         rooms = [self._sampling.max_new_tokens - len(each.of.thought.ids) for each in versions]
         asked = [number for number, room in enumerate(rooms) if room > 0]

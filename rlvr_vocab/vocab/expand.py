@@ -108,9 +108,6 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
     Args:
         base: hub name or folder of a causal language model.
         source_kwargs: where and how to find the base (`revision`, `token`, `trust_remote_code`, …).
-
-    Raises:
-        UserError: the base is not a causal language model that can be expanded, or does not fit `expansion`.
     """
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
     config, tokenizer = read_base(base, source_kwargs)
@@ -147,12 +144,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
 
 
 def write_expansion(plan: ExpansionPlan, out: Path) -> None:
-    """Read the base's weights, expand them, and write the folder `out` atomically.
-
-    Raises:
-        UserError: the folder is not empty or cannot be created, the weights cannot be read, or the model has other
-            tensors with a row per token.
-    """
+    """Read the base's weights, expand them, and write the folder `out` atomically."""
     with atomic_dir(out) as folder:
         model = _read_weights(plan.base, plan.source_kwargs, dtype="auto")
         _refuse_other_vocabularies(model, plan.base)

@@ -71,7 +71,7 @@ def merge_adapter(
         finish: adds further files to the folder before it appears.
 
     Raises:
-        UserError: adapter, base or `out` cannot be used, or the merged model gives other logits.
+        UserError: the merged model gives other logits.
     """
     adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
     source = find_base(adapter, base and Path(base).expanduser())
