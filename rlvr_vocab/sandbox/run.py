@@ -12,7 +12,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -41,19 +41,22 @@ class Limits:
 
 @dataclass(frozen=True)
 class ProgramTests:
-    """The tests of a program: one of `code`, `cases` and `scripts`.
+    """The tests of a program: `code` or `scripts`.
 
     Attributes:
         code: Python with assertions; `setup` is Python that runs before each piece.
-        cases: `{"arguments": […], "expected": …}` for the function `entry_point`; a list `also` has more right values.
         scripts: `(standard input, expected standard output)` of the whole program.
     """
 
     code: tuple[str, ...] = ()
-    cases: tuple[dict[str, Any], ...] = ()
     scripts: tuple[tuple[str, str], ...] = ()
     setup: str = ""
     entry_point: str | None = None
+
+
+def case_test(arguments: Sequence[Any], *accepted: Any) -> str:
+    """A test in Python: the function `entry_point` returns an accepted value for the arguments, all of them JSON."""
+    return f"assert _gives({json.dumps([arguments, *accepted])!r})"
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,7 @@ def _run_script(source: str, given: str, expected: str, limits: Limits, confined
 
 
 def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: bool) -> Result:
-    pieces = [*tests.code, *tests.cases]
-    asked = json.dumps({"tests": pieces, "setup": tests.setup, "entry_point": tests.entry_point})
+    asked = json.dumps({"tests": tests.code, "setup": tests.setup, "entry_point": tests.entry_point})
     with ExitStack() as stack:
         text, entered, verdicts, ignored, errors = (_file(stack, content) for content in (source, asked, "", "", ""))
         (calls_in, calls_out), (answers_in, answers_out) = os.pipe(), os.pipe()
@@ -161,7 +163,7 @@ def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: 
         error = _last_line(errors)
     if lines and len(lines[-1]) == 1:
         return Result(0, 0, *lines[-1])
-    standings = dict.fromkeys(range(len(pieces)), (0, 1, "")) | {number: rest for number, *rest in lines}
+    standings = dict.fromkeys(range(len(tests.code)), (0, 1, "")) | {number: rest for number, *rest in lines}
     passed, total = (sum(standing[place] for standing in standings.values()) for place in (0, 1))
     failures = [failure for _, _, failure in standings.values() if failure]
     if is_late or tester.returncode != 0:

@@ -80,6 +80,7 @@ def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
         ("def f(d): return {n: d[n] + 1 for n in d}", ([{"1": 1, "2": 4}], {"1": 2, "2": 5})),
         ("def f(d): return d[1]", ([{"1": {"-2": "x"}}], {"-2": "x"})),
         ("def f(d): return d['1']", ([{"1": 2}], 2)),
+        ("def f(xs): return xs.pop()", ([[1, 2]], [2])),
         ("def f(): return {True: 1, None: 2.5}", ([], {"true": 1, "null": 2.5})),
     ],
 )

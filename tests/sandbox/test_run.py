@@ -6,7 +6,7 @@ import pytest
 
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.program import NotPlain, decoded, encoded
-from rlvr_vocab.sandbox.run import Limits, ProgramTests, Result, TimeBudget, probe, run_tests
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, Result, TimeBudget, case_test, probe, run_tests
 
 ADD = "def add(a, b):\n    return a + b\n"
 
@@ -33,7 +33,7 @@ CHECK = "def check(candidate):\n    for n in range({}):\n        assert candidat
 CHECKS = [CHECK.format(times) + "\n    assert candidate(1, 1) == 2" for times in (3, 5)]
 PRINTS = ("print(add(3, 6), end='')\nassert add(3, 6) == 9", "print([0, 1, 1, ''])\nassert add(2, 2) == 5")
 GIVEN = ([[1, 2], 3], [[[1], [2]], [1, 2]], [[0.1, 0.2], 0.3], [[1, 1], True], [[1, 1], 2.0])
-CASES = ProgramTests(cases=tuple({"arguments": a, "expected": e} for a, e in GIVEN), entry_point="add")
+CASES = code(*(case_test(*case) for case in GIVEN), entry_point="add")
 TWO = code("assert add(1, 2) == 3", "assert add(1, 1) == 2")
 RAISES, HANGS = "def f(n): return 1 // (3 - n)", "def f(n):\n    while n > 2: pass\n    return n"
 COUNTED = [

@@ -14,7 +14,7 @@ from pydantic import Field
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
-from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, case_test, probe, run_tests
 from rlvr_vocab.text import short_text
 from rlvr_vocab.verify.worker_pool import usable_cores
 
@@ -149,16 +149,16 @@ def _pairs(pairs: list[dict[str, Any]], name: str | None) -> ProgramTests | str:
             cases = [_case(pair["input"], pair["output"]) for pair in pairs]
         except ValueError as error:
             return f"the row's tests of {name} need lists of arguments as input, or each as JSON on a line: {error}"
-        if all(isinstance(case["expected"], list) and len(case["expected"]) == 1 for case in cases):
-            cases = [{**case, "also": case["expected"]} for case in cases]  # APPS wraps what is expected
-        return ProgramTests(cases=tuple(cases), entry_point=name)
+        is_wrapped = all(isinstance(expected, list) and len(expected) == 1 for _, expected in cases)  # as in APPS
+        tests = (case_test(given, expected, *(expected if is_wrapped else ())) for given, expected in cases)
+        return ProgramTests(code=tuple(tests), entry_point=name)
     scripts = tuple((_lines(pair["input"]), _lines(pair["output"])) for pair in pairs)
     if "functional" in kinds or not all(isinstance(text, str) for script in scripts for text in script):
         return "the row's tests name no function (column entry_point, fn_name or metadata), and are no standard input"
     return ProgramTests(scripts=scripts)
 
 
-def _case(given: Any, expected: Any) -> dict[str, Any]:
+def _case(given: Any, expected: Any) -> tuple[list[Any], Any]:
     """Arguments and what they give; LiveCodeBench writes both as JSON, an argument a line."""
     if isinstance(given, str):
         given = [json.loads(line) for line in given.splitlines() if line.strip()]
@@ -166,7 +166,7 @@ def _case(given: Any, expected: Any) -> dict[str, Any]:
             expected = json.loads(expected) if isinstance(expected, str) else expected
     elif not isinstance(given, list):
         raise ValueError(short_text(given))
-    return {"arguments": given, "expected": expected}
+    return given, expected
 
 
 def _lines(text: Any) -> Any:
