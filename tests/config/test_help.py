@@ -33,5 +33,7 @@ def test_one_value_is_printed_as_it_can_be_typed() -> None:
     assert shown("train", "--show", "training.max_steps") == "null"
     with pytest.raises(UserError, match=r"--show training.max_step: .*did you mean training.max_steps\?"):
         shown("train", "--show", "training.max_step")
+    with pytest.raises(UserError, match=r"unknown key sede; did you mean seed\?"):
+        shown("train", "sede=3", "--show", "seed")
     with pytest.raises(UserError, match="exp_name: Interpolation key 'nope' not found"):
         shown("train", "exp_name=${nope}", "--show", "exp_name")

@@ -47,6 +47,7 @@ def test_a_users_recipe_may_choose_the_users_own_files(tmp_path: Path) -> None:
     ("file", "text", "parts"),
     [
         ("training/mine.yaml", "learning_rat: 1.0e-5\n", ["training.learning_rat;", "training.learning_rate?"]),
+        ("dataset/mine.yaml", 'name: x\nsystem_prompt: "\\ud800"\n', ["UTF-8 cannot write"]),
         ("model/mine.yaml", "name: x\nother: [1,\n", ["model/mine.yaml", "line"]),
         (
             "experiment/mine.yaml",
