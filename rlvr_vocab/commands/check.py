@@ -23,7 +23,7 @@ from rlvr_vocab.text import pluralize, rows_in_words, short_text, visible_text
 from rlvr_vocab.verify import check_golds
 
 _SHOWN = 3
-_FEW_PROBLEMS, _MANY_DROPPED, _MANY_REPEATED = 100, 0.05, 0.01
+_FEW_PROBLEMS, _MANY_REPEATED = 100, 0.01
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
     "model": "the model must open the thinking with {tag}",
@@ -69,9 +69,6 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
     if example := decimal_comma(golds):
         meant = with_decimal_points(example)
         advice.append(f"answers such as {example}: if that means {meant}, set dataset.decimal=comma")
-    dropped = len(divided.dropped) / (len(divided.dropped) + len(divided.problems))
-    if dropped > _MANY_DROPPED:
-        advice.append(f"{dropped:.0%} of the rows are left out: see the reasons above")
     if (count := len(divided.parts.train)) < _FEW_PROBLEMS:
         advice.append(f"only {pluralize(count, 'problem')} to train on: GRPO needs some hundreds")
     return [*advice, *divided.warnings()]

@@ -29,7 +29,6 @@ def run(settings: DoctorSettings) -> int:
     if settings.format == "json":
         content = {
             "run": str(record.folder),
-            "exp_name": record.facts.exp_name,
             "rows": len(record.rows),
             "last_step": _last_step(record),
             "finished": record.is_finished,

@@ -89,22 +89,20 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
     for key in ("temperature", "max_new_tokens"):
         if len({candidate.result_settings[key] for candidate in candidates}) > 1:
             console.print(f"warning: {key} differs between checkpoints: set {key}=… to compare", markup=False)
-    summaries: list[dict[str, Any]] = []
-    figures: list[EvaluationFigures] = []
+    first: EvaluationFigures | None = None
     for candidate in candidates:
         results = _results(settings, candidate, questions_of(rows, settings.samples), console)
         votes = votes_of(results)
-        figures.append(evaluation_figures(results, votes))
-        summary = _summary(settings, candidate, results, figures[-1])
+        figures = evaluation_figures(results, votes)
+        summary = _summary(settings, candidate, results, figures)
         if tasks := figures_by_task(results, votes):
             summary["tasks"] = {task: _as_dicts(each.intervals) for task, each in tasks.items()}
-        if differences := {} if not summaries else paired_differences(figures[-1], figures[0]):
-            summary |= {"difference_to": summaries[0]["checkpoint"], "differences": _as_dicts(differences)}
-        summaries.append(summary)
+        if first is not None:
+            differences = _as_dicts(paired_differences(figures, first))
+            summary |= {"difference_to": str(candidates[0].checkpoint), "differences": differences}
+        first = first or figures
         atomic_write(candidate.folder / SUMMARY, json_text(summary))
         _print_figures(summary, candidate.folder, console)
-    if len(summaries) > 1:
-        _print_comparison(summaries, console)
     return 0
 
 
@@ -216,18 +214,9 @@ def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -
         names = [name for name in (f"avg@{summary['samples']}", "score", "length") if name in figures]
         rows = [[task, *(_cell(name, each.get(name)) for name in names)] for task, each in tasks.items()]
         print_table(console, ["task", *names], rows)
-
-
-def _print_comparison(summaries: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Print a table of checkpoints with their paired differences to the first."""
-    average = f"avg@{summaries[0]['samples']}"
-    if average not in summaries[0]["figures"]:
-        average = "score"
-    rows = []
-    for summary in summaries:
-        difference = _cell(average, summary.get("differences", {}).get(average), "+")
-        rows.append([summary["checkpoint"], _cell(average, summary["figures"].get(average)), difference])
-    print_table(console, ["checkpoint", average, f"{average} less that of the first"], rows)
+    if differences := summary.get("differences"):
+        rows = [[name, _cell(name, each, "+")] for name, each in differences.items()]
+        print_table(console, ["figure", f"less that of {summary['difference_to']}"], rows)
 
 
 def _cell(name: str, interval: Mapping[str, Any] | None, sign: str = "") -> str:

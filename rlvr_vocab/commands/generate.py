@@ -23,7 +23,6 @@ from rlvr_vocab.evaluation.sampling import (
 from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
@@ -101,14 +100,12 @@ def _print_answer(checkpoint: Checkpoint, completion: Completion, console: Conso
     thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
     if thinking:
         reasoning = sum(token >= layout.standard_size for token in thinking)
-        of_them = pluralize(reasoning, "of them a reasoning token", "of them reasoning tokens")
-        console.print(Text(f"thinking ({pluralize(len(thinking), 'token')}, {of_them})", style="dim"))
+        console.print(Text(f"thinking ({len(thinking):,} tokens, reasoning tokens: {reasoning:,})", style="dim"))
         console.print(marked(thinking), end="\n\n")
         console.print(Text("answer", style="dim"))
     console.print(marked(answer) if answer else "(none)")
     if not completion.finished:
-        length = pluralize(len(completion.completion_ids), "token")
-        console.print(Text(f"(truncated after {length}: max_new_tokens)", style="yellow"))
+        console.print(Text("(truncated at max_new_tokens)", style="yellow"))
     console.print()
 
 

@@ -91,9 +91,10 @@ def _model_lines(forecast: Forecast) -> Iterator[str]:
         yield f"plan has no formula for model_type {shape.model_type}: counted as a Llama model, so it may be off"
     short, middle, long = forecast.completion
     lengths = f"{middle:,.0f}" if short == long else f"{middle:,.0f} ({short:,.0f} to {long:,.0f})"
+    sampled, trained = (middle * completions for completions in (work.sampled_at_once, work.trained_at_once))
     yield (
         f"{work.sampled_at_once:,.0f} completions a step, prompts of up to {work.prompt:,} tokens, "
-        f"completions of {lengths}: {forecast.sampled:,.0f} tokens sampled, {forecast.trained:,.0f} trained"
+        f"completions of {lengths}: {sampled:,.0f} tokens sampled, {trained:,.0f} trained"
     )
 
 

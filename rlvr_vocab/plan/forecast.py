@@ -67,20 +67,10 @@ class Forecast:
         """Seconds of all steps."""
         return None if self.steps is None else (self.steps * self.step_range[0], self.steps * self.step_range[1])
 
-    @property
-    def trained(self) -> float:
-        """Tokens of completions in a step, of all processes."""
-        return self.work.trained_at_once * self.completion[1]
-
-    @property
-    def sampled(self) -> float:
-        """Tokens sampled for a step, of all processes."""
-        return self.work.sampled_at_once * self.completion[1]
-
     def to_json(self) -> str:
         """The forecast, and `figures`: GiB by phase and seconds of a step, as `measured_figures` names them."""
         work, own = self.work, ("memory", "step_seconds", "step_range", "steps", "completion")
-        derived = ("peak_phase", "peak", "total_range", "sampled", "trained")
+        derived = ("peak_phase", "peak", "total_range")
         figures = {f"memory, {phase}": self.peak_of(phase) / GIB for phase in self.memory}
         figures |= {f"seconds, {phase}": value for phase, value in self.step_seconds.items()}
         content = {
@@ -90,6 +80,8 @@ class Forecast:
             "trained_weights": work.trained_weights,
             "problems": work.problems,
             "prompt": work.prompt,
+            "sampled": work.sampled_at_once * self.completion[1],
+            "trained": work.trained_at_once * self.completion[1],
             **{name: getattr(self, name) for name in (*own, *derived)},
             "figures": {**figures, "seconds, step": self.seconds},
         }

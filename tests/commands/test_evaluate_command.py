@@ -159,8 +159,8 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
     ours = json.loads((out / "a" / "model" / "results.jsonl").read_text().splitlines()[0])
     theirs = json.loads((out / "b" / "model" / "results.jsonl").read_text().splitlines()[0])
     assert ours["prompt"] == theirs["prompt"] and ours["completion"] != theirs["completion"]
-    *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith(str(other)) and "+0.0% [" in last
+    shown = capsys.readouterr().out.partition(f"less that of {checkpoint}")[2]
+    assert re.search(r"avg@2 +\+0.0% \[", shown)
     alone = evaluated(checkpoint, tmp_path / "alone", words)
     assert alone == first
 

@@ -54,11 +54,11 @@ def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
     assert main(words) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("thinking (") and "answer\n" in shown and "⟦" in shown
-    assert f"{row['reasoning_tokens']} of them reasoning tokens)" in shown
+    assert f"reasoning tokens: {row['reasoning_tokens']})" in shown
     thinking = shown.partition("\n")[2].partition("\n\nanswer\n")[0]
     shown_text, text = (each.translate(NOT_COMPARED) for each in (thinking, row["thinking"]))
     assert "".join(shown_text.split()) == "".join(text.split())
-    assert ("truncated after 30 tokens" in shown) == (not row["finished"])
+    assert ("truncated at max_new_tokens" in shown) == (not row["finished"])
 
 
 @pytest.mark.parametrize(

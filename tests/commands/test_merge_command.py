@@ -165,7 +165,8 @@ def test_what_cannot_be_merged_is_one_line_each(
     base, other = expand_shape("llama", size=20), expand_shape("llama", size=30)
     adapter, out = make_adapter(base, "reasoning"), tmp_path / "out"
     given = [f"checkpoint={adapter}", f"out={out}"]
-    assert "nothing to merge" in refused([f"checkpoint={base}", f"out={out}"], capsys)
+    capsys.readouterr()  # of the fixtures
+    assert "holds no adapter" in refused([f"checkpoint={base}", f"out={out}"], capsys)
     assert f"did you mean {adapter}?" in refused([f"checkpoint={adapter.parent}", f"out={out}"], capsys)
     assert "it is not the base of this adapter" in refused([*given, f"base={other}"], capsys)
     assert "not empty; choose another folder" in refused([given[0], f"out={base}"], capsys)
