@@ -74,7 +74,7 @@ def analyse_vocabulary(run: Path) -> VocabularyAnalysis | None:
 
 
 def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of the items, the first and the last among them."""
+    """At most `most` of the items, the first and the last among them."""
     if len(items) <= most:
         return list(items)
     return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]

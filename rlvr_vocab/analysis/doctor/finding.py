@@ -11,7 +11,7 @@ from rlvr_vocab.record.metrics import Row
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault of a run. A rule leaves `name`, and `step` where it is the last one, to the doctor.
+    """One fault of a run; `Doctor` fills in `name`, and the last step where a rule gives none.
 
     Attributes:
         severity: `error` where the run cannot have learned its task, else `warning`.

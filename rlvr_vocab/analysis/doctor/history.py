@@ -20,7 +20,7 @@ BEGINNING = 3.0  # steps: at a rate that is far too high, ten do not show where 
 RISEN = 3.0  # standard errors that a window lies above the first (simulated: docs/reading_runs.md)
 # Parts of the full reward: below the first no group of eight has much chance of two right answers.
 NEARLY_NONE, NEARLY_ALL = 0.1, 0.9
-RECURRING = 0.3  # share of rows: once is an accident, three times in ten is a habit
+RECURRING = 0.3  # share of rows
 
 _HELD_OUT = ("accuracy", "reward", "reward_std")
 _FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
     error: float
 
     def is_above(self, other: Estimate, errors: float) -> bool:
-        """Whether it is higher by more than so many standard errors of the difference."""
+        """Whether it is higher by more than `errors` standard errors of the difference."""
         return self.mean - other.mean > errors * math.hypot(self.error, other.error)
 
 
@@ -270,5 +270,5 @@ def mean(rows: Sequence[Row], metric: str) -> float | None:
 
 
 def recurs(count: int, rows: Sequence[Row]) -> bool:
-    """Whether something that happened in so many of these rows is no accident."""
+    """Whether an event in `count` of these rows recurs: at least twice, and in three of ten rows."""
     return count >= max(2, RECURRING * len(rows))

@@ -1,1 +1,1 @@
-"""What the answers of a probe say: whether copies carry meaning, and a page of it."""
+"""Findings of a probe: whether copies carry meaning, and the page that shows it."""

@@ -185,7 +185,7 @@ def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:
 
 
 def _of_functions(record: RunRecord) -> Iterator[tuple[str, str, Sequence[str], str]]:
-    """Scores of several reward functions, and weights that adapt."""
+    """Charts of the scores of several reward functions, and of weights that adapt."""
     logged = sorted({name for row in record.rows for name in row})
     scores, weights = (
         [name for name in logged if re.fullmatch(rf"rewards/.+/{part}", name)] for part in ("mean", "weight")
@@ -218,10 +218,7 @@ def _samples(report: RunReport) -> Iterator[Markup]:
 
 
 def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, SampledCompletion]], list[str]]:
-    """At most so many completions, in the order of their steps, each with why; and a line for each unreadable file.
-
-    The rule flatters nobody: at moments spread evenly over the run the highest reward, the lowest, and one by lot.
-    """
+    """At most `most` completions by step, each with the reason for its choice; and a line for each unreadable file."""
     chosen, unreadable = list[tuple[str, SampledCompletion]](), list[str]()
     moments = min(MOST_MOMENTS, most // 3)
     for step in evenly_spread(files.steps, moments) if moments > 1 else files.steps[-1:]:
@@ -240,7 +237,7 @@ def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, S
 
 
 def _held_out_samples(held_out: HeldOutAnswers, marker: Marker | None) -> Iterator[Markup]:
-    """How many problems changed, and the first answers to the first problem of each kind."""
+    """The number of problems that changed, and the first answers to the first problem of each kind."""
     kinds: dict[str, list[tuple[ProblemResult, ProblemResult]]] = {"better": [], "worse": [], "not right either": []}
     first, last = (
         {each.problem: each for each in reversed(answers) if each.value is not None}
