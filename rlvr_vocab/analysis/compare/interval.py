@@ -160,7 +160,7 @@ def smallest_effect(variance: DifferenceVariance, error: float, power: float) ->
     """The minimum detectable effect: the true difference that this rule claims with a chance of `power`.
 
     The power is taken over the difference (normal) and the variance of the seeds (chi-squared). The standard deviation
-    over few seeds, too small on average, is corrected (c4 of control charts); the share of the problems bounds it below.
+    over few seeds, too small on average, is corrected (c4 of control charts); the problems bound it below.
     """
     seeds = variance.seeds
     if seeds:

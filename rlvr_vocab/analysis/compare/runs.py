@@ -164,7 +164,7 @@ def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
         if not run.record.is_finished:
             yield f"{run.folder} is not finished."
         if run.selects_best:
-            yield f"{run.folder} kept its best checkpoint, not the last, which favours the arm that was measured more often."
+            yield f"{run.folder} kept its best checkpoint, which favours the arm that was measured more often."
 
 
 def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:

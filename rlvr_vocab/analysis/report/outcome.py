@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.record.metrics import RunRecord
@@ -64,19 +64,6 @@ def change(held_out: HeldOutAnswers) -> Change | None:
         return None
     before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
     return Change(before, after, found.low, found.high, len(values))
-
-
-def changes_by_task(held_out: HeldOutAnswers) -> dict[str, Change]:
-    """The change of each task; empty for problems without tasks."""
-    found = {}
-    for task in sorted({answer.task for answer in held_out.before} - {""}):
-        before, after = (
-            [each for each in answers if each.task == task] for answers in (held_out.before, held_out.after)
-        )
-        changed = change(replace(held_out, before=before, after=after))
-        if changed is not None:
-            found[task] = changed
-    return found
 
 
 def last_step(record: RunRecord) -> int:

@@ -82,10 +82,6 @@ chart_grid, facts, samples, table = (
 )
 
 
-def heading(text: str) -> Markup:
-    return Markup("<h3>{}</h3>\n").format(text)
-
-
 def paragraph(text: str, kind: str = "") -> Markup:
     return Markup('<p class="{}">{}</p>\n').format(kind, text) if kind else Markup("<p>{}</p>\n").format(text)
 

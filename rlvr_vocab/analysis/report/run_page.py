@@ -15,19 +15,16 @@ from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.report.outcome import (
     HeldOutAnswers,
-    changes_by_task,
     held_out_line,
     last_step,
     outcome_sentence,
 )
-from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, heading, macro, paragraph, samples
+from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import shown_sample
 from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, copy_rows, evenly_spread
-from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import PHASES, RunRecord
-from rlvr_vocab.record.results import ProblemResult, kind_text
 from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shortened
@@ -77,7 +74,7 @@ def run_page(report: RunReport) -> Page:
     )
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
     sections = {
-        "Outcome": outcome(report, _facts(report), [*_by_task(report.held_out)]),
+        "Outcome": outcome(report, _facts(report)),
         "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
         "Findings": findings(report) if record.rows else nothing,
         "Samples": Markup().join(_samples(report)),
@@ -86,13 +83,6 @@ def run_page(report: RunReport) -> Page:
         "Reproduce": reproduce(report),
     }
     return Page(record.facts.exp_name, outcome_sentence(record, report.held_out), sections)
-
-
-def _by_task(held_out: HeldOutAnswers) -> Iterator[tuple[str, ...]]:
-    metric = held_out.metric
-    for task, each in changes_by_task(held_out).items():
-        difference, interval = metric.difference(each.after - each.before), metric.interval(each.low, each.high)
-        yield task, f"{each.problems:,}", metric.value(each.before), metric.value(each.after), difference, interval
 
 
 def _most_used_copies(vocabulary: VocabularyAnalysis | None) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
@@ -199,12 +189,11 @@ def _of_functions(record: RunRecord) -> Iterator[tuple[str, str, Sequence[str], 
 
 
 def _samples(report: RunReport) -> Iterator[Markup]:
-    yield from _held_out_samples(report.held_out, report.marker)
     chosen, unreadable = choose_samples(report.completions, report.max_samples)
     for line in unreadable:
         yield paragraph(f"Not shown: {line}", "missing")
     if chosen:
-        yield heading("During training") + paragraph(_HOW_CHOSEN, "note")
+        yield paragraph(_HOW_CHOSEN, "note")
     for step, of_step in groupby(chosen, key=lambda each: each[1].step):
         cards = []
         for why, completion in of_step:
@@ -234,35 +223,6 @@ def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, S
         left = sorted(left, key=lambda each: each.row)
         chosen += [("drawn at random", random.Random(_SEED).choice(left))] if left else []
     return chosen[:most], unreadable
-
-
-def _held_out_samples(held_out: HeldOutAnswers, marker: Marker | None) -> Iterator[Markup]:
-    """The number of problems that changed, and the first answers to the first problem of each kind."""
-    kinds: dict[str, list[tuple[ProblemResult, ProblemResult]]] = {"better": [], "worse": [], "not right either": []}
-    first, last = (
-        {each.problem: each for each in reversed(answers) if each.value is not None}
-        for answers in (held_out.before, held_out.after)
-    )
-    pairs = [(first[problem], last[problem]) for problem in sorted(first.keys() & last.keys())]
-    for before, after in pairs:
-        early, late = before.value or 0.0, after.value or 0.0
-        if early != late or not after.right:
-            kinds["better" if late > early else "worse" if late < early else "not right either"].append((before, after))
-    shown = {f"{kind} after GRPO": found for kind, found in kinds.items() if found}
-    if shown:
-        counts = "; ".join(f"{len(found):,} {kind}" for kind, found in shown.items())
-        intro = f"Of {pluralize(len(pairs), 'problem')}: {counts}. The first of each kind, as it was answered:"
-        yield heading("Held-out problems") + paragraph(intro)
-    for kind, [(before, after), *_] in shown.items():
-        yield samples(kind, [_answer_card(before, "before GRPO", marker), _answer_card(after, "after GRPO", marker)])
-
-
-def _answer_card(answer: ProblemResult, title: str, marker: Marker | None) -> SampleCard:
-    sampled = [] if marker is None else marker.spans(answer.completion_ids)
-    text, turn = "".join(each.text for each in sampled), answer.completion  # a turn may begin with prefilled text
-    spans = [TextSpan(turn.removesuffix(text), 0), *sampled] if turn.endswith(text) else [TextSpan(turn, 0)]
-    shown = {"gold": cell_text(answer.solution), "task": kind_text(answer.task, answer.difficulty)}
-    return _card(title, answer.prompt, spans, [(name, value) for name, value in shown.items() if value])
 
 
 def _card(title: str, prompt: str, spans: Sequence[TextSpan], shown: Sequence[tuple[str, str]]) -> SampleCard:

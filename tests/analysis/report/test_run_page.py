@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from markupsafe import Markup
 from rich.console import Console
 from scipy import stats
 
-from rlvr_vocab.analysis.report.outcome import changes_by_task, held_out_line, outcome_sentence
+from rlvr_vocab.analysis.report.outcome import held_out_line, outcome_sentence
 from rlvr_vocab.analysis.report.run_page import choose_samples
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
@@ -20,8 +19,6 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.manifest import write_run_manifest
 from rlvr_vocab.runs.folder import run_record
 from rlvr_vocab.runs.report import held_out_of, report_at_the_end
-from rlvr_vocab.vocab.marking import Marker
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 from .report_run import (
     HOSTILE,
@@ -75,16 +72,6 @@ def test_only_problems_that_both_times_can_be_judged_are_compared(run: Path) -> 
         row["score"] = None
     write_rows(run / "evaluation" / "after.jsonl", rows)
     assert "stayed at 100.0 % on 10 problems" in lede(run)
-
-
-def test_problems_with_tasks_are_told_by_task(run: Path) -> None:
-    for name, right in (("before", range(15)), ("after", range(0, 40, 2))):
-        tasks = ["lcm"] * 10 + ["sum"] * 30
-        rows = [{**answer(number, right=number in right), "task": task} for number, task in enumerate(tasks)]
-        write_rows(run / "evaluation" / f"{name}.jsonl", rows)
-    changes = changes_by_task(held_out_of(run_record(run)))
-    found = {task: (each.problems, each.before, each.after) for task, each in changes.items()}
-    assert found == {"lcm": (10, 1.0, 0.5), "sum": (30, 5 / 30, 0.5)}
 
 
 def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: Path) -> None:
@@ -236,22 +223,6 @@ def test_a_long_completion_is_shown_from_both_ends(run: Path) -> None:
     write_completions(run, 6, [{**completion(6, 0), "completion": "a" * 5000 + "b" * 5000}])
     page = report(run)
     assert "… 7,900 characters …" in words(page) and "a" * 1400 in page and "a" * 1401 not in page
-
-
-def test_held_out_answers_show_their_reasoning_tokens(run: Path, expand_shape: Callable[..., Path]) -> None:
-    """Within the turn, which begins with what the template prefilled."""
-    shutil.copytree(expand_shape("llama", size=None), run / "initial_model")
-    rewrite(run, "summary.json", held_out_problems=1)
-    marker = Marker.from_folder(run / "initial_model")
-    tokenizer = load_tokenizer(run / "initial_model")
-    plain = tokenizer.encode("so 41", add_special_tokens=False)
-    ids = [plain[0] + marker.layout.standard_size, *plain[1:]]
-    first = tokenizer.decode(plain[:1])
-    for name in ("before", "after"):
-        kept = {**answer(0, right=name == "after", text="<think>so 41"), "completion_ids": ids}
-        write_rows(run / "evaluation" / f"{name}.jsonl", [kept])
-    marked = f'&lt;think&gt;<span class="m1" title="copy 1">{first}</span>{"so 41".removeprefix(first)}</pre>'
-    assert report(run).count(marked) == 2
 
 
 def test_a_damaged_file_of_completions_is_named_and_the_rest_is_shown(run: Path) -> None:
