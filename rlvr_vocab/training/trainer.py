@@ -224,7 +224,7 @@ class RegionGRPOTrainer(TRLSeams):
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = generate()
         self._clock.wait_for_others()
-        self._clock.count_sampled(completion_ids)
+        self._clock.sampled_tokens += sum(map(len, completion_ids))
         self.sampled_entropies = None
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
             logps, *self.sampled_entropies = (
@@ -292,7 +292,7 @@ class RegionGRPOTrainer(TRLSeams):
             loss: torch.Tensor = super().compute_loss(model, self._loss_inputs, *args, **kwargs)
             self._loss_inputs = None
             self._text_kl.log()
-        self._clock.count_trained(inputs["completion_mask"])
+        self._clock.trained_tokens += int(inputs["completion_mask"].sum())
         self._clock.enter("time/backward")
         return loss
 

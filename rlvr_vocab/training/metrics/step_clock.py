@@ -79,6 +79,9 @@ class StepClock(_Phases, TrainerCallback):
 
     A step goes from its first batch to its update, without logging, evaluation and saving. A phase ends when the
     device has finished its work. Seconds are those of this process, tokens of all, a peak is the highest of all.
+
+    Attributes:
+        sampled_tokens: of this process and step, as the trainer counts them; trained_tokens alike.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -86,7 +89,7 @@ class StepClock(_Phases, TrainerCallback):
         self._seconds: dict[str, float] = defaultdict(float)
         self._peaks: dict[str, float] = defaultdict(float)
         self._since = 0.0
-        self._sampled = self._trained = self._rows = 0
+        self.sampled_tokens = self.trained_tokens = self._rows = 0
 
     def enter(self, phase: str | None) -> None:
         """Begin a phase; None after the end of a step."""
@@ -105,23 +108,17 @@ class StepClock(_Phases, TrainerCallback):
             with self.phase("time/waiting"):
                 self._trainer.accelerator.wait_for_everyone()
 
-    def count_sampled(self, completion_ids: list[list[int]]) -> None:
-        self._sampled += sum(map(len, completion_ids))
-
-    def count_trained(self, completion_mask: torch.Tensor) -> None:
-        self._trained += int(completion_mask.sum())
-
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.enter("time/other")
         self._seconds.clear()
         self._peaks.clear()
-        self._sampled = self._trained = 0
+        self.sampled_tokens = self.trained_tokens = 0
         self._rows = len(self._trainer.train_metrics.get("step_time", ()))
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         accelerator, metrics, seconds = self._trainer.accelerator, self._trainer.train_metrics, self._seconds
         self.enter("time/waiting" if accelerator.num_processes > 1 else "time/other")
-        tokens = torch.tensor([self._sampled, self._trained], device=accelerator.device)
+        tokens = torch.tensor([self.sampled_tokens, self.trained_tokens], device=accelerator.device)
         sampled, trained = accelerator.reduce(tokens, reduction="sum").tolist()
         self.enter(None)
         metrics["step_time"][self._rows :] = [sum(seconds.values())]  # TRL's leaves the update out
