@@ -67,12 +67,6 @@ def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
         assert not trace.exists() and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["use_safetensors", "weights_only"])
-def test_unpickling_cannot_be_asked_for(key: str) -> None:
-    with pytest.raises(UserError, match=rf"model.model_kwargs.{key} is not used here: weights are read as safetensors"):
-        load_settings("train", ["model=tiny", "dataset=arithmetic", f"+model.model_kwargs.{key}=false"])
-
-
 @pytest.fixture
 def with_code(expand_shape: Folder, tmp_path: Path, trace: Path, monkeypatch: Any) -> Path:
     """A model folder with classes of its own."""
