@@ -23,12 +23,6 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
     assert ElementTree.fromstring(svg).get("aria-label", "").startswith(f"{name}. ")
 
 
-def test_what_no_file_can_hold_is_replaced() -> None:
-    svg = line_chart([Line("a\x00b\ud800c\nd", [1, 2], [1, 2]), WAVE], y_label="x\x1b")
-    svg.encode("utf-8")
-    assert "a␀b<U+D800>c d" in words(svg) and "x␛" in words(svg)
-
-
 def test_nothing_is_loaded_and_the_same_data_gives_the_same_text() -> None:
     svg = line_chart([WAVE], y_label="height", title="Waves")
     root = ElementTree.fromstring(svg)

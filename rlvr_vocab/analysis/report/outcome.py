@@ -43,29 +43,6 @@ def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     )
 
 
-@dataclass(frozen=True)
-class Change:
-    """The metric before and after on the same problems, and the interval of their paired difference."""
-
-    before: float
-    after: float
-    low: float
-    high: float
-    problems: int
-
-
-def change(held_out: HeldOutAnswers) -> Change | None:
-    """None where it was not measured both before and after."""
-    early, late = held_out.means()
-    values = [(value, late[problem]) for problem, value in early.items() if problem in late]
-    interval = difference_interval if held_out.metric.is_share else mean_interval
-    found = interval([now - then for then, now in values])
-    if found is None:
-        return None
-    before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
-    return Change(before, after, found.low, found.high, len(values))
-
-
 def last_step(record: RunRecord) -> int:
     return int(record.rows[-1]["step"]) if record.rows else 0
 
@@ -77,25 +54,30 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     if not record.is_finished:
         logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"
         parts.append(f"This run is unfinished: it has logged {logged if record.rows else 'no step yet'}.")
-    found = change(held_out)
-    if found is not None:
-        parts.append(_change_sentence(found, held_out.metric, steps))
-    else:
-        if record.is_finished and not (record.summary or {}).get("held_out_problems"):
-            parts.append("Nothing was held out, so accuracy was not measured.")
-        elif record.is_finished:
-            parts.append("No held-out problem was graded both before and after.")
-    return " ".join(filter(None, parts))
+    if change := _change(held_out, steps):
+        parts.append(change)
+    elif record.is_finished and not (record.summary or {}).get("held_out_problems"):
+        parts.append("Nothing was held out, so accuracy was not measured.")
+    elif record.is_finished:
+        parts.append("No held-out problem was graded both before and after.")
+    return " ".join(parts)
 
 
-def _change_sentence(found: Change, metric: HeldOutMetric, steps: int) -> str:
-    moved = f"stayed at {metric.value(found.after, ' ')}"
-    if found.after != found.before:
-        how = "rose" if found.after > found.before else "fell"
-        moved = f"{how} from {metric.value(found.before, ' ')} to {metric.value(found.after, ' ')}"
+def _change(held_out: HeldOutAnswers, steps: int) -> str:
+    """The metric before and after on the same problems, with the interval; empty where both were not measured."""
+    (early, late), metric = held_out.means(), held_out.metric
+    values = [(value, late[problem]) for problem, value in early.items() if problem in late]
+    found = (difference_interval if metric.is_share else mean_interval)([now - then for then, now in values])
+    if found is None:
+        return ""
+    before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
+    moved = f"stayed at {metric.value(after, ' ')}"
+    if after != before:
+        how = "rose" if after > before else "fell"
+        moved = f"{how} from {metric.value(before, ' ')} to {metric.value(after, ' ')}"
     sentence = (
-        f"Held-out {metric.name}{metric.by} {moved} on {pluralize(found.problems, 'problem')} in "
-        f"{pluralize(steps, 'step')}: {metric.difference(found.after - found.before)}, 95 % interval "
+        f"Held-out {metric.name}{metric.by} {moved} on {pluralize(len(values), 'problem')} in "
+        f"{pluralize(steps, 'step')}: {metric.difference(after - before)}, 95 % interval "
         f"{metric.interval(found.low, found.high)}, paired by problem."
     )
     excludes_zero = found.low > 0 or found.high < 0

@@ -261,11 +261,6 @@ def test_held_out_accuracy_is_followed_over_stages(rows_with: RowsWith, names_of
 # --- the policy and its updates ---
 
 
-def test_the_first_kl_is_kept(findings_of: Found) -> None:
-    [finding] = findings_of(lambda row: {"kl": 0.9 if row["step"] >= 10 else 0.01 * row["step"]})
-    assert finding.name == "kl_high" and "0.01 at step 1 " in finding.evidence
-
-
 @pytest.mark.parametrize(
     ("rate", "moved", "title", "severity"),
     [
