@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, is_nan, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle
@@ -43,11 +43,6 @@ class Problem:
     def key(self) -> str:
         """Equal for two spellings of one problem."""
         return problem_key(self.text)
-
-    @property
-    def fingerprinted(self) -> tuple[str, str | None]:
-        """The text, and the answer as text: two sets with equal pairs hold the same problems."""
-        return self.text, cell_text(self.solution)
 
 
 @dataclass(frozen=True)

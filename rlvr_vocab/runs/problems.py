@@ -30,7 +30,7 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.answers import cell_text, gold_text
-from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems
+from rlvr_vocab.data.load import ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
@@ -122,7 +122,11 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             by_stage.append(train)
     measured = [] if held_out is None else _pairs(held_out)
     division = {"held_out": {"measured_on": len(measured), _FINGERPRINT: fingerprint_of(measured)}}
-    problems = RunProblems(own.train, held_out, tuple(by_stage), {**division, "training": training})
+    used = [loaded[stage.run.dataset] for stage in stages_of(settings)] + [own.train] * (settings.warmup.max_steps > 0)
+    trained = {problem_key(text) for train in used for text in train["problem"]}
+    keys = {"held_out": _hashes(own.reserved_keys), "trained": _hashes(trained)}
+    report = {**division, "training": training, "keys": keys}
+    problems = RunProblems(own.train, held_out, tuple(by_stage), report)
     _require_same_problems(settings, problems.report)
     return problems
 
@@ -207,7 +211,7 @@ def fingerprint_of(problems: Iterable[Sequence[Any]]) -> str:
 
 
 def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
-    """Each problem and its solution as text; None without solutions (see `Problem.fingerprinted`)."""
+    """Each problem and its solution as text; None without solutions."""
     solutions = rows["solution"] if "solution" in rows.column_names else [None] * len(rows)
     return [(problem, cell_text(solution)) for problem, solution in zip(rows["problem"], solutions, strict=True)]
 
@@ -247,46 +251,25 @@ def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [where for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
 
 
+def _hashes(keys: Iterable[str]) -> str:
+    """48 bits of the hash of each problem, by its key (`problem_key`), as sorted words."""
+    return " ".join(sorted({hashlib.sha256(key.encode()).hexdigest()[:12] for key in keys}))
+
+
 def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
     """A line on the problems of an evaluation, by their keys; a warning if the run may have trained on them."""
-    if run.folder is None or run.settings is None:
+    if run.folder is None:
         return f"problems of {dataset}; the checkpoint is not in the folder of a run"
-    try:
-        held_out, trained, training = _division(run.settings)
-        recorded = read_record(run.folder, PROBLEMS)
-    except UserError as error:
-        return f"warning: cannot check whether the run in {run.folder} trained on these problems: {error}"
-    changed = [] if recorded is None else _changes(recorded, {**recorded, "training": training})
-    if changed:
-        return (
-            f"warning: the problems of the run in {run.folder} or their split changed since it was trained "
-            f"({', '.join(changed)}): it may have trained on these problems"
-        )
-    known = sum(key in trained for key in keys)
+    recorded = (read_record(run.folder, PROBLEMS) or {}).get("keys")
+    if recorded is None:
+        return f"warning: {run.folder} does not record its problems ({PROBLEMS}): it may have trained on these"
+    asked = set(_hashes(keys).split())
+    known = len(asked.intersection(recorded["trained"].split()))
     if known:
-        return f"warning: the run in {run.folder} trained on {known:,} of these {pluralize(len(keys), 'problem')}"
-    if held_out.issuperset(keys):
+        return f"warning: the run in {run.folder} trained on {known:,} of these {pluralize(len(asked), 'problem')}"
+    if asked.issubset(recorded["held_out"].split()):
         return f"problems held out by the run in {run.folder}"
     return f"problems of {dataset}; the run in {run.folder} trained on none of them"
-
-
-def _division(settings: RunSettings) -> tuple[set[str], set[str], list[dict[str, Any]]]:
-    """The keys of a run's held-out problems, those of its training problems, and their fingerprints by stage."""
-
-    def divided(dataset: DatasetSettings) -> DividedProblems:
-        return read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
-
-    own = divided(settings.dataset)
-    reserved = {problem.key for problem in own.reserved}
-    trained = {problem.key for problem in own.trained} if settings.warmup.max_steps else set()
-    training = []
-    for stage in stages_of(settings):
-        problems = (own if stage.run.dataset == settings.dataset else divided(stage.run.dataset)).trained
-        allowed = [problem for problem in problems if problem.key not in reserved]
-        trained.update(problem.key for problem in allowed)
-        fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
-        training.append({"stage": stage.name, _FINGERPRINT: fingerprint})
-    return reserved, trained, training
 
 
 # --- prompts ---

@@ -1,12 +1,12 @@
 """Which problems `evaluate` measures on: by default those of the run that the checkpoint belongs to."""
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import problem_source, problem_split
@@ -22,6 +22,13 @@ RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_s
 CHECKPOINT = "checkpoint=out/run/final_model"
 
 
+@functools.cache
+def problems_of_the_run() -> str:
+    """The `problems.json` of the run."""
+    settings = read_settings("train", [*RUN, "exp_name=run"])
+    return json.dumps(load_run_problems(settings, Console(quiet=True)).report)
+
+
 @pytest.fixture(autouse=True)
 def recorded() -> Path:
     """The config.yaml of a run in out/run."""
@@ -29,6 +36,7 @@ def recorded() -> Path:
     Path("out/run").mkdir(parents=True)
     path = Path("out/run/config.yaml")
     path.write_text(config_yaml(settings.resolved))
+    path.with_name("problems.json").write_text(problems_of_the_run())
     return path
 
 
@@ -88,42 +96,20 @@ def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_a
     assert line_for(*every, seed=6).startswith("warning: the run in out/run trained on")
 
 
-def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(recorded: Path) -> None:
-    def written(name: str, *texts: str) -> str:
-        Path(name).write_text("".join(json.dumps({"problem": text, "answer": "13"}) + "\n" for text in texts))
-        return name
-
-    stage = {"name": "b", "dataset": {"name": written("stage.jsonl", "Find $x$.", "Why?"), "eval_fraction": 0.0}}
-    resolved = read_settings("train", [*RUN, "exp_name=run", "dataset.max_train_samples=1"]).resolved
-    columns = {"problem": "problem", "answer": "answer", "reasoning": None}
-    asked = written("asked.jsonl", "Problem 3: find x", "find y", "And why?")
-    words = (f"dataset.name={asked}", "dataset.columns.reasoning=null", "dataset.eval_fraction=0", "split=train")
+def test_another_set_is_searched_for_what_the_run_trained_on(recorded: Path) -> None:
+    dataset = read_settings("train", [*RUN]).dataset
+    problem = read_problems(problem_source(dataset), problem_split(dataset, 5)).trained[0]
+    rows = [{"problem": text, "answer": "13"} for text in (f"Problem 3: {problem.text.lower()}", "find y", "And why?")]
+    Path("asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("dataset.name=asked.jsonl", "dataset.columns.reasoning=null", "dataset.eval_fraction=0", "split=train")
     words += ("dataset.generator=null", "dataset.max_train_samples=null")
-    assert line_for(*words) == "problems of asked.jsonl; the run in out/run trained on none of them"
-    stage["dataset"] = {**stage["dataset"], "columns": columns, "generator": None}
-    recorded.write_text(config_yaml({**resolved, "stages": [{"name": "a"}, stage]}))
     assert line_for(*words) == "warning: the run in out/run trained on 1 of these 3 problems"
+    Path("asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[1:]))
+    assert line_for(*words) == "problems of asked.jsonl; the run in out/run trained on none of them"
 
 
-def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
-    settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
-    account = load_run_problems(settings, Console(quiet=True)).report
-    (recorded.parent / "problems.json").write_text(json.dumps(account))
-    assert line_for() == "problems held out by the run in out/run"
-    account["training"][0]["sha256"] = "0" * 64
-    (recorded.parent / "problems.json").write_text(json.dumps(account))
-    assert line_for() == (
-        "warning: the problems of the run in out/run or their split changed since it was trained (training): "
-        "it may have trained on these problems"
-    )
-
-
-def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: Path) -> None:
-    key = ["x"]
-    alone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("elsewhere/model")))
+def test_a_checkpoint_of_no_run_and_a_run_without_a_record_are_named(recorded: Path) -> None:
+    alone = problems_line("openai/gsm8k", ["x"], run_of_checkpoint(Path("elsewhere/model")))
     assert alone == "problems of openai/gsm8k; the checkpoint is not in the folder of a run"
-    words = ["dataset=local", "dataset.name=gone.jsonl", "model=tiny", "exp_name=run"]
-    recorded.write_text(config_yaml(read_settings("train", words).resolved))
-    gone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("out/run/final_model")))
-    assert gone.startswith("warning: cannot check whether the run in out/run trained on these problems: ")
-    assert "gone.jsonl" in gone
+    recorded.with_name("problems.json").unlink()
+    assert "it may have trained on these" in line_for()

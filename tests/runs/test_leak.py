@@ -13,6 +13,7 @@ from rich.console import Console
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
+from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.runs.problems import load_run_problems
 
 PROBLEMS = 24
@@ -72,6 +73,9 @@ def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on(seed: int, kind:
     assert kind == "file" or len(reserved) == len(set(reserved)) == 6
     for trained in problems.by_stage:
         assert len(trained) and set(trained["origin"]).isdisjoint(reserved)
+    recorded = {name: set(words.split()) for name, words in problems.report["keys"].items()}
+    trained_keys = {problem_key(text) for trained in problems.by_stage for text in trained["problem"]}
+    assert len(recorded["trained"]) == len(trained_keys) and recorded["trained"].isdisjoint(recorded["held_out"])
     kept = Counter(row["origin"] for row in rows if row["origin"] not in reserved)
     assert Counter(problems.by_stage[0]["origin"]) == kept
     copies = sum(row["origin"] in reserved for row in rows) - (0 if kind == "file" else len(reserved))
