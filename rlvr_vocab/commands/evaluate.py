@@ -1,9 +1,9 @@
-"""`rlvr-vocab evaluate`: accuracy, or reward, of checkpoints on a problem set, with per-problem results on disk."""
+"""`rlvr-vocab evaluate`: accuracy, or reward, of a checkpoint on a problem set, with per-problem results on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -32,7 +32,6 @@ from rlvr_vocab.evaluation.figures import (
     EvaluationFigures,
     evaluation_figures,
     figures_by_task,
-    paired_differences,
     votes_of,
 )
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
@@ -57,10 +56,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A checkpoint to evaluate; `result_settings` determine its results."""
+    """The checkpoint to evaluate; `result_settings` determine its results."""
 
-    checkpoint: Path
-    folder: Path
     layout: VocabLayout
     tokenizer: PreTrainedTokenizerBase
     sampling: SamplingSettings
@@ -70,46 +67,27 @@ class Candidate:
 
 def run(settings: EvaluateSettings) -> int:
     quiet_libraries()
-    with ExitStack() as writing:
-        for folder in settings.folders:  # an unwritable folder is an error before anything is read
-            writing.enter_context(only_writer(folder, "out"))
-        return _run(settings, make_console())
-
-
-def _run(settings: EvaluateSettings, console: Console) -> int:
-    rows = _rows(settings, console)
-    candidates = [
-        _candidate(settings, checkpoint, folder, rows)
-        for checkpoint, folder in zip(settings.checkpoints, settings.folders, strict=True)
-    ]
-    for candidate in candidates:  # before the first one takes hours
-        require_same_settings(candidate.folder, candidate.result_settings)
-        config = AutoConfig.from_pretrained(folder_with("config.json", candidate.checkpoint, settings.base), **NO_CODE)
+    with only_writer(settings.folder, "out"):  # an unwritable folder is an error before anything is read
+        console = make_console()
+        rows = _rows(settings, console)
+        candidate = _candidate(settings, rows)
+        require_same_settings(settings.folder, candidate.result_settings)
+        config = AutoConfig.from_pretrained(folder_with("config.json", settings.checkpoint, settings.base), **NO_CODE)
         require_room(config, candidate.tokenizer, [row["prompt"] for row in rows], candidate.sampling)
-    for key in ("temperature", "max_new_tokens"):
-        if len({candidate.result_settings[key] for candidate in candidates}) > 1:
-            console.print(f"warning: {key} differs between checkpoints: set {key}=… to compare", markup=False)
-    first: EvaluationFigures | None = None
-    for candidate in candidates:
         results = _results(settings, candidate, questions_of(rows, settings.samples), console)
         votes = votes_of(results)
-        figures = evaluation_figures(results, votes)
-        summary = _summary(settings, candidate, results, figures)
+        summary = _summary(settings, candidate, results, evaluation_figures(results, votes))
         if tasks := figures_by_task(results, votes):
             summary["tasks"] = {task: _as_dicts(each.intervals) for task, each in tasks.items()}
-        if first is not None:
-            differences = _as_dicts(paired_differences(figures, first))
-            summary |= {"difference_to": str(candidates[0].checkpoint), "differences": differences}
-        first = first or figures
-        atomic_write(candidate.folder / SUMMARY, json_text(summary))
-        _print_figures(summary, candidate.folder, console)
+        atomic_write(settings.folder / SUMMARY, json_text(summary))
+        _print_figures(summary, settings.folder, console)
     return 0
 
 
 def _rows(settings: EvaluateSettings, console: Console) -> Rows:
-    """The rows to answer; the split uses the seed of the run that the (first) checkpoint belongs to, if any."""
-    runs, dataset = [run_of_checkpoint(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
-    seed = settings.seed if runs[0].settings is None else runs[0].settings.seed
+    """The rows to answer; the split uses the seed of the run that the checkpoint belongs to, if any."""
+    run, dataset = run_of_checkpoint(settings.checkpoint), settings.dataset
+    seed = settings.seed if run.settings is None else run.settings.seed
     divided = read_problems(problem_source(dataset), problem_split(dataset, seed))
     problems = lay_out(divided, prompt_style(dataset))
     rows = problems.eval if settings.split == "eval" else problems.train
@@ -120,17 +98,17 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
         )
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
-    distinct = {run.folder: run for run in runs}.values()
-    for line in [*(problems_line(dataset.name, keys, run) for run in distinct), *problems.account]:
+    for line in [problems_line(dataset.name, keys, run), *problems.account]:
         console.print(line, markup=False)
     return chosen
 
 
-def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows: Rows) -> Candidate:
+def _candidate(settings: EvaluateSettings, rows: Rows) -> Candidate:
+    checkpoint = settings.checkpoint
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
     tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
     opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
-    trained, spec = run_of_checkpoint(checkpoint), grader_of_checkpoint(settings, checkpoint)
+    trained, spec = run_of_checkpoint(checkpoint), grader_of_checkpoint(settings)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
@@ -140,13 +118,13 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
     grader = Grader(spec, RewardContext((opened, closed), sampling.max_new_tokens))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
-    return Candidate(checkpoint, folder, layout, tokenizer, sampling, grader, depends_on)
+    return Candidate(layout, tokenizer, sampling, grader, depends_on)
 
 
 def _results(
     settings: EvaluateSettings, candidate: Candidate, questions: Sequence[Question], console: Console
 ) -> list[ProblemResult]:
-    path, size = candidate.folder / EVALUATION_RESULTS, candidate.sampling.batch_size
+    path, size = settings.folder / EVALUATION_RESULTS, candidate.sampling.batch_size
     kept = kept_results(path, questions, size)
     if kept:
         console.print(f"goes on from {len(kept):,} of {pluralize(len(questions), 'answer')} in {path}", markup=False)
@@ -154,19 +132,19 @@ def _results(
         return kept
     if settings.backend == "vllm":
         prompts = [question.row["prompt"] for question in questions]
-        loaded = candidate.checkpoint, candidate.tokenizer, candidate.layout
+        loaded = settings.checkpoint, candidate.tokenizer, candidate.layout
         sampling: AbstractContextManager[Sampler] = vllm_sampler(*loaded, prompts, candidate.sampling)
     else:
-        sampling = nullcontext(seeded_sampler(load_checkpoint(candidate.checkpoint, settings.base), candidate.sampling))
+        sampling = nullcontext(seeded_sampler(load_checkpoint(settings.checkpoint, settings.base), candidate.sampling))
     with sampling as sample, progress_bar(console, "evaluating", len(questions)) as display:
 
         def answer(batch: Sequence[Question], place: int) -> list[ProblemResult]:
             completions = sample([question.row["prompt"] for question in batch], place)
             return graded_results(batch, completions, candidate.grader, candidate.layout)
 
-        (candidate.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
-        beside = {"checkpoint": str(candidate.checkpoint), "samples": settings.samples}  # not compared
-        atomic_write(candidate.folder / EVALUATION_SETTINGS, json_text({**candidate.result_settings, **beside}), "out")
+        (settings.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
+        beside = {"checkpoint": str(settings.checkpoint), "samples": settings.samples}  # not compared
+        atomic_write(settings.folder / EVALUATION_SETTINGS, json_text({**candidate.result_settings, **beside}), "out")
         return complete_results(path, kept, questions, size, answer, display.update)
 
 
@@ -178,7 +156,7 @@ def _summary(
     average = figures.intervals.get(f"avg@{settings.samples}")
     depends_on = ("grader", "temperature", "max_new_tokens", "seed", "backend")
     return {
-        "checkpoint": str(candidate.checkpoint),
+        "checkpoint": str(settings.checkpoint),
         "dataset": settings.dataset.name,
         "problems": problems,
         "samples": settings.samples,
@@ -214,12 +192,9 @@ def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -
         names = [name for name in (f"avg@{summary['samples']}", "score", "length") if name in figures]
         rows = [[task, *(_cell(name, each.get(name)) for name in names)] for task, each in tasks.items()]
         print_table(console, ["task", *names], rows)
-    if differences := summary.get("differences"):
-        rows = [[name, _cell(name, each, "+")] for name, each in differences.items()]
-        print_table(console, ["figure", f"less that of {summary['difference_to']}"], rows)
 
 
-def _cell(name: str, interval: Mapping[str, Any] | None, sign: str = "") -> str:
+def _cell(name: str, interval: Mapping[str, Any] | None) -> str:
     """`75.0% [71.2%, 78.4%]`"""
     if interval is None:
         return "-"
@@ -228,5 +203,5 @@ def _cell(name: str, interval: Mapping[str, Any] | None, sign: str = "") -> str:
         form = ",.1f"
     elif name == "score" or name.startswith("rewards/"):
         form = ".3f"
-    estimate, low, high = (f"{interval[end]:{sign}{form}}" for end in ("estimate", "low", "high"))
+    estimate, low, high = (f"{interval[end]:{form}}" for end in ("estimate", "low", "high"))
     return f"{estimate} [{low}, {high}]"

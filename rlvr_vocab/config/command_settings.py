@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import import_module
-from os.path import commonpath
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -53,15 +52,11 @@ def _matching_runs(folders: tuple[Path, ...]) -> tuple[Path, ...]:
         if not matching:
             raise ValueError(f"no folder of a run matches {folder}")
         found += map(_run_folder, matching)
-    return _each_once(tuple(found))
-
-
-def _each_once(folders: tuple[Path, ...]) -> tuple[Path, ...]:
-    places = [folder.resolve() for folder in folders]
-    for place, folder in zip(places, folders, strict=True):
+    places = [folder.resolve() for folder in found]
+    for place, folder in zip(places, found, strict=True):
         if places.count(place) > 1:
             raise ValueError(f"{folder} is given twice")
-    return folders
+    return tuple(found)
 
 
 RunFolder = Annotated[UserPath, AfterValidator(_run_folder)]
@@ -175,10 +170,9 @@ class EvaluateSettings:
     Example: rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4
 
     rewards: without functions where the run of the checkpoint decides; grader, threshold: see `grader_spec`.
-    out: None where several checkpoints have their results beside them.
     """
 
-    checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1), AfterValidator(_each_once)]
+    checkpoint: UserPath
     base: UserPath | None
     dataset: DatasetSettings
     rewards: RewardSettings
@@ -195,19 +189,9 @@ class EvaluateSettings:
     seed: Seed
 
     @property
-    def checkpoints(self) -> tuple[Path, ...]:
-        return (self.checkpoint,) if isinstance(self.checkpoint, Path) else self.checkpoint
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """The folder of the results of each checkpoint; below one `out` by the end of its path that differs."""
-        if self.out is None:
-            return tuple(each / "evaluation" / Path(self.dataset.name).stem for each in self.checkpoints)
-        if isinstance(self.checkpoint, Path):
-            return (self.out,)
-        whole = [each.absolute() for each in self.checkpoints]
-        shared = commonpath([each.parent for each in whole])
-        return tuple(self.out / each.relative_to(shared) for each in whole)
+    def folder(self) -> Path:
+        """The folder of the results."""
+        return self.out or self.checkpoint / "evaluation" / Path(self.dataset.name).stem
 
 
 @dataclass(frozen=True)

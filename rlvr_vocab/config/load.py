@@ -173,7 +173,7 @@ class Composed:
 def compose(line: CommandLine) -> Composed:
     """The configuration of a command; UserError for an unknown key or choice, or a file that cannot be read.
 
-    `evaluate` has the problems of the run that its first checkpoint belongs to.
+    `evaluate` has the problems of the run that its checkpoint belongs to.
     """
     hydra, given, chosen = _hydra_overrides(line.overrides, line.command)
     own = CONF / f"{line.command}.yaml"
@@ -191,8 +191,7 @@ def compose(line: CommandLine) -> Composed:
 def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
     """Put the dataset section of the checkpoint's run in place of the default one, below the keys that were typed."""
     checkpoint = as_mapping(config, resolve=True)["checkpoint"]
-    first = checkpoint[0] if isinstance(checkpoint, list) and checkpoint else checkpoint
-    run = run_folder_of(Path(first).expanduser()) if isinstance(first, str) else None
+    run = run_folder_of(Path(checkpoint).expanduser()) if isinstance(checkpoint, str) else None
     if run is None:
         return
     typed = {key: OmegaConf.select(config, key) for key in given if key.startswith("dataset.")}

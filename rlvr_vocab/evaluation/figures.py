@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
 from rlvr_vocab.statistics import (
     Interval,
-    difference_interval,
     majority_share,
     mean_interval,
     passes_at_k,
@@ -32,12 +31,10 @@ class EvaluationFigures:
     Attributes:
         intervals: by name, `avg@k`, `pass@1` … `pass@k`, `maj@k`, `score`, `rewards/<name>` and those of `_form`;
             without those that have no value.
-        per_problem: of `avg@k`, `maj@k` and `score`, by the number of the problem, for pairing with another checkpoint.
         scored: the number of answers with a score, by the number of the problem.
     """
 
     intervals: dict[str, Interval]
-    per_problem: dict[str, dict[int, float]]
     scored: dict[int, int]
 
 
@@ -64,13 +61,12 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
         count = sum(size for size in sizes if size >= k)
         found[f"pass@{k}"] = share_interval(passes_at_k(sizes, right, k), count)
     if scores != averages:
-        per_problem["score"] = scores
         found["score"] = mean_interval([*scores.values()], scored.total())
     for name in dict.fromkeys(name for result in results for name in result.rewards):
         found[f"rewards/{name}"] = _mean(results, _reward(name))
     found |= _form(results)
     known = {name: interval for name, interval in found.items() if interval is not None}
-    return EvaluationFigures(known, per_problem, dict(scored))
+    return EvaluationFigures(known, dict(scored))
 
 
 def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, EvaluationFigures]:
@@ -80,18 +76,6 @@ def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None
         own = [pair for pair in zip(results, votes, strict=True) if pair[0].task == task]
         found[task] = evaluation_figures([result for result, _ in own], [vote for _, vote in own])
     return found
-
-
-def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> dict[str, Interval]:
-    """The differences of a checkpoint to the first one, over the problems that both have scores for."""
-    found = {}
-    for name in figures.per_problem.keys() & first.per_problem.keys():
-        mine, theirs = figures.per_problem[name], first.per_problem[name]
-        both = [problem for problem in mine if problem in theirs]
-        samples = sum(figures.scored[problem] + first.scored[problem] for problem in both)
-        interval = mean_interval if name == "score" else difference_interval
-        found[name] = interval([mine[problem] - theirs[problem] for problem in both], samples)
-    return {name: interval for name, interval in sorted(found.items()) if interval is not None}
 
 
 def _reward(name: str) -> ValueOf:

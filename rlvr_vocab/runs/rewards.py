@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
@@ -70,9 +69,9 @@ def grader_of_warmup(settings: RunSettings) -> GraderSpec:
     return spec if spec.threshold is not None else GraderSpec((anywhere,), 1.0)
 
 
-def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
+def grader_of_checkpoint(settings: EvaluateSettings) -> GraderSpec:
     """The grader of a checkpoint's answers: the requested one, else that of its run."""
-    run, rewards = run_of_checkpoint(checkpoint).settings, settings.rewards.functions
+    run, rewards = run_of_checkpoint(settings.checkpoint).settings, settings.rewards.functions
     if run is not None and not rewards:
         return grader_of_run(run, settings.grader, settings.threshold)
     usual = (RewardSpec(reward_of(settings.dataset.name)),)

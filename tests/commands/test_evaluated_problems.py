@@ -45,7 +45,6 @@ def line_for(*words: str, seed: int = 5) -> str:
     settings = read_settings("evaluate", [CHECKPOINT, *words])
     sets = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
     problems = sets.trained if settings.split == "train" else [sets.problems[index] for index in sets.parts.held_out]
-    assert isinstance(settings.checkpoint, Path)
     line = problems_line(settings.dataset.name, [each.key for each in problems], run_of_checkpoint(settings.checkpoint))
     assert "\n" not in line
     return line

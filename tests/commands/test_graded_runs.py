@@ -133,9 +133,6 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     assert main(["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]) == 2
     line = capsys.readouterr().err
     assert f"were graded by {NAME}" in line and "by correctness_reward" in line and line.count("\n") == 1
-    pair = f"checkpoint=[{style / 'final_model'},{other / 'final_model'}]"
-    assert main(["evaluate", pair, f"out={tmp_path}", "trust_code=true"]) == 2
-    assert f"is graded by {NAME}" in (line := capsys.readouterr().err) and "by correctness_reward" in line
 
 
 def local(path, rows):

@@ -9,7 +9,7 @@ from statistics import fmean as mean
 import pytest
 
 from rlvr_vocab.evaluation.evaluate import accuracy_of
-from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, paired_differences, votes_of
+from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, votes_of
 from rlvr_vocab.record.results import ProblemResult
 
 
@@ -109,13 +109,3 @@ def test_where_nothing_is_right_or_wrong_there_is_a_reward_and_each_of_its_parts
     assert not {"avg@1", "pass@1", "maj@1"} & found.intervals.keys()
     means = {name: found.intervals[name].estimate for name in ("score", "rewards/style", "rewards/judge")}
     assert means == pytest.approx({"score": 0.4, "rewards/style": 0.4, "rewards/judge": 3.0})
-    better = evaluation_figures([replace(each, score=each.score + 0.1) for each in scored], [None, None])
-    assert paired_differences(better, found)["score"].estimate == pytest.approx(0.1)
-
-
-def test_differences_are_paired_by_problem() -> None:
-    first = evaluation_figures([result(0, 0, 0.0, "2"), result(1, 0, 1.0), result(2, 0, None)], [1, 0, None])
-    other = evaluation_figures([result(0, 0, 1.0), result(1, 0, 1.0), result(2, 0, 1.0)], [0, 0, 0])
-    found = paired_differences(other, first)
-    assert found["avg@1"].estimate == 0.5 and found["avg@1"].problems == 2
-    assert paired_differences(first, first)["maj@1"].estimate == 0

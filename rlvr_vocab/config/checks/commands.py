@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.config.checks.run import (
     check_batches,
@@ -29,7 +26,7 @@ from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
-from rlvr_vocab.record.results import ARMS, grader_text, same_grader
+from rlvr_vocab.record.results import ARMS
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import nearest_and_all
@@ -70,29 +67,17 @@ def check_check(settings: CheckSettings) -> None:
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
-    for checkpoint in settings.checkpoints:
-        check_checkpoint_folder(checkpoint, settings.base)
+    folder = settings.checkpoint
+    check_checkpoint_folder(folder, settings.base)
     if settings.backend == "vllm":
-        _check_vllm(settings.checkpoints)
-    check_dataset(settings.dataset)
-    specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
-    for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
-        Grader(spec, dummy_context()).check_parameters()
-        if not same_grader(spec.record(), specs[0].record()):
-            one, other = (grader_text(each.record()) for each in (specs[0], spec))
+        if is_adapter(folder):
             raise UserError(
-                f"checkpoint: {settings.checkpoints[0]} is graded by {one} as in its run, {checkpoint} by {other}: set "
-                "grader=… for both"
+                f"backend=vllm: {folder} is an adapter: fold it into its base first, rlvr-vocab merge "
+                f"checkpoint={folder} out=…, or leave backend=transformers"
             )
-
-
-def _check_vllm(checkpoints: Sequence[Path]) -> None:
-    for folder in filter(is_adapter, checkpoints):
-        raise UserError(
-            f"backend=vllm: {folder} is an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} "
-            "out=…, or leave backend=transformers"
-        )
-    require("vllm", "backend=vllm", "leave backend=transformers")
+        require("vllm", "backend=vllm", "leave backend=transformers")
+    check_dataset(settings.dataset)
+    Grader(grader_of_checkpoint(settings), dummy_context()).check_parameters()
 
 
 def check_expand(settings: ExpandSettings) -> None:

@@ -182,7 +182,7 @@ def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(
 
 def test_results_lie_beside_the_checkpoint_under_the_name_of_the_problems(model_folder: Callable[..., Path]) -> None:
     settings = load_settings("evaluate", [f"checkpoint={model_folder()}", "dataset=gsm8k", "temperature=0"])
-    assert settings.folders == (settings.checkpoint / "evaluation" / "gsm8k",)
+    assert settings.folder == settings.checkpoint / "evaluation" / "gsm8k"
 
 
 def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_or_asked_for(
