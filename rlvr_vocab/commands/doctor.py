@@ -33,7 +33,6 @@ def run(settings: DoctorSettings) -> int:
             "last_step": _last_step(record),
             "finished": record.is_finished,
             "too_short": _is_too_short(record),
-            "damage": record.damage,
             "findings": [asdict(finding) for finding in findings],
         }
         print(json.dumps(content, ensure_ascii=False, indent=2))
@@ -43,8 +42,6 @@ def run(settings: DoctorSettings) -> int:
 
 
 def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> None:
-    for line in record.damage:
-        console.print(f"warning: {line}", style="yellow", markup=False)
     if not record.rows:
         console.print(f"{record.folder}: no step is logged yet", markup=False)
         return

@@ -10,7 +10,6 @@ from rlvr_vocab.terminal import make_console
 def run(settings: ReportSettings) -> int:
     """Write the page and print its path; returns 0."""
     console = make_console()
-    for line in write_report(settings):
-        console.print(f"warning: {line}", style="yellow", markup=False)
+    write_report(settings)
     console.print(f"the report is in {settings.page}: open it in a browser, it needs no network", markup=False)
     return 0

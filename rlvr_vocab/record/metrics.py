@@ -83,7 +83,6 @@ class RunRecord:
     Attributes:
         rows: one for each logged step, oldest first.
         evaluations: one for each evaluation on held-out problems during training.
-        damage: a sentence on each record or model that is lost or changed.
     """
 
     folder: Path
@@ -91,14 +90,10 @@ class RunRecord:
     rows: tuple[Row, ...]
     evaluations: tuple[Row, ...] = ()
     summary: Row | None = None
-    damage: tuple[str, ...] = ()
 
     @property
     def is_finished(self) -> bool:
         return bool((self.summary or {}).get("finished"))
-
-    def is_damaged(self, path: Path) -> bool:
-        return any(line.startswith(f"{path.relative_to(self.folder)} ") for line in self.damage)
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""

@@ -45,7 +45,6 @@ from rlvr_vocab.record.files import (
     read_record,
     run_folder_of,
 )
-from rlvr_vocab.record.manifest import MANIFEST, damage_of_run
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.secrets import without_secrets
@@ -178,7 +177,6 @@ def start_run_folder(settings: RunSettings) -> None:
                 for path in folder.glob(f".{name}.*"):
                     shutil.rmtree(path)
             _record_changes(settings)
-            (folder / MANIFEST).unlink(missing_ok=True)  # the run is no longer finished
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
     atomic_write(folder / ENVIRONMENT, json_text(here))
@@ -186,10 +184,10 @@ def start_run_folder(settings: RunSettings) -> None:
 
 def _clear(folder: Path) -> None:
     """Remove an earlier run, checkpoints first, config.yaml last: if killed in between, it is an unfinished run."""
-    first = [path for path in (folder / SUMMARY, folder / MANIFEST) if path.exists()]
-    others = [path for path in folder.iterdir() if path not in first and not NOT_OF_A_RUN.fullmatch(path.name)]
+    (folder / SUMMARY).unlink(missing_ok=True)
+    others = [path for path in folder.iterdir() if not NOT_OF_A_RUN.fullmatch(path.name)]
     others.sort(key=lambda path: (path.name == CONFIG, not path.name.startswith(("checkpoint-", "stages"))))
-    for path in [*first, *others]:
+    for path in others:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
@@ -238,13 +236,13 @@ def environment() -> dict[str, Any]:
 
 
 def run_record(folder: Path) -> RunRecord:
-    """The facts, rows, summary and damage of the run in a folder; UserError for a file that cannot be read."""
+    """The facts, rows and summary of the run in a folder; UserError for a file that cannot be read."""
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     summary = read_record(folder, SUMMARY)
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it has no field 'finished'")
-    return RunRecord(folder, facts, rows, evaluations, summary, damage_of_run(folder))
+    return RunRecord(folder, facts, rows, evaluations, summary)
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:

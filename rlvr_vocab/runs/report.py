@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_probe, read_results
+from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results
 from rlvr_vocab.runs.folder import configuration_keys, default_keys, results_file, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
@@ -31,8 +31,8 @@ REPORT = "report.html"
 MAX_SAMPLES = 24  # as in conf/report.yaml
 
 
-def write_report(settings: ReportSettings) -> tuple[str, ...]:
-    """Read the run and write the page atomically; returns a line for each damaged file of the run.
+def write_report(settings: ReportSettings) -> None:
+    """Read the run and write the page atomically.
 
     A page in the run's own folder comes with `vocabulary.csv`, the list of copies that were used or moved.
     """
@@ -63,7 +63,6 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
             write_vocabulary(vocabulary)
         except OSError as error:
             raise UserError(f"the data beside {settings.page} cannot be written: {error.strerror or error}") from error
-    return record.damage
 
 
 def report_at_the_end(run: Path, console: Console) -> None:
@@ -81,15 +80,11 @@ def report_at_the_end(run: Path, console: Console) -> None:
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
-    """The held-out answers of a run, without a file that `record.damage` names; UserError where one cannot be read."""
-    before, after = (_whole_results(record, when) for when in ("before", "after"))
+    """The held-out answers of a run; UserError where a file of them cannot be read."""
+    files = (results_file(record.folder, when) for when in ("before", "after"))
+    before, after = (read_results(path) if path.is_file() else [] for path in files)
     grader = (record.summary or {}).get("grader") or (read_record(record.folder, PROBLEMS) or {}).get("grader")
     return HeldOutAnswers(before, after, HeldOutMetric.of(grader))
-
-
-def _whole_results(record: RunRecord, when: str) -> Sequence[ProblemResult]:
-    path = results_file(record.folder, when)
-    return read_results(path) if path.is_file() and not record.is_damaged(path) else ()
 
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -24,8 +24,8 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
 from rlvr_vocab.plan.workload import Sharding, Workload
-from rlvr_vocab.record.files import SUMMARY, read_record
-from rlvr_vocab.record.manifest import damage_of_run, write_run_manifest
+from rlvr_vocab.record.files import FINAL_MODEL, SUMMARY, read_record
+from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import Run, changes_of, run_record
@@ -63,15 +63,16 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
 
 
 def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
-    """The summary of a finished run, in every process; None if there is training to do, UserError for damage."""
+    """The summary of a finished run, in every process; None if there is training to do."""
     folder, summary = settings.output_dir, None
     trains = settings.overwrite or settings.resume != "auto" or not (folder / SUMMARY).is_file()
     if PartialState().is_main_process and not trains and not changes_of(settings):
-        damage = damage_of_run(folder, hashed=True)
-        if damage:
+        final = folder / FINAL_MODEL
+        problem = problem_with(final) if (final / MANIFEST).is_file() else None
+        if problem is not None:
             raise UserError(
-                f"{folder}: this run is finished, and {damage[0]}. Restore the file, or delete it and {SUMMARY} to "
-                "create both again from the last checkpoint, or train again with overwrite=true"
+                f"{folder}: this run is finished, and {FINAL_MODEL}/{problem}. Restore the file, or delete it and "
+                f"{SUMMARY} to create both again from the last checkpoint, or train again with overwrite=true"
             )
         summary = read_record(folder, SUMMARY)
     [summary] = broadcast_object_list([summary if (summary or {}).get("finished") else None])
@@ -79,15 +80,13 @@ def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
 
 
 def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, Any]:
-    """Write the manifest of the run's files, then `summary.json`; `rows` are the logged ones of the last stage."""
+    """Write `summary.json`, which marks the run as finished; `rows` are the logged ones of the last stage."""
     summary["peak_memory"] = _peaks_of_run(rows)
     summary["forecast"] = graded_forecast(run.folder, rows)
     if PartialState().is_main_process:
         record = replace(run_record(run.folder), summary=summary)
         summary["findings"] = [asdict(finding) for finding in diagnose(record)]
-        text = json_text(summary)
-        write_run_manifest(run.folder, text)
-        atomic_write(run.folder / SUMMARY, text)
+        atomic_write(run.folder / SUMMARY, json_text(summary))
     return summary
 
 

@@ -142,7 +142,6 @@ def comparison_warnings(
     """A sentence on each thing in which the arms differ besides the key under test."""
     runs = [run for arm in arms for run in arm.runs]
     found = chain(
-        (f"{run.folder} is damaged: {line}." for run in runs for line in run.record.damage),
         (
             f"The configurations also differ in {key} ({' and '.join(dict.fromkeys(map(short_text, values)))})."
             for key, values in differences.items()
