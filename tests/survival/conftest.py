@@ -150,8 +150,7 @@ def unfinished(undisturbed: Callable[..., Path], tmp_path: Path) -> Path:
     """A copy of a run that was killed after its last checkpoint, before anything came of it."""
     folder = tmp_path / "run"
     shutil.copytree(undisturbed(), folder)
-    for name in ("summary.json", "manifest.json"):
-        (folder / name).unlink()
+    (folder / "summary.json").unlink()
     shutil.rmtree(folder / "final_model")
     (folder / "evaluation" / "after.jsonl").unlink()
     return folder
