@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup, escape
 from tokenizers import Tokenizer
 
-from rlvr_vocab.text import pluralize, visible_text
+from rlvr_vocab.text import visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 
 if TYPE_CHECKING:  # seconds to import
@@ -114,25 +114,7 @@ def marked_html(spans: Iterable[TextSpan]) -> Markup:
     )
 
 
-def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]:
-    """Spans cut to their first and last characters, with the number of characters that are left out."""
-    length = sum(len(each.text) for each in spans)
-    if length <= head + tail:
-        return list(spans)
-    left_out = TextSpan(f" … {pluralize(length - head - tail, 'character')} … ", 0)
-    return [*_part(spans, 0, head), left_out, *_part(spans, length - tail, length)]
-
-
 def shared_prefix_length(one: str, other: str) -> int:
     """The length of the common prefix of two texts, in characters."""
     different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(different, min(len(one), len(other)))
-
-
-def _part(spans: Sequence[TextSpan], start: int, end: int) -> Iterator[TextSpan]:
-    at = 0
-    for each in spans:
-        text = each.text[max(start - at, 0) : max(end - at, 0)]
-        at += len(each.text)
-        if text:
-            yield each._replace(text=text)

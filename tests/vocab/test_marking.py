@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from rlvr_vocab.text import visible_text
-from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, shortened
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 TEXT = "<think>the café: 日本語 🙂👩\u200d👩\u200d👧, ∑ 🇨🇭 مرحبا and </think>so \\boxed{\\frac{1}{2}} 你好 𝕏 it is."
@@ -42,13 +42,6 @@ def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
     ids = [a, size + b, 2 * size + c, 2 * size + a, b]
     assert marker.spans(ids) == [TextSpan("a", 0), TextSpan("b", 1), TextSpan("ca", 2), TextSpan("b", 0)]
     assert marker.spans([]) == []
-
-
-def test_what_is_long_is_shown_from_both_ends():
-    text = [TextSpan("abc", 0), TextSpan("defg", 1), TextSpan("hij", 2)]
-    ends = [TextSpan("abc", 0), TextSpan("d", 1), TextSpan(" … 4 characters … ", 0), TextSpan("ij", 2)]
-    assert shortened(text, 4, 2) == ends
-    assert shortened(text, 5, 5) == text
 
 
 def test_html_holds_the_text_and_no_tag_of_it():

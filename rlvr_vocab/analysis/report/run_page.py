@@ -27,11 +27,10 @@ from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import PHASES, RunRecord
 from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import pluralize, visible_text
-from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shortened
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html
 
 MOST_MOMENTS = 5
 _SEED = 0
-_HEAD, _TAIL = 1400, 700  # characters of a long text that are shown
 _HOW_CHOSEN = (
     "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
     "drawn with a fixed seed."
@@ -226,9 +225,5 @@ def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, S
 
 
 def _card(title: str, prompt: str, spans: Sequence[TextSpan], shown: Sequence[tuple[str, str]]) -> SampleCard:
-    body = marked_html(shortened(spans, _HEAD, _TAIL))
-    return SampleCard(title, _short(prompt), body, [(label, _short(value)) for label, value in shown])
-
-
-def _short(text: str) -> str:
-    return visible_text("".join(each.text for each in shortened([TextSpan(text, 0)], _HEAD, _TAIL)))
+    facts = [(label, visible_text(value)) for label, value in shown]
+    return SampleCard(title, visible_text(prompt), marked_html(spans), facts)
