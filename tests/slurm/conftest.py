@@ -58,7 +58,6 @@ class Scripts:
     in_a_job: dict[str, str]
 
     def stand_in(self, name: str, code: int = 0, more: str = "") -> Path:
-        """A program that records its arguments in `seen-<name>`, one a line, and exits with `code`."""
         return self._program(name, RECORDER.format(seen=self._beside(f"seen-{name}"), more=more, code=code))
 
     def scontrol(self, state: str = "RUNNING", reason: str = "None", preempted: str = "None") -> Path:

@@ -58,13 +58,10 @@ MADE_UP_GPUS = "AutoDetect=off\nNodeName=n[1-2] Name=gpu File=/dev/null,/dev/zer
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The cluster as its user sees it, in a folder with the scripts and a trainer."""
-
     environment: dict[str, str]
     tree: Path
 
     def type(self, *words: str, **variables: str) -> str:
-        """What a command prints; it has to succeed."""
         environment = self.environment | variables
         done = subprocess.run(words, cwd=self.tree, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
@@ -74,7 +71,6 @@ class Cluster:
         return self.type("sbatch", "--parsable", *words, **variables)
 
     def warn(self, job: str) -> None:
-        """What SLURM does before the time limit: USR1 to the batch shell."""
         self.type("scancel", "--batch", "--signal=USR1", job)
 
     def job(self, job: str) -> dict[str, str]:
@@ -153,7 +149,6 @@ def write_configuration(folder: Path) -> Path:
 
 
 def three_free_ports() -> list[int]:
-    """Three in a row, since a line of nodes takes a range."""
     for first in range(27000, 29000, 3):
         ports = [first, first + 1, first + 2]
         with ExitStack() as stack:
