@@ -16,7 +16,6 @@ from rlvr_vocab.plan.architecture import FAMILIES
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into_device
 from rlvr_vocab.plan.forecast import Forecast, forecast_of
-from rlvr_vocab.plan.problems import problems_ahead
 from rlvr_vocab.plan.workload import workload_of
 from rlvr_vocab.terminal import make_console, print_section, print_table
 from rlvr_vocab.text import pluralize
@@ -26,15 +25,13 @@ _NO_STEPS = "the number of steps is unknown: give train_problems=N, or training.
 
 def run(settings: PlanSettings) -> int:
     """Print the forecast; returns 1 if the run does not fit the planned card, else 0."""
-    problems, longest = settings.train_problems, settings.prompt_tokens
-    found = (problems, ()) if problems and longest else problems_ahead(settings)
     work = workload_of(
         settings,
         _device(settings),
         processes=settings.gpus,
         sharding=settings.sharding,
-        problems=problems or found[0],
-        prompts=(longest,) if longest else found[1],
+        problems=settings.train_problems,
+        prompts=(settings.prompt_tokens,) if settings.prompt_tokens else (),
         mean_completion=settings.completion_tokens,
     )
     fit = None if settings.fit is None else fit_into_device(work)

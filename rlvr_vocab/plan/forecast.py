@@ -13,8 +13,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import json_text, read_json_if_there
 from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.memory import BACKWARD, FORWARD, GENERATION, LOGPROBS, OPTIMIZER, memory_by_phase
-from rlvr_vocab.plan.problems import problems_by_configuration
-from rlvr_vocab.plan.workload import Workload
+from rlvr_vocab.plan.workload import Workload, configured_problems
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
 FORECAST = "forecast.json"
@@ -109,7 +108,7 @@ def forecast_of(work: Workload) -> Forecast:
 
 def _of_stage(work: Workload) -> Forecast:
     training, most = work.run.training, float(work.completion)
-    group, problems = work.grpo["num_generations"], work.problems or problems_by_configuration(work.run)
+    group, problems = work.grpo["num_generations"], work.problems or configured_problems(work.run)
     steps: int | None = work.grpo["max_steps"]
     if steps is None and problems is not None:
         steps = max(1, round(work.grpo["num_train_epochs"] * problems * group / work.sampled_at_once))

@@ -14,6 +14,12 @@ from rlvr_vocab.training.settings import Lora
 
 Sharding = Literal["none", "fsdp2", "deepspeed_zero3"]
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+# Training problems of the shipped sets, by their pages on the hub.
+_SHIPPED = {
+    "agentica-org/DeepScaleR-Preview-Dataset": 40_315,
+    "openai/gsm8k": 7_473,
+    "DigitalLearningGmbH/MATH-lighteval": 7_500,
+}
 _TINY_ROWS = 517  # at most: bytes and words up to 512, and five that are added
 # Bytes of optimizer state for each trained weight, by how the optimizer's name begins, `paged_` aside; others hold the
 # two moments of AdamW.
@@ -213,3 +219,18 @@ def workload_of(run: RunSettings, device: Device, **known: Any) -> Workload:
     shape, size = architecture_of_run(run), run.model.reasoning_vocab_size
     copies = shape.rows * run.model.reasoning_multiplicity if size == "full" else size
     return Workload(run, device, shape, copies, **known)
+
+
+def configured_problems(run: RunSettings) -> int | None:
+    """The number of training problems that follows from the configuration alone; None where unknown."""
+    dataset = run.dataset
+    known, held_out = dataset.num_problems, dataset.eval_fraction
+    if dataset.generator is not None:
+        known = dataset.generator.num_problems
+    if known is None:
+        known, held_out = _SHIPPED.get(dataset.name), held_out if dataset.eval_split is None else 0.0
+    most = dataset.max_train_samples
+    if known is None:
+        return most
+    found = round(known * (1 - held_out))
+    return found if most is None else min(most, found)

@@ -42,10 +42,10 @@ def test_an_epoch_is_counted_in_steps(capsys):
     assert plan["steps"] == 375
 
 
-def test_prompts_and_problems_are_counted_unless_they_are_given(capsys):
+def test_prompts_and_problems_follow_from_the_configuration_unless_they_are_given(capsys):
     words = ("model=tiny", "dataset=arithmetic", "dataset.generator.num_problems=60", "gpu=cpu")
     _, plan = planned(capsys, *words)
-    assert 10 < plan["prompt"] < 40 and plan["problems"] == 54
+    assert plan["prompt"] == 256 and plan["problems"] == 54
     _, given = planned(capsys, *words, "prompt_tokens=500", "train_problems=7")
     assert given["prompt"] == 500 and given["problems"] == 7 and given["peak"] > plan["peak"]
 
