@@ -11,7 +11,7 @@ from typing import Any
 from accelerate import PartialState
 from rich.console import Console
 
-from rlvr_vocab.config.checks.accelerator import check_accelerator, check_processes, check_target_modules
+from rlvr_vocab.config.checks.accelerator import check_accelerator, check_layers, check_processes
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import only_writer
@@ -57,7 +57,7 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
     started = time.monotonic()
     is_main = PartialState().is_main_process
     check_accelerator(settings)
-    check_target_modules(settings)
+    check_layers(settings)
 
     problems = load_run_problems(settings, console)
     plan = plan_model(settings, problems, console)

@@ -93,14 +93,8 @@ _INSTEAD = {
     "model_init_kwargs": "set model.model_kwargs",
     "reward_weights": "set the weight of each of rewards.functions",
     "run_name": "set exp_name",
-    "project": "set logging.project",
-    "do_eval": "set training.eval_steps",
     "seed": "set seed",
-    "data_seed": "set seed",
-    "use_transformers_paged": "set training.use_transformers_continuous_batching",
-    "vllm_importance_sampling_cap": "set training.vllm_importance_sampling_clip_max",
     "chat_template_kwargs": "set model.chat_template or dataset.open_thinking, which hold for held-out problems too",
-    "resume_from_checkpoint": "set resume",
 }
 _NOTHING = (
     *("push_to_hub", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy", "hub_always_push"),
@@ -110,7 +104,8 @@ _NOTHING = (
     *("bf16_full_eval", "fp16_full_eval", "label_names", "label_smoothing_factor", "do_train", "do_predict"),
     *("fsdp", "fsdp_config", "deepspeed", "parallelism_config", "local_rank"),
     *("train_sampling_strategy", "length_column_name", "remove_unused_columns", "log_multimodal"),
-    *("max_tool_calling_iterations", "ref_model_mixup_alpha", "ref_model_sync_steps", "do_sample"),
+    *("max_tool_calling_iterations", "ref_model_mixup_alpha", "ref_model_sync_steps", "do_sample", "data_seed"),
+    *("project", "do_eval", "use_transformers_paged", "vllm_importance_sampling_cap", "resume_from_checkpoint"),
 )
 _WHY_NOTHING = "nothing reads it (uploads: hf upload; several GPUs: accelerate launch, docs/distributed.md)"
 NOT_USED = _INSTEAD | dict.fromkeys(_NOTHING, _WHY_NOTHING)

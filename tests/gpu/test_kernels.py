@@ -5,12 +5,12 @@ from importlib.metadata import distributions
 import pytest
 import torch
 
-from rlvr_vocab.config.checks.run import FLASH_PACKAGES
 from rlvr_vocab.training.metrics.batch import whole_sequences
 from rlvr_vocab.training.settings import Lora
 
 # Mean distance in nats between two computations in bfloat16 of logits that spread by 2: they round otherwise.
 MOST_APART = 0.06
+FLASH_PACKAGES = {f"flash_attention_{number}": f"flash-attn-{number}".removesuffix("-2") for number in (2, 3, 4)}
 ATTENTIONS = ("eager", "sdpa", "flex_attention", *FLASH_PACKAGES)
 
 

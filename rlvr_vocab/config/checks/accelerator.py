@@ -7,7 +7,6 @@ import os
 import torch
 from accelerate import PartialState
 
-from rlvr_vocab.config.checks.run import FLASH_PACKAGES
 from rlvr_vocab.config.sections import RunSettings, StageSettings, stage_error_context
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
@@ -41,11 +40,9 @@ def _is_set(name: str) -> bool:
 
 
 def _check_without_gpu(settings: RunSettings) -> None:
-    attention = settings.model.model_kwargs.get("attn_implementation")
-    if attention in FLASH_PACKAGES or attention == "flex_attention" or "/" in (attention or ""):
-        # Flex attention has no backward pass on a CPU.
-        key = "model.model_kwargs.attn_implementation"
-        raise UserError(f"{key}={attention} needs a GPU, and there is none here: set {key}=sdpa")
+    key = "model.model_kwargs.attn_implementation"
+    if settings.model.model_kwargs.get("attn_implementation") == "flex_attention":  # no backward pass on a CPU
+        raise UserError(f"{key}=flex_attention needs a GPU, and there is none here: set {key}=sdpa")
     if settings.training.grpo.get("use_liger_kernel"):
         raise UserError("training.use_liger_kernel=true needs a GPU, and there is none here: set it to false")
 
@@ -91,17 +88,23 @@ def check_processes(settings: RunSettings) -> None:
         )
 
 
-def check_target_modules(settings: RunSettings) -> None:
-    """Every name is that of a layer that takes an adapter: PEFT trains without a name that matches nothing."""
+def check_layers(settings: RunSettings) -> None:
+    """The attention exists and is installed, and every named layer takes an adapter: PEFT trains without the others."""
     model = settings.model
-    if not model.trains_adapter or isinstance(model.lora.target_modules, str):
+    attention, targets = model.model_kwargs.get("attn_implementation"), model.lora.target_modules
+    names = targets if model.trains_adapter and not isinstance(targets, str) else ()
+    if attention is None and not names:
         return
     with PartialState().main_process_first():  # the others find a model that is made here in the cache
         base = untrained_base(model, settings.seed, settings.dataset)
     kwargs = source_kwargs(model, base)
     read_base(base, kwargs)  # refuses a folder or a name that holds no language model
-    layers = linear_layers(skeleton(base, **kwargs))
-    for name in model.lora.target_modules:
+    try:
+        layers = linear_layers(skeleton(base, **kwargs, attn_implementation=attention))
+    except (ValueError, ImportError) as error:
+        line = str(error).strip().splitlines()[0]
+        raise UserError(f"model.model_kwargs.attn_implementation={attention}: {line}") from error
+    for name in names:
         if not any(layer == name or layer.endswith(f".{name}") for layer in layers):  # as PEFT matches a list
             known = sorted({layer.rpartition(".")[2] for layer in layers})
             raise UserError(

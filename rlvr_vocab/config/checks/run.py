@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_colu
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
-from rlvr_vocab.text import did_you_mean, nearest_and_all
+from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.vocab.layout import refuse_expanded
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
@@ -63,14 +62,6 @@ def check_configuration(settings: RunSettings) -> None:
 
 # --- model and machine ---
 
-_ATTENTION = "model.model_kwargs.attn_implementation"
-# Those of Transformers that a model can be trained with, by the distribution that each needs: two share a module.
-FLASH_PACKAGES = {
-    "flash_attention_2": "flash-attn",
-    "flash_attention_3": "flash-attn-3",
-    "flash_attention_4": "flash-attn-4",
-}
-_ATTENTIONS = ("sdpa", "eager", "flex_attention", *FLASH_PACKAGES)
 _OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
 _INSTALLED_BY = {
     "bitsandbytes": "pip install -e '.[quantization]'",
@@ -108,7 +99,10 @@ def _check_packages(settings: RunSettings) -> None:
         require("bitsandbytes", f"{key}=true", f"set {key}=false")
         if grpo["use_vllm"]:
             raise UserError(f"training.use_vllm=true: vLLM takes no weights of bitsandbytes; set it or {key} to false")
-    _check_attention(model.model_kwargs.get("attn_implementation"), in_16_bits=half or model.loaded_dtype != "float32")
+    attention = str(model.model_kwargs.get("attn_implementation"))
+    if attention.startswith("flash_attention") and half is None and model.loaded_dtype == "float32":
+        key = "model.model_kwargs.attn_implementation"
+        raise UserError(f"{key}={attention} computes in 16 bits: set training.bf16=true, or {key}=sdpa")
     if grpo["use_vllm"]:
         require("vllm", "training.use_vllm=true", "set training.use_vllm=false")
     if grpo["optim"].startswith(_OF_BITSANDBYTES):
@@ -120,19 +114,6 @@ def _check_packages(settings: RunSettings) -> None:
             f"training.use_transformers_continuous_batching=true casts the weights that train to 16 bits under "
             f"training.{half}=true, where most small updates are lost; set one of them to false"
         )
-
-
-def _check_attention(name: Any, *, in_16_bits: object) -> None:
-    """The attention and its package exist; a name with a slash is a kernel of the hub, which `kernels` loads."""
-    if name is None:
-        return
-    if "/" not in str(name) and name not in _ATTENTIONS:
-        raise UserError(f"{_ATTENTION}={name}: no such attention{nearest_and_all(str(name), _ATTENTIONS)}")
-    package = "kernels" if "/" in name else FLASH_PACKAGES.get(name)
-    if package is not None and not installed("kernels") and not any(distributions(name=package)):
-        raise UserError(f"{_ATTENTION}={name}: {package} is not installed; install it, or set {_ATTENTION}=sdpa")
-    if name in FLASH_PACKAGES and not in_16_bits:
-        raise UserError(f"{_ATTENTION}={name} computes in 16 bits: set training.bf16=true, or {_ATTENTION}=sdpa")
 
 
 def _check_wandb_login(logging: LoggingSettings) -> None:

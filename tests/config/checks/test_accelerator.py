@@ -5,7 +5,7 @@ import torch
 
 from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.checks import accelerator, run
-from rlvr_vocab.config.checks.accelerator import check_accelerator, check_target_modules
+from rlvr_vocab.config.checks.accelerator import check_accelerator, check_layers
 from rlvr_vocab.errors import UserError
 
 TARGETS = "model.lora.target_modules"
@@ -24,7 +24,9 @@ def place(tmp_path, monkeypatch):
     [
         (["model.lora.enabled=true", f"{TARGETS}=[q_prj]"], ["q_prj", "did you mean q_proj?", "down_proj"]),
         (["model.lora.enabled=true", f"{TARGETS}=[q_proj,lm_head]"], ["lm_head", "model.lora.train_rows"]),
-        ([f"{ATTENTION}=kernels-community/flash-attn2"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
+        ([f"{ATTENTION}=sdp"], [f"{ATTENTION}=sdp: ", "is not supported"]),
+        ([f"{ATTENTION}=flash_attention_3"], ["FlashAttention3", "installed"]),
+        ([f"{ATTENTION}=flex_attention"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
         (["training.use_liger_kernel=true"], ["needs a GPU", "training.use_liger_kernel"]),
     ],
 )
@@ -38,7 +40,7 @@ def test_what_cannot_work_here_ends_in_one_line(words, parts, tmp_path, capsys):
 
 def test_a_layer_may_be_named_by_its_end_or_as_a_whole():
     names = f"{TARGETS}=[self_attn.q_proj,model.layers.0.mlp.up_proj]"
-    check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", names]))
+    check_layers(load_settings("quickstart", ["model.lora.enabled=true", names]))
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,6 @@ def refusal(command: str, words: list[str]) -> str:
         (["model.lora.r=64"], ["model.lora.r has nothing to apply to: add model.lora.enabled=true"]),
         ([FOUR_BIT, EIGHT_BIT], ["choose one"]),
         ([FOUR_BIT, "training.use_vllm=true"], ["use_vllm=true", "load_in_4bit to false"]),
-        ([f"{ATTENTION}=sdp"], ["did you mean sdpa?", "flash_attention_2"]),
         ([f"{ATTENTION}=flash_attention_2", "training.bf16=false"], ["16 bits", "training.bf16=true"]),
         ([BATCHING, "model.reasoning_vocab_size=5"], ["bypasses the region policy"]),
         ([BATCHING], ["training.bf16=true", "16 bits"]),
@@ -142,19 +141,6 @@ def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, 
     assert f"{package} is not installed" in message and told in message
     if words == [FOUR_BIT]:  # which only a run needs
         load_settings("expand", ["out=new", FOUR_BIT])
-
-
-def test_flash_attention_comes_with_its_own_package_or_from_the_hub(
-    monkeypatch: pytest.MonkeyPatch, installed: set[str]
-) -> None:
-    installed.add("another")
-    # flash-attn-3 also installs a module flash_attn.
-    monkeypatch.setattr(checks, "distributions", lambda name: {"flash-attn"} & {name})
-    load_settings("train", [f"{ATTENTION}=flash_attention_2"])
-    assert "flash-attn-3 is not installed" in refusal("train", [f"{ATTENTION}=flash_attention_3"])
-    assert "kernels is not installed" in refusal("train", [f"{ATTENTION}=kernels-community/flash-attn2"])
-    installed.add("kernels")
-    load_settings("train", [f"{ATTENTION}=flash_attention_3"])
 
 
 def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> None:
