@@ -160,7 +160,10 @@ def _curves(report: RunReport) -> Iterator[Chart]:
             in_training = [line for line in in_training if min(line.values) >= 0 and max(line.values) <= 1]
         svg = line_chart([held_out, *in_training], y_label=metric.name, percent=metric.is_share)
         yield Chart(title, svg, f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals.")
-    for title, label, metrics, note in (*_CURVES[:1], *_of_functions(record), *_CURVES[1:]):
+    logged = sorted({name for row in record.rows for name in row})
+    of_functions = [name for name in logged if re.fullmatch(r"rewards/.+/(mean|weight)", name)]
+    each = [("Each reward by itself", "mean score, or adaptive weight", of_functions, "")] * (len(of_functions) > 1)
+    for title, label, metrics, note in (*_CURVES[:1], *each, *_CURVES[1:]):
         lines = _lines(record, dict(zip(metrics, metrics, strict=True)))
         if lines:
             svg = line_chart(lines, y_label=label, percent=label.startswith("share"), title=title)
@@ -171,17 +174,6 @@ def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:
     """The metrics that the run has logged, each under its name."""
     lines = [Line(name, *record.series(metric)) for metric, name in names.items()]
     return [line for line in lines if line.steps]
-
-
-def _of_functions(record: RunRecord) -> Iterator[tuple[str, str, Sequence[str], str]]:
-    """Charts of the scores of several reward functions, and of weights that adapt."""
-    logged = sorted({name for row in record.rows for name in row})
-    scores, weights = (
-        [name for name in logged if re.fullmatch(rf"rewards/.+/{part}", name)] for part in ("mean", "weight")
-    )
-    if len(scores) > 1:
-        yield "Each reward by itself", "mean score before its weight", scores, ""
-    yield "Weights that adapt", "weight", weights, ""
 
 
 # --- samples ---

@@ -104,11 +104,6 @@ def test_scores_that_never_differ_are_refused_in_a_sentence():
         probe_findings([replace(run, answers=alike)], HeldOutMetric(is_share=False, grader="mine"), TELLING)
 
 
-def test_several_runs_are_taken_as_draws_of_the_seed():
-    found = findings(*(made_up(0.3, seed=seed, folder=f"run{seed}", problems=200) for seed in range(3)))
-    assert found.verdict == "carries meaning" and found.primary.counts == (3, 3)
-
-
 def test_the_bias_that_is_told_is_that_of_the_logarithm_of_a_mean():
     random, problems = np.random.default_rng(0), 4000
     run = made_up(problems=problems)
