@@ -294,12 +294,8 @@ def dry_run(reward: Reward, rows: Sequence[dict[str, Any]], completions: Sequenc
         if score.failed is None:
             continue
         where, advice = f" for {_shown_row(completions, row)}" if score.failed == "row" else "", ""
-        if score.timed_out:
-            advice = "; a larger `deadline` beside its name gives it more time, null any time"
-        elif score.failed == "batch":
-            advice = "; it must return a list with a number or None per row"
-        elif reward.deadline is not None and "signal" in score.reason:  # alarms work in the main thread alone
-            advice = "; `deadline: null` beside its name lets it run in the main thread, without a deadline"
+        if reward.deadline is not None and (score.timed_out or "signal" in score.reason):  # alarms need the main thread
+            advice = "; a larger `deadline` beside its name gives it more time, `deadline: null` the main thread"
         raise UserError(f"reward {reward.name} {score.reason}{where} in its trial{advice}")
     return scores
 

@@ -218,7 +218,7 @@ def test_a_dry_run_passes_what_a_trainer_passes():
     [
         (lambda solution, **_: [1 / (int(gold) - 2) for gold in solution], "raised ZeroDivisionError: division by"),
         (lambda completions, **_: [1.0, 1.0, "yes"], "returned 'yes' (str), not a number for row 3"),
-        (lambda completions, **_: [1.0], "returned 1 value for 3 rows in its trial; it must return a list"),
+        (lambda completions, **_: [1.0], "returned 1 value for 3 rows in its trial"),
     ],
 )
 def test_a_mistake_in_a_dry_run_is_refused_with_its_row(function, message):
@@ -236,7 +236,7 @@ def sets_an_alarm(completions, **columns):
 
 def test_a_dry_run_that_needs_more_time_or_the_main_thread_names_the_key():
     assert "its deadline of 0.1 seconds in its trial; a larger `deadline`" in refusal(sleeps, deadline=0.1)
-    assert "`deadline: null` beside its name" in refusal(sets_an_alarm, deadline=60.0)
+    assert "`deadline: null` the main thread" in refusal(sets_an_alarm, deadline=60.0)
     assert dry_run(Reward(sets_an_alarm, "mine"), ROWS, REPLIES)[0].value == 1.0
 
 
