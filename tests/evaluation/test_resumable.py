@@ -1,6 +1,5 @@
 """An evaluation that was stopped anywhere ends like one that was not."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -83,19 +82,6 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path)
         complete_results(path, kept, questions, SIZE, answering(8))
     assert path.read_bytes()[: len(finished)] == finished
     assert len(path.read_bytes().splitlines()) == 8
-
-
-def test_what_is_no_result_of_these_questions_is_refused_by_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    completed(path, 2)
-    lines = path.read_text(errors="surrogatepass").split("\n")[:-1]
-    for number, line in ((2, "{"), (4, json.dumps({"problem": 1}))):
-        changed = [*lines[: number - 1], line, *lines[number:]]
-        path.write_text("".join(f"{each}\n" for each in changed), errors="surrogatepass")
-        before = path.read_bytes()
-        with pytest.raises(UserError, match=rf"results\.jsonl, line {number}: "):
-            completed(path, 2)
-        assert path.read_bytes() == before
 
 
 def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts) -> None:

@@ -90,10 +90,7 @@ def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [
-        ({"peft_type": "TELEPATHY"}, "KeyError: 'TELEPATHY'"),
-        ({"target_modules": ["nowhere"]}, "Target modules"),
-    ],
+    [({"peft_type": "TELEPATHY"}, "TELEPATHY"), ({"target_modules": ["nowhere"]}, "Target modules")],
 )
 def test_a_broken_configuration_is_one_line(changes: dict[str, Any], reason: str, adapter: Path, base: Path) -> None:
     edit(adapter, **changes)
