@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType
+from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.device import weights_dtype
@@ -95,15 +96,17 @@ def refuse_other_logits(trainer: Any) -> None:
     ids = torch.tensor([ordinary[:8]], device=device)  # while answering all of them are open
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with trainer.accelerator.autocast(), without_dropout(model):
-        scored = model(**given, labels=ids, fused_lm_head=True).log_probs
-        logits = model(**given, use_cache=False).logits[:, :-1].float()
+        # `device_map` may have put the head on another device than the embedding.
+        scored = model(**given, labels=ids, fused_lm_head=True).log_probs.to(device)
+        logits = model(**given, use_cache=False).logits[:, :-1].float().to(device)
     log_p = (logits / trainer.temperature + policy.bias_on(device)[ANSWERING]).log_softmax(-1)
     off = (log_p.gather(2, ids[:, 1:, None]).squeeze(2) - scored).abs().mean().item()
     precise = model.dtype == torch.float32 and not (trainer.args.bf16 or trainer.args.fp16)
     if not off <= (_MOST_DIFFERENCE if precise else _IN_16_BITS):
+        base = model.get_base_model() if isinstance(model, PeftModel) else model
         raise UserError(
-            f"{type(trainer.accelerator.unwrap_model(model)).__name__}: scores differ from its own logits by {off:.2g} "
-            "nats on average: it caps or scales them in a way that is not known here; choose another model"
+            f"{type(base).__name__}: scores differ from its own logits by {off:.2g} nats on average: it caps or scales "
+            "them in a way that is not known here; choose another model"
         )
 
 
