@@ -1,11 +1,11 @@
-"""Forecasts of `rlvr-vocab plan` against what runs take: peak memory by phase, and seconds of a step.
+"""Forecasts of runs against measured figures: peak memory by phase, and seconds of a step.
 
     python benchmarks/plan.py OUT MODEL [MODEL …] [--only low_rank] [--seed 0] [--steps 4] [key=value …]
 
-Each setting is planned, then run. MODEL is a folder. How many completions there are at a
-time, in how many batches and how long they may be is drawn by the seed, for each model and setting apart: with a seed
-that nobody has used these are settings that nobody has seen. A setting that is in OUT is not run again, and what was
-found stands in OUT/plan.json.
+Each setting is run, and its forecast is the one that it writes before it trains. MODEL is a folder. How many
+completions there are at a time, in how many batches and how long they may be is drawn by the seed, for each model and
+setting apart: with a seed that nobody has used these are settings that nobody has seen. A setting that is in OUT is not
+run again, and what was found stands in OUT/plan.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from recipe_runs import PROGRAM
 
-from rlvr_vocab.plan.forecast import measured_figures
+from rlvr_vocab.plan.forecast import FORECAST, measured_figures
 from rlvr_vocab.record.files import METRICS, SUMMARY
 from rlvr_vocab.record.metrics import read_metrics
 
@@ -90,8 +90,8 @@ def one(arguments: argparse.Namespace, model: str, setting: str, further: list[s
     words += [f"training.max_steps={arguments.steps}", *further]
     folder = arguments.out / "run"
     shutil.rmtree(folder, ignore_errors=True)
-    planned = json.loads(subprocess.check_output([*PROGRAM, "plan", *words, "gpu=cpu", "format=json"]))
     subprocess.run([*PROGRAM, "train", *words, f"output_dir={folder}"], check=True, stdout=sys.stderr)
+    planned = json.loads((folder / FORECAST).read_text())
     measured = measured_figures(read_metrics(folder / METRICS))
     summary = json.loads((folder / SUMMARY).read_text())
     shutil.rmtree(folder)
