@@ -1,10 +1,14 @@
 """Scores of texts, numbers and choices, each against a gold answer."""
 
+from fractions import Fraction
+
 import pytest
 
 from rlvr_vocab.rewards.library.answers import (
     accuracy,
     exact_match,
+    last_number,
+    letters_concluded,
     letters_named,
     multiple_choice,
     numeric,
@@ -136,30 +140,51 @@ def test_thinking_ends_with_the_tags_of_the_run(function):
 
 
 @pytest.mark.parametrize(
-    ("answer", "score"),
+    ("text", "value"),
     [
-        ("5", 1.0),
-        ("$5.00$", 1.0),
-        ("It is easy. The answer is 5 apples.", 1.0),
-        ("**Answer:** $5$", 1.0),
-        ("The answer is 4. No, the answer is 5.", 1.0),
-        ("The answer is 5 million", 0.0),
-        *(
-            (f"The answer is {text}", 0.0)
-            for text in ("minus 5", "x-5", "5k", "5^2", "5!", "5x", "12,5", "not 5", "±5")
-        ),
-        ("It is 5.", 0.0),
-        ("3 + 2 = 5", 0.0),
-        ("", 0.0),
+        ("It costs $1,234.50.", Fraction(2469, 2)),
+        ("So 3 + 4 = 7 apples", 7),
+        ("5 million", 5_000_000),
+        ("It is: 5 ✅", 5),
+        (r"about 1.234×10⁵ m", 123_400),
+        ("**Answer:** $5$", 5),
+        ("m = - 2", -2),
+        ("of .48 km", Fraction(12, 25)),
+        (r"\frac { 1 } { 4 }.", Fraction(1, 4)),
+        ("5 is correct", 5),
+        ("he met her 5 times.", 5),
+        ("20 + 5 = 25ml of oil", 25),
+        ("= $7200/year", 7200),
+        ("Answer:5", 5),
+        ("=12m from his end", 12),
+        ("from 3 to -4", -4),
+        ("7 apples in box2", 7),
+        ("9" * 300_000 + " and 5", 5),
     ],
 )
-def test_without_a_box_the_number_follows_the_answer_is_or_is_the_whole_answer(answer, score):
-    assert numeric([answer], solution=["5"]) == [score]
+def test_the_last_number_of_a_text_is_found(text, value):
+    assert last_number(text).value == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    r"""minus 5|x-5|x - 5|a + 5|3 - 4|5k|5 k|5x|5 dozen|5 lakhs|5 bn|5-fold|5 (million)|5th|5\pi|\sqrt{5}|f(5)
+    |log 5|5/x|5i|half of 5|5 squared|5 and a half|not 5|isn't 5|it can't be 5|less than 5|5 is wrong|5, not 5|12,5|±5
+    |≤5|5 \cdot x|**5** dozen|10 – 5|100 × 5|one hundred and 5|x != 5|x <= 5|5fold|negative 5
+    """.split("|"),  # noqa: SIM905 - a table
+)
+def test_what_belongs_to_the_last_number_belongs_to_it(text):
+    assert last_number(f"Of 5 it is {text.strip()}") is None
 
 
 @pytest.mark.parametrize("gold", ["0042", "1.234,56", "7-11"])
 def test_a_gold_answer_that_may_be_no_number_is_none(gold):
     assert numeric([gold, "42"], solution=[gold] * 2) == [None, None]
+
+
+@pytest.mark.parametrize("end", ["1/0", "2024-01-05", "7-11", "5–10%", "3:45", "1.234.567", "$5-$10"])
+def test_the_last_part_of_a_date_a_range_or_a_code_is_no_number(end):
+    assert last_number(f"Of 12 it is {end}.") is last_number("no number") is None
 
 
 @pytest.mark.parametrize(
@@ -179,18 +204,18 @@ def test_a_box_names_the_letters_in_it(letters, texts):
 
 
 @pytest.mark.parametrize(
-    ("answer", "score"),
+    ("letters", "texts"),
     [
-        *((text, 1.0) for text in ("c.", "(C) Paris", "C is the correct answer.", "**Answer:** C) Paris")),
-        *((f"The answer is {text}", 1.0) for text in ("**(C)**, Paris.", r"$\text{C}$.", "C\n\nHope it helps!")),
-        ("The answer is A. No, the answer is C.", 1.0),
-        *(
-            (f"The answer is {text}", 0.0)
-            for text in ("A.", "(A), (B), or (C).", "C and maybe D", "not C", "C dog", "C, not D.")
-        ),
-        *((text, 0.0) for text in ("C is not right.", "Everything except option C", "It can't be option C", "A dog")),
-        ("The answer is (C) is wrong", 0.0),
+        ("C", ["the final answer is: **(C)** Paris.", r"The answer is $\text{C}$."]),
+        ("C", ["The correct option is C, because A dog barks.", "Option A is too small, so the answer is C.", "c."]),
+        ("C", ["C is the correct answer.", "The answer is C, not D.", "The answer is C\n\nHope it helps!"]),
+        ("AC", ["Option A is too small. Option C", "The answer is A. No, the answer is C."]),
+        ("ABC", ["The answer is (A), (B), or (C)."]),
+        ("", ["C is not right.", "Everything except option C", "The answer can't be option C"]),
+        ("", ["The answer is (C) is wrong", "The answer is C dog", "If the answer is C, then no", "A dog"]),
+        ("CD", ["The answer is C and maybe D"]),
     ],
 )
-def test_without_a_box_the_choice_follows_the_answer_is_or_is_the_whole_answer(answer, score):
-    assert multiple_choice([answer], solution=["C"]) == [score]
+def test_an_answer_without_a_box_names_what_it_concludes(letters, texts):
+    for text in texts:
+        assert letters_concluded(text, "ABCDE") == set(letters), text

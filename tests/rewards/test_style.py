@@ -1,4 +1,4 @@
-"""Scores of length and repetition, by hand and against TRL's own functions."""
+"""Scores of length, repetition and sameness, by hand and against TRL's own functions."""
 
 import math
 import random
@@ -8,6 +8,7 @@ from trl.rewards import get_cosine_scaled_reward, get_repetition_penalty_reward,
 
 from rlvr_vocab.rewards.library.style import (
     cosine_length,
+    diversity,
     length,
     overlong,
     repetition,
@@ -84,3 +85,25 @@ def test_copies_of_a_token_hide_repetition_from_ids_and_not_from_words():
     assert repetition([turn], alternating, ngram_size=3, unit="words") == [pytest.approx(-5 / 6)]
     # Of 6 trigrams "a b c" stands twice more.
     assert repetition(["a b c A B C a b", "a b", "", "a b c"], unit="words") == [-0.5, 0.0, 0.0, 0.0]
+
+
+def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
+    texts = ["a b c d", "a b c d", "x y z", "A  b\nc d"]
+    assert diversity(texts, prompts=["p"] * 4) == pytest.approx([-2 / 3, -2 / 3, 0.0, -2 / 3])
+    assert diversity(texts, prompts=["p", "p", "q", "q"]) == [-1.0, -1.0, 0.0, 0.0]
+    assert diversity(texts, prompts=["p", "q", "p", "q"]) == [0.0, 0.0, 0.0, 0.0]  # side by side
+    chats = [[{"role": "user", "content": "p"}]] * 2 + [[{"role": "user", "content": "q"}]] * 2
+    assert diversity(texts, prompts=chats, penalty=0.5) == [-0.5, -0.5, 0.0, 0.0]
+    assert diversity(["7", "7", "", " "], ["p"] * 4) == pytest.approx([-1 / 3] * 4)
+
+
+def test_texts_are_near_duplicates_from_the_threshold_on():
+    # 12 words make 10 shingles; with one word more there are 11, of which 10 are shared: 10 / 11 = 0.909…
+    first = " ".join("abcdefghijkl")
+    # with the last word exchanged 9 of 11 are shared: 0.818…
+    other = first[:-1] + "z"
+    assert diversity([first, first + " m"], ["p"] * 2) == [-1.0, -1.0]
+    assert diversity([first, first + " m"], ["p"] * 2, threshold=0.91) == [0.0, 0.0]
+    assert diversity([first, other], ["p"] * 2) == [0.0, 0.0]
+    assert diversity([first, other], ["p"] * 2, threshold=9 / 11) == [-1.0, -1.0]
+    assert diversity([first, first], ["p"] * 2, threshold=1) == [-1.0, -1.0]

@@ -13,8 +13,9 @@ from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
-from rlvr_vocab.verify.boxed_answer import after_phrase, boxes_opened, final_answer, last_box
-from rlvr_vocab.verify.quantities import PERCENT
+from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
+from rlvr_vocab.verify.cleaning import ascii_latex
+from rlvr_vocab.verify.quantities import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
 from rlvr_vocab.verify.reader import read, read_gold
 from rlvr_vocab.verify.readings import Equality, Number, Reading
 from rlvr_vocab.verify.scanning import TooLarge, Unreadable
@@ -44,7 +45,7 @@ def accuracy(
     >>> accuracy(["<think>6 * 7</think>\\boxed{42}", r"<think>\boxed{42}"], solution=["42", "42"])
     [1.0, 0.0]
     >>> accuracy.explain([r"\boxed{\frac24}", r"\boxed{0.6}"], solution=["1/2", "1/2"])
-    [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 3/5 is not 1/2')]
+    [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 0.6 is not 1/2')]
     """
     answers = [extracted_answer(turn_text(turn), think_tags, answer_from) for turn in completions]
     verdicts = verify([gold_text(gold) for gold in solution], answers, deadline)
@@ -105,7 +106,7 @@ def numeric(
 ) -> list[Score]:
     r"""1 where the answer is the gold number, within a tolerance; 0 where not; None where the gold is no number.
 
-    >>> numeric(["\\boxed{\\frac{3}{4}}", "The answer is 0.75.", "\\boxed{3\\sqrt{2}}"], solution=["0.75", "3/4", "3"])
+    >>> numeric(["\\boxed{\\frac{3}{4}}", "3 of 4, so 0.75.", "\\boxed{3\\sqrt{2}}"], solution=["0.75", "3/4", "3"])
     [1.0, 1.0, 0.0]
     >>> numeric(["\\boxed{3.14}", "\\boxed{3.1}"], solution=["3.14159"] * 2, absolute_tolerance=0.01)
     [1.0, 0.0]
@@ -113,9 +114,9 @@ def numeric(
     absolute, relative = Fraction(str(absolute_tolerance)), Fraction(str(relative_tolerance))
 
     def judge(answer: str, in_box: bool, expected: Number) -> Score:
-        given = whole_text_number(answer if in_box else after_phrase(answer) or answer)
+        given = whole_text_number(answer) if in_box else last_number(answer)
         if given is None:
-            return Score(0.0, f"the {'box' if in_box else 'answer'} is not a number")
+            return Score(0.0, "the box is not a number" if in_box else "no number in the answer")
         distance = _distance(given, expected)
         if distance <= max(absolute, relative * abs(expected.value)):
             return Score(1.0, "within the tolerance" if distance else "equal")
@@ -147,7 +148,7 @@ def multiple_choice(
         return named if len(named) == 1 else None
 
     def judge(answer: str, in_box: bool, expected: set[str]) -> Score:
-        given = letters_named(answer if in_box else after_phrase(answer) or answer, letters)
+        given = letters_named(answer, letters) if in_box else letters_concluded(answer, letters)
         if len(given) != 1:
             return Score(0.0, f"{len(given)} different letters" if given else "no letter")
         return Score(1.0, "the right letter") if given == expected else Score(0.0, f"{given.pop()} is wrong")
@@ -200,7 +201,8 @@ def _distance(given: Number, expected: Number) -> Fraction:
 
 _WRAPPING = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:bf|rm|sf|it)|mbox|boxed|fbox|bf|rm|q?quad)(?![A-Za-z])")
 _MARKUP_SIGNS = str.maketrans("", "", "{}$*`\"'\\")
-_LONGEST_NAMED = 300  # characters of a choice and its text
+_LONGEST_NAMED = 300  # characters of a box, or of an answer that is nothing but a choice and its text
+_SEARCHED = 20_000  # characters, from the end, in which a named choice or the last number is looked for
 
 
 def letters_named(text: str, letters: str) -> set[str]:
@@ -217,12 +219,42 @@ def letters_named(text: str, letters: str) -> set[str]:
     return set()
 
 
+def letters_concluded(answer: str, letters: str) -> set[str]:
+    """The different letters that an answer without a box concludes: of `Option A is too small, so it is C.` C alone."""
+    lines = re.sub(r"(?<=[^\s:])[^\S\n]*\n\s*", " ⏎ ", answer[-_SEARCHED:].strip())
+    plain, patterns = _without_markup(lines), _Patterns(letters)
+    for sentence in (patterns.concluded, patterns.option):
+        found = [match for match in sentence.finditer(plain) if not _is_denied(plain, match)]
+        named = {letter for match in found for letter in patterns.bare.findall(match["named"])}
+        if named:
+            return named
+    return letters_named(answer, letters) if patterns.opening.match(plain) else set()
+
+
+def _is_denied(plain: str, choice: re.Match[str]) -> bool:
+    """Whether the words before a choice, in its clause, or those behind it take it back."""
+    clause = _CLAUSE.split(plain[max(0, choice.start() - _LONGEST_NAMED) : choice.start()])[-1]
+    behind = _SENTENCE_END.split(plain[choice.end() : choice.end() + _LONGEST_NAMED])[0]
+    last = choice["named"].rstrip()[-1]
+    takes_back = _GOES_ON if last.isalpha() else _TAKES_BACK
+    return _DENIED.search(clause) is not None or (last != "." and takes_back.match(behind) is not None)
+
+
 def _without_markup(text: str) -> str:
     return " ".join(_WRAPPING.sub(" ", text.replace("’", "'")).replace("n't", " not").translate(_MARKUP_SIGNS).split())
 
 
+_DENY = rf"(?:{'|'.join(sorted(DENIALS))}|(?:exclud|eliminat|reject|discard)\w*|rul\w+ out|but|if|unlikely)"
+_DENIED = re.compile(rf"\b{_DENY}\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!]\s")
+_CLAUSE = re.compile(r"[.,;:!?⏎]\s|\b(?:so|thus|hence|therefore|then)\b")
 _RIGHT = r"is (?:the |most likely )?(?:correct|right|best|answer|only)"
 _VERBS = r"is|was|are|were|can|could|may|might|must|does|did|would|should|seems|looks|has"
+# A letter without a sign may be followed by its verb and reasons; other words make it a part of something else.
+_GOES_ON = re.compile(
+    rf"\s?(?:(?:{_VERBS})? ?\b(?:{_DENY})\b|[A-Z]\b|\?|[A-Z][a-z]"
+    rf"|(?!(?:{_VERBS}|because|since|as|which|for|due|given|where|with|here|by)\b)[a-z])"
+)
 # A text behind a choice that takes it back.
 _TAKES_BACK = re.compile(
     rf"\s?(?i:(?!{_RIGHT})(?:{_VERBS}|or|and|but|if)\b"
@@ -247,7 +279,27 @@ class _Patterns:
         set_apart = rf"\(\s?{letter}\s?\)|\[{letter}\]|{letter}(?=\s?[.):,=–—-]|\s\(|[^A-Za-z?]*\Z)"
         self.labelled = re.compile(rf"{lead}(?P<named>{set_apart})[\s.):,=–—-]*{content}")
         self.bare = re.compile(rf"(?<![A-Za-z])(?:{letter}|(?i:{letter})(?=\W*\Z))")
+        several = rf"(?P<named>{one}(?:{joint}*+\s?{one})*+)"
+        self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|[:=⏎]))+\s?(?:{word}\s?)?{several}")
+        self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
         self.label = re.compile(rf"\(?\s?({letter})\s?[.):]")
+        self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]| is |$)")
+
+
+# The first digit of a number that is no index, no exponent and no part of a word.
+_NUMBER = re.compile(r"(?:(?<![\w.^])(?<![\w.],)(?<![_^]\{)|(?<=frac))\.?[0-9][0-9.,]*")
+_BULLET = re.compile(r"\A\s*(?:[-*•]|[0-9]+[.)])\s+(?=\S)")
+_ENDS = re.compile(
+    r"(?<![<>!])=$|[:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$"
+)
+_UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$|[ap]\.m)")
+_FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}")
+# Between a number and a unit, `25ml` and `$7/year`, where this is no product and no quotient of variables.
+_UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|[gmlLh]|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
+# Check marks and faces, and the signs that end a proof.
+_PICTURE = re.compile("[\u25a0-\u25ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff∎]")
+_CONNECTING = frozenset(("a", "an", "and", "be", "into", "is", "of", "out", "the", "was"))
+_BELONGING = DENIALS.union(("least", "most", "negative", "than"))
 
 
 def whole_text_number(text: str, read: Callable[[str], Reading] = read) -> Number | None:
@@ -259,3 +311,40 @@ def whole_text_number(text: str, read: Callable[[str], Reading] = read) -> Numbe
     if isinstance(reading, Equality) and reading.name is not None and len(reading.values) == 1:
         [reading] = reading.values
     return reading if isinstance(reading, Number) else None
+
+
+def last_number(text: str) -> Number | None:
+    """The last number of a text, with the scale or formula that it belongs to; None without one, or for no number.
+
+    Digits within words and exponents are left out: of `12 eggs, 5 million` 5,000,000, of `x - 5` None.
+    """
+    for line in reversed(text[-_SEARCHED:].splitlines()):
+        line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
+        line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1", line)))
+        line = _UNIT_BEHIND.sub(" ", re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line))
+        line = re.sub(r"(?<![<>!])=|(?<=[A-Za-z]):(?=\S)", r" \g<0> ", _PICTURE.sub(" ", line))
+        if found := list(_NUMBER.finditer(line)):
+            return whole_text_number(_with_what_belongs(line, found[-1].start()))
+    return None
+
+
+def _with_what_belongs(line: str, start: int) -> str:
+    """The word that begins before or at a place, with the formula, the scale or the denial that it stands in."""
+    begin = line.rfind(" ", 0, start) + 1
+    before, (word, *behind) = line[:begin].split(), line[begin:].split()
+    run = [word]
+    while before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
+        run.insert(0, before.pop())
+    while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4], ("times",)):
+        run.append(behind.pop(0))
+    return " ".join(run).lstrip("()[]\"',;:?# ").rstrip("()[]\"'.,;:?# ")
+
+
+def _belongs(words: Sequence[str], also_connecting: Sequence[str] = ()) -> bool:
+    """Whether the first of words beside a number is a part of a formula, a scale or a denial, or leads on to one."""
+    word = words[0].strip("()[]{}\"'.,;:?")
+    if word in _CONNECTING or word in also_connecting:
+        return len(words) > 1 and not re.search("[0-9]", words[1]) and _belongs(words[1:])
+    if not re.search("[A-Za-z]{2}", re.sub(r"\\[A-Za-z]+", "", word)):
+        return not _UNIT_OR_ARTICLE.match(word)
+    return changes_number(word) or word.lower() in _BELONGING or word.endswith("n't")

@@ -1,13 +1,13 @@
-"""Rewards for length and repetition."""
+"""Rewards for length, repetition and diversity."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from itertools import islice
+from itertools import combinations, groupby, islice
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, reward, turn_text
@@ -16,6 +16,8 @@ from rlvr_vocab.text import nearest_and_all, pluralize
 Unit = Literal["tokens", "words", "characters"]
 _COUNTS_SAMPLED = "it counts sampled tokens, and a made-up turn has none"
 _PASSING_SCORE = 0.5
+_SHINGLE = 3
+_MOST_WORDS = 20_000  # that a text is compared by
 
 
 def _parts(
@@ -167,3 +169,43 @@ def repetition(
         value = repeated / total * max_penalty if repeated else 0.0
         scores.append(Score(value, f"{repeated} of {total} {ngram_size}-grams repeated"))
     return scores
+
+
+@reward(full_mark=0.0, skip_gold_check="it compares the completions of one prompt, and here there is one")
+def diversity(
+    completions: Sequence[Any],
+    prompts: Sequence[Any],
+    *,
+    penalty: NonNegativeFloat = 1.0,
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.9,
+    **_columns: Any,
+) -> list[Score]:
+    """A penalty for being nearly the same as other completions of the same prompt.
+
+    The score is `-penalty * near-duplicates / (group size - 1)`. Two texts are near-duplicates where their sets of
+    three words in a row have a Jaccard index of `threshold` or more. Equal prompts side by side make a group.
+
+    >>> texts = ["six times seven is 42", "Six times  seven is 42", "seven sixes", "six times seven is 42"]
+    >>> diversity(texts, prompts=["6 * 7?"] * 3 + ["7 * 6?"])
+    [-0.5, -0.5, 0.0, 0.0]
+    """
+    texts = map(turn_text, completions)
+    scores = []
+    for size in [len(list(group)) for _, group in groupby(prompts)]:
+        shingles = [_shingles(text) for text in islice(texts, size)]
+        counts = [0] * size
+        for (one, first), (other, second) in combinations(enumerate(shingles), 2):
+            shared = len(first & second)
+            if shared >= threshold * (len(first) + len(second) - shared):
+                counts[one] += 1
+                counts[other] += 1
+        for count in counts:
+            value = -penalty * count / (size - 1) if count else 0.0
+            scores.append(Score(value, f"{count} near-duplicates in a group of {size}"))
+    return scores
+
+
+def _shingles(text: str) -> set[tuple[str, ...]]:
+    """Every three words in a row."""
+    words = text.lower().split(maxsplit=_MOST_WORDS)[:_MOST_WORDS]
+    return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
