@@ -57,7 +57,7 @@ class Comparison:
 
     Attributes:
         verdict: of the other arm; `one run each` where an arm has one run, so that only two models are compared.
-        baseline_scores, other_scores: the mean score of each run; left_out_runs: those without a partner.
+        baseline_scores, other_scores: the mean score of each run that is compared.
         problems: how many different ones; left_out: how many were not answered by all.
         low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
         smallest_effect: the true difference that is claimed with a chance of `power`.
@@ -71,7 +71,6 @@ class Comparison:
     other_scores: tuple[float, ...]
     problems: int
     left_out: int
-    left_out_runs: int
     difference: float
     low: float
     high: float
@@ -145,7 +144,6 @@ def compare_arms(
         other_scores=tuple(map(float, of_other)),
         problems=scores.baseline.shape[1],
         left_out=scores.left_out,
-        left_out_runs=len(baseline.runs) + len(other.runs) - len(of_baseline) - len(of_other),
         difference=difference,
         low=max(difference - half, -bound),
         high=min(difference + half, bound),

@@ -39,13 +39,11 @@ def compare_page(compared: ComparisonResult, command: str) -> Page:
 
 
 def _verdict(compared: ComparisonResult) -> Markup:
-    first = compared.comparisons[0]
-    note = "The interval allows for other held-out problems of the same kind"
+    first, note = compared.comparisons[0], "The interval allows for other held-out problems of the same kind"
     if first.verdict == "one run each":
         note += ", and not for other seeds."
     else:
-        pairs = "runs of one seed are taken as pairs" if first.paired else "the runs of the arms are not paired"
-        note += f" and for other seeds of training; {pairs}."
+        note += f" and for other seeds of training; runs are {'paired by seed' if first.paired else 'not paired'}."
     if is_rough(first):
         note += " With so few runs the smallest effect is a rough estimate: other seeds may give half of it, or twice."
     return chart_grid([_difference_chart(compared.comparisons)]) + paragraph(note, "note")
