@@ -1,14 +1,10 @@
 """Training with copies in each rank: one policy, one reference, and folders that are the model that was trained."""
 
-from functools import partial
-
 import pytest
 import torch
-from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.copied_rows import read_differences
 
 TRAINED = {
@@ -110,24 +106,6 @@ def test_the_next_training_begins_with_the_weights_of_a_folder_or_a_checkpoint(
     trainer.train()
     (row,) = (row for row in trainer.state.log_history if "loss" in row)
     assert abs(row["kl"]) < 1e-6  # from where it began
-
-
-@with_its_own_training
-def test_the_best_step_s_weights_are_loaded_at_the_end(name, rank, folder_of, make_trainer, tmp_path):
-    seen = []
-
-    def accuracy_falls(trainer):
-        seen.append(parameters(trainer))
-        return {"accuracy": 1 / len(seen)}
-
-    asked = Dataset.from_list([{"prompt": [{"role": "user", "content": "1 + 1?"}]}])
-    with_measure = partial(RegionGRPOTrainer, measure=accuracy_falls, eval_dataset=asked)
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "accuracy", "greater_is_better": True}
-    fields = {**TRAINED, **best, "eval_strategy": "steps", "eval_steps": 1, "beta": 0.0, "max_steps": 2}
-    trainer = make_trainer(folder_of(name, rank), tmp_path, trainer=with_measure, **fields)
-    trainer.train()
-    assert len(seen) == 2 and trainer.state.best_global_step == 1
-    assert_same_bits(parameters(trainer), seen[0])
 
 
 @with_its_own_training
