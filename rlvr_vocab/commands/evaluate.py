@@ -29,7 +29,6 @@ from rlvr_vocab.evaluation.evaluate import (
     seeded_sampler,
 )
 from rlvr_vocab.evaluation.figures import (
-    EvaluationFigures,
     evaluation_figures,
     figures_by_task,
     votes_of,
@@ -78,7 +77,7 @@ def run(settings: EvaluateSettings) -> int:
         votes = votes_of(results)
         summary = _summary(settings, candidate, results, evaluation_figures(results, votes))
         if tasks := figures_by_task(results, votes):
-            summary["tasks"] = {task: _as_dicts(each.intervals) for task, each in tasks.items()}
+            summary["tasks"] = {task: _as_dicts(each) for task, each in tasks.items()}
         atomic_write(settings.folder / SUMMARY, json_text(summary))
         _print_figures(summary, settings.folder, console)
     return 0
@@ -149,11 +148,11 @@ def _results(
 
 
 def _summary(
-    settings: EvaluateSettings, candidate: Candidate, results: Sequence[ProblemResult], figures: EvaluationFigures
+    settings: EvaluateSettings, candidate: Candidate, results: Sequence[ProblemResult], figures: Mapping[str, Interval]
 ) -> dict[str, Any]:
-    """The content of summary.json; shares and differences are fractions, lengths are in tokens."""
+    """The content of summary.json; shares are fractions, lengths are in tokens."""
     problems = len({result.problem for result in results})
-    average = figures.intervals.get(f"avg@{settings.samples}")
+    average = figures.get(f"avg@{settings.samples}")
     depends_on = ("grader", "temperature", "max_new_tokens", "seed", "backend")
     return {
         "checkpoint": str(settings.checkpoint),
@@ -161,12 +160,12 @@ def _summary(
         "problems": problems,
         "samples": settings.samples,
         "answers": len(results),
-        "gradable": sum(figures.scored.values()),
-        "problems_without_score": problems - len(figures.scored),
+        "gradable": sum(result.score is not None for result in results),
+        "problems_without_score": problems - len({result.problem for result in results if result.score is not None}),
         "accuracy": None if average is None else average.estimate,
         "reward": mean_over_problems(results, attrgetter("score")),
-        "mean_tokens": figures.intervals["length"].estimate,
-        "figures": _as_dicts(figures.intervals),
+        "mean_tokens": figures["length"].estimate,
+        "figures": _as_dicts(figures),
         **{key: candidate.result_settings[key] for key in depends_on},
     }
 

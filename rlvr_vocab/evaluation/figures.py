@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
 from rlvr_vocab.statistics import (
@@ -24,22 +23,11 @@ Equal = Callable[[Sequence[tuple[str, str]]], list[bool]]
 _RIGHT = 0
 
 
-@dataclass(frozen=True)
-class EvaluationFigures:
-    """The figures of one checkpoint.
+def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, Interval]:
+    """Figures of all samples of all problems, by name: those of accuracy and score, of `_form`, of each reward.
 
-    Attributes:
-        intervals: by name, `avg@k`, `pass@1` … `pass@k`, `maj@k`, `score`, `rewards/<name>` and those of `_form`;
-            without those that have no value.
-        scored: the number of answers with a score, by the number of the problem.
+    `votes` are those of `votes_of`. Answers without a score count for no accuracy.
     """
-
-    intervals: dict[str, Interval]
-    scored: dict[int, int]
-
-
-def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> EvaluationFigures:
-    """Figures of all samples of all problems; `votes` by `votes_of`. Answers without a score count for no accuracy."""
     samples = 1 + max((result.sample for result in results), default=0)
     judged: dict[int, list[tuple[ProblemResult, int | None]]] = defaultdict(list)
     for result, vote in zip(results, votes, strict=True):
@@ -47,29 +35,28 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
             judged[result.problem].append((result, vote))
     averages = problem_means(results, lambda result: result.right)
     scores = problem_means(results, lambda result: result.score)
-    scored = Counter(result.problem for result in results if result.score is not None)
-    per_problem = {f"avg@{samples}": averages}
+    scored = sum(result.score is not None for result in results)
+    found = {f"avg@{samples}": share_interval([*averages.values()], scored)}
     if all(result.answer_read for result in results):
-        per_problem[f"maj@{samples}"] = {
-            number: majority_share([vote for _, vote in group], [bool(result.right) for result, _ in group])
-            for number, group in judged.items()
-        }
-    found = {name: share_interval([*values.values()], scored.total()) for name, values in per_problem.items()}
+        shares = [
+            majority_share([vote for _, vote in group], [bool(result.right) for result, _ in group])
+            for group in judged.values()
+        ]
+        found[f"maj@{samples}"] = share_interval(shares, scored)
     right = [sum(bool(result.right) for result, _ in group) for group in judged.values()]
     sizes = [len(group) for group in judged.values()]
     for k in usual_ks(samples):  # over the problems that have k scored samples
         count = sum(size for size in sizes if size >= k)
         found[f"pass@{k}"] = share_interval(passes_at_k(sizes, right, k), count)
     if scores != averages:
-        found["score"] = mean_interval([*scores.values()], scored.total())
+        found["score"] = mean_interval([*scores.values()], scored)
     for name in dict.fromkeys(name for result in results for name in result.rewards):
         found[f"rewards/{name}"] = _mean(results, _reward(name))
     found |= _form(results)
-    known = {name: interval for name, interval in found.items() if interval is not None}
-    return EvaluationFigures(known, dict(scored))
+    return {name: interval for name, interval in found.items() if interval is not None}
 
 
-def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, EvaluationFigures]:
+def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, dict[str, Interval]]:
     """The figures of each task; empty where the problems have none."""
     found = {}
     for task in sorted({result.task for result in results} - {""}):

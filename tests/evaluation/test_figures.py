@@ -55,7 +55,7 @@ def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> N
     random.Random(1).shuffle(results)
     figures = evaluation_figures(results, votes_of(results, same_text))
     scored = [[each for each in results if each.problem == problem] for problem in range(40) if problem % 7]
-    found = {name: interval.estimate for name, interval in figures.intervals.items()}
+    found = {name: interval.estimate for name, interval in figures.items()}
     assert found["avg@5"] == pytest.approx(mean(mean(one.right for one in group) for group in scored))
     assert found["avg@5"] == pytest.approx(accuracy_of(results))
     assert found["maj@5"] == pytest.approx(mean(map(counted_majority, scored)))
@@ -63,18 +63,16 @@ def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> N
         tries = (mean(any(one.right for one in some) for some in itertools.combinations(group, k)) for group in scored)
         assert found[f"pass@{k}"] == pytest.approx(mean(tries))
     assert [name for name in found if name.startswith("pass@")] == ["pass@1", "pass@2", "pass@4", "pass@5"]
-    assert {(figures.intervals[name].problems, figures.intervals[name].samples) for name in ("avg@5", "pass@5")} == {
-        (34, 170)
-    }
+    assert {(figures[name].problems, figures[name].samples) for name in ("avg@5", "pass@5")} == {(34, 170)}
 
 
 def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_counts_the_same() -> None:
     results = [result(0, 0, 1.0), result(0, 1, None), result(1, 0, 0.0), result(1, 1, 0.5), result(2, 0, None)]
-    figures = evaluation_figures(results, votes_of(results, same_text)).intervals
+    figures = evaluation_figures(results, votes_of(results, same_text))
     assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
     assert (figures["pass@2"].estimate, figures["pass@2"].problems) == (0.0, 1)  # problem 0 has one score alone
     assert figures["pass@1"].estimate == figures["avg@2"].estimate == accuracy_of(results)
-    unscored = evaluation_figures([result(0, 0, None), result(1, 0, None)], [None, None]).intervals
+    unscored = evaluation_figures([result(0, 0, None), result(1, 0, None)], [None, None])
     assert not any("@" in name for name in unscored) and unscored["length"].estimate == 10
 
 
@@ -86,7 +84,7 @@ def test_form_and_length_count_all_answers() -> None:
         result(1, 1, None, tokens=40, thinking_tokens=0, reasoning_tokens=0, closed=False),
     ]
     figures = evaluation_figures(results, votes_of(results, same_text))
-    found = {name: interval.estimate for name, interval in figures.intervals.items()}
+    found = {name: interval.estimate for name, interval in figures.items()}
     assert (found["length"], found["thinking_length"]) == (25, 10)
     assert (found["cut_off"], found["closed_thinking"]) == (0.5, 0.5)
     assert (found["answered"], found["format"]) == (0.75, 0.25)
@@ -95,7 +93,7 @@ def test_form_and_length_count_all_answers() -> None:
 
 def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them() -> None:
     unread = replace(result(0, 0, 1.0, None), answer_read=False)
-    figures = evaluation_figures([unread], votes_of([unread], same_text)).intervals
+    figures = evaluation_figures([unread], votes_of([unread], same_text))
     assert not {"answered", "maj@1"} & figures.keys()
     assert figures["avg@1"].estimate == figures["format"].estimate == 1
 
@@ -106,6 +104,6 @@ def test_where_nothing_is_right_or_wrong_there_is_a_reward_and_each_of_its_parts
         for number, (score, judge) in enumerate([(0.2, None), (0.6, 3.0)])
     ]
     found = evaluation_figures(scored, [None, None])
-    assert not {"avg@1", "pass@1", "maj@1"} & found.intervals.keys()
-    means = {name: found.intervals[name].estimate for name in ("score", "rewards/style", "rewards/judge")}
+    assert not {"avg@1", "pass@1", "maj@1"} & found.keys()
+    means = {name: found[name].estimate for name in ("score", "rewards/style", "rewards/judge")}
     assert means == pytest.approx({"score": 0.4, "rewards/style": 0.4, "rewards/judge": 3.0})
