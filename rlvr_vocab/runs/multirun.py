@@ -62,19 +62,15 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     swept = [place for place, choices in enumerate(values.values()) if len(choices) > 1]
     names = {run: _composed(command, run, "exp_name") for run in runs}
     in_name = [place for place in swept if not _tells_apart(names, place)]
-    jobs: dict[Path, Job] = {}
+    jobs = []
     for run in runs:
         name = names[run] + "".join(_suffix(run[place]) for place in in_name)
         named = (*run, f"exp_name={name}") if in_name else run
         folder = Path(_composed(command, named, "output_dir"))
-        if folder.absolute() in jobs:
-            first = list(jobs).index(folder.absolute()) + 1
-            raise UserError(
-                f"jobs {first} and {len(jobs) + 1} of the sweep would both write {folder}: give an output_dir for "
-                "each, such as output_dir='./out/${exp_name}'"
-            )
-        jobs[folder.absolute()] = Job(named, tuple(run[place] for place in swept), folder)
-    return list(jobs.values()) if options.job is None else [list(jobs.values())[options.job]]
+        if any(folder.absolute() == job.folder.absolute() for job in jobs):
+            raise UserError(f"several runs of the sweep would write {folder}: set output_dir='./out/${{exp_name}}'")
+        jobs.append(Job(named, tuple(run[place] for place in swept), folder))
+    return jobs if options.job is None else [jobs[options.job]]
 
 
 def _values(word: str) -> Words:

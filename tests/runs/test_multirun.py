@@ -129,7 +129,7 @@ def test_a_name_holds_what_differs_between_runs_and_no_more(words: list[str], ex
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["seed=1,2", "output_dir=here"], "jobs 1 and 2 of the sweep would both write here"),
+        (["seed=1,2", "output_dir=here"], "several runs of the sweep would write here"),
         (["rewards=glob(*)"], "write its values"),
         (["seed=1,2", "--job", "2"], "--job 2: the sweep has 2 jobs, 0 to 1"),
     ],
