@@ -62,7 +62,7 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     swept = [place for place, choices in enumerate(values.values()) if len(choices) > 1]
     names = {run: _composed(command, run, "exp_name") for run in runs}
     in_name = [place for place in swept if not _tells_apart(names, place)]
-    jobs = []
+    jobs: list[Job] = []
     for run in runs:
         name = names[run] + "".join(_suffix(run[place]) for place in in_name)
         named = (*run, f"exp_name={name}") if in_name else run
