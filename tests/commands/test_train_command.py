@@ -64,7 +64,7 @@ def metrics_of(folder: Path) -> list[dict]:
 
 def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
-    expected |= {"forecast.json", "manifest.json", "vocabulary.csv"}
+    expected |= {"forecast.json", "vocabulary.csv"}
     expected |= {"initial_model", "completions", "evaluation", "final_model"}
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [
@@ -153,31 +153,6 @@ def test_a_finished_run_is_shown_and_not_trained_again(folder: Path, capsys: pyt
     assert main(["train", f"config={folder}"]) == 0
     assert "overwrite=true" in capsys.readouterr().out
     assert (folder / "metrics.jsonl").stat().st_mtime_ns == modified
-
-
-def test_evaluate_answers_the_problems_that_the_run_held_out(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["evaluate", f"checkpoint={folder / 'final_model'}", "seed=5", f"out={tmp_path / 'results'}"]
-    assert main(command) == 0
-    ours, evaluated = (
-        [json.loads(line)["prompt"] for line in path.read_text().splitlines()]
-        for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
-    )
-    assert ours == evaluated and len(ours) == 20
-    assert f"problems held out by the run in {folder}\n" in capsys.readouterr().out
-
-
-def test_expand_writes_a_folder_and_refuses_to_write_it_twice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "expanded"
-    assert main(["expand", "model=tiny", "model.reasoning_vocab_size=10", f"out={out}"]) == 0
-    layout = VocabLayout.load(out)
-    assert layout.source_ids == tuple(range(10))
-    assert AutoModelForCausalLM.from_pretrained(out).get_input_embeddings().num_embeddings == layout.rows
-    assert main(["expand", "model=tiny", "model.reasoning_vocab_size=10", f"out={out}"]) == 2
-    assert str(out) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
