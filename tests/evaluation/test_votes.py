@@ -19,16 +19,5 @@ def test_answers_of_one_value_are_one_answer_whatever_their_text() -> None:
     other = results(1, ("2", 0.0), (r"\frac{1}{", 0.0), (r"\frac{1}{", 0.0), ("1/2", 0.0))  # unreadable: its text
     mixed = [each for pair in zip(given, other, strict=False) for each in pair]
     assert votes_of(mixed) == [1, 1, 1, 2, 1, 2, 2, 3]
+    assert votes_of(results(0, ("4", 1.0), ("8/2", 1.0), ("5", 0.0), ("6", 0.0))) == [0, 0, 1, 2]
     assert equal_by_verifier([(r"\frac{1}{", "7"), ("7", "7.0")]) == [False, True] and equal_by_verifier([]) == []
-
-
-def test_right_answers_are_one_answer_and_are_not_compared_again() -> None:
-    compared = []
-
-    def equal(pairs):
-        compared.extend(pairs)
-        return [False for _ in pairs]
-
-    given = results(0, ("4", 1.0), ("8/2", 1.0), ("5", 0.0), ("5", 0.0), ("6", 0.0))
-    assert votes_of(given, equal) == [0, 0, 1, 1, 2]
-    assert compared == [("5", "6")]

@@ -60,9 +60,3 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path, text, word):
     with pytest.raises(UserError, match=word) as error:
         VocabLayout.load(tmp_path)
     assert "\n" not in str(error.value)
-
-
-def test_each_copy_knows_which_one_of_its_source_it_is():
-    layout = make_layout((3, 4, 3, 3, 4))
-    assert layout.copy_indices == (1, 1, 2, 3, 2)
-    assert (layout.size, layout.rows) == (5, 15)
