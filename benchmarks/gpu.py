@@ -11,8 +11,7 @@ the memory is too small is a row that says so.
 A step is forward, backward and AdamW on a batch of completions that think for three quarters of their length; the first
 one is not timed, nor is the first sampling. Tokens are those of completions. The share of the peak counts what the
 *plain* model needs, forward and three times that for a step, no copy and nothing computed twice: rows of one shape are
-comparable. `log-probs by torch` is without the Triton form, which a GPU takes by itself. Memory is what torch has
-allocated on the GPU (on a CPU resident pages), the highest in each phase, in GiB.
+comparable. Memory is what torch has allocated on the GPU (on a CPU resident pages), the highest in each phase, in GiB.
 """
 
 from __future__ import annotations
@@ -26,14 +25,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest import mock
 
 import step as one_step
 
@@ -51,10 +49,9 @@ SHAPES = {
     "0.6B": qwen3(1024),
     "1.7B": qwen3(2048),
 }
-BY_TORCH, VLLM = ", log-probs by torch", " + vLLM"
+VLLM = " + vLLM"
 VARIANTS = (
     *one_step.VARIANTS,
-    *(f"{name}{BY_TORCH}" for name in ("n = 0", "n = V, low rank", "n = V, independent")),
     *(f"{name}{VLLM}" for name in ("plain TRL", "n = 0", "n = V, low rank", "n = V, independent")),
 )
 STEPS = 3
@@ -162,17 +159,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """In this process; `failed` says that the memory did not suffice, and the phases how far it came."""
     from rlvr_vocab.errors import is_out_of_memory
     from rlvr_vocab.training.metrics.step_clock import PeakMemory
-    from rlvr_vocab.vocab import logprobs
 
     [shape] = arguments.shape
-    variant = arguments.variant.removesuffix(VLLM).removesuffix(BY_TORCH)
+    variant = arguments.variant.removesuffix(VLLM)
     setting = argparse.Namespace(**SHAPES[shape], thinking=0.75, folder=arguments.folder, variant=variant)
     memory = PeakMemory()
     row: dict[str, Any] = {}
     try:
-        plain = mock.patch.object(logprobs, "choose_block_form", return_value="plain")
-        with plain if arguments.variant.endswith(BY_TORCH) else nullcontext():
-            figures(setting, arguments.variant.endswith(VLLM), Path(arguments.traces), memory, row)
+        figures(setting, arguments.variant.endswith(VLLM), Path(arguments.traces), memory, row)
     except MemoryError:
         row["failed"] = NOT_ENOUGH_MEMORY
     except RuntimeError as error:
@@ -292,7 +286,7 @@ def device_name() -> str:
 
 
 def machine() -> dict[str, Any]:
-    names = [name for name in ("torch", "transformers", "trl", "vllm", "triton") if find_spec(name)]
+    names = [name for name in ("torch", "transformers", "trl", "vllm") if find_spec(name)]
     card = card_called(device_name())
     peak = None if card is None else card.flops
     return {"device": device_name(), "peak_flops": peak, "versions": {name: version(name) for name in names}}

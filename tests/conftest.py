@@ -48,8 +48,6 @@ _TEMPORARY = pytest.StashKey[Path]()
 def pytest_configure(config: pytest.Config) -> None:
     """A temporary folder of the session's own: libraries leave theirs behind in processes that are killed."""
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest looks after its folders itself
-    if not Path("/dev/nvidiactl").exists():
-        os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported: its kernels then run on a CPU
     config.stash[_TEMPORARY] = Path(tempfile.mkdtemp(prefix="rlvr-vocab-tests-"))
     tempfile.tempdir = os.environ["TMPDIR"] = str(config.stash[_TEMPORARY])
 

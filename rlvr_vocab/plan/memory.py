@@ -35,9 +35,9 @@ _TOKENIZER_BYTES = 720  # objects for each standard token; copies need hardly an
 _FRAGMENTS_ON_A_CARD, _FRAGMENTS, _FRAGMENTS_BESIDE_ADAPTERS = 0.10, 0.25, 0.55
 _COMING_AND_GOING = ("activations", "kv cache", "logits")
 _QUANTIZING = 5.5  # bytes for each weight that malloc still holds after quantizing on a CPU
-# Positions and rows of one block of the log-prob function, and about how many blocks are alive; fewer with Triton.
+# Positions and rows of one block of the log-prob function, and about how many blocks are alive.
 _BLOCK_POSITIONS, _BLOCK_ROWS, _BLOCKS_ALIVE = 1024, 4096, 5
-_BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE_BY_TRITON = 4096, 16384, 2
+_BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD = 4096, 16384
 # Float32 tensors of completions × rows that a sampling step holds at once: without copies, and with them.
 _SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
 
@@ -169,8 +169,7 @@ def _head_blocks(work: Workload) -> float:
     if work.device.is_cpu:
         blocks = _BLOCKS_ALIVE * (2 if work.copies else 1)
         return 4 * blocks * min(_BLOCK_POSITIONS, scored) * min(_BLOCK_ROWS, rows) + hidden_states
-    blocks = _BLOCKS_ALIVE_BY_TRITON if work.device.has_bf16 else _BLOCKS_ALIVE
-    logits = 4 * blocks * min(_BLOCK_POSITIONS_ON_A_CARD, scored) * min(_BLOCK_ROWS_ON_A_CARD, rows)
+    logits = 4 * _BLOCKS_ALIVE * min(_BLOCK_POSITIONS_ON_A_CARD, scored) * min(_BLOCK_ROWS_ON_A_CARD, rows)
     return logits + hidden_states + (_table_bytes(work) / 2 if cast_weights(work) else 0.0)
 
 

@@ -25,7 +25,6 @@ from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
 from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.head import RegionScores, attach_region_head
-from rlvr_vocab.vocab.logprobs import choose_block_form
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
 
@@ -41,7 +40,6 @@ def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[No
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
         attach_low_rank_rows(model, initial_model)
         attach_region_head(model, policy=policy, **settings)
-        choose_block_form(model.device)  # its warning comes before the first generation
 
     trl_grpo.add_fused_lm_head = add_region_head
     try:

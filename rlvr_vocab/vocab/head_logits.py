@@ -96,10 +96,6 @@ class HeadLogits:
                 f"the policy describes {rows} rows, {standard} of them standard tokens: the output embedding has {held}"
             )
 
-    def suits_kernels(self, block: TextBlock) -> bool:
-        """Whether the kernels support the block: no copies are looked up, and sums are float32."""
-        return block.slices is not None and self.sum_dtype == torch.float32
-
     def blocks(self, region: int) -> list[TextBlock]:
         device = self.weights.weight.device
         size = _ROWS_PER_BLOCK if device.type == "cpu" else _ROWS_PER_BLOCK_ON_ACCELERATOR
@@ -130,33 +126,13 @@ class HeadLogits:
         ]
         return [z for z, _ in finished], [slope for _, slope in finished]
 
-    def products(self, inputs: Inputs, block: TextBlock) -> torch.Tensor:
-        """The head's products with a block, one group after another in one buffer; `split` divides it."""
-        n = len(inputs.positions)
-        size = n * sum(self._widths(block))
-        memory = torch.empty(size, device=inputs.hidden_nH.device, dtype=self.sum_dtype)
-        for group, out in zip(block.groups, self.split(memory, n, block), strict=True):
-            if out is not None:
-                self._product(inputs, group.ids, out)
-        return memory
-
-    def split(self, memory: torch.Tensor, n: int, block: TextBlock) -> list[torch.Tensor | None]:
-        """The matrix of each group; None for copies that equal their sources."""
-        widths = self._widths(block)
-        matrices = memory.split([n * width for width in widths])
-        return [part.view(n, width) if width else None for part, width in zip(matrices, widths, strict=True)]
-
-    def _widths(self, block: TextBlock) -> list[int]:
-        no_deltas = self.from_source and self.weights.factor is None
-        return [0 if no_deltas and index else group.width for index, group in enumerate(block.groups)]
-
-    def _product(self, inputs: Inputs, ids: Ids, out: torch.Tensor | None = None) -> torch.Tensor | None:
+    def _product(self, inputs: Inputs, ids: Ids) -> torch.Tensor | None:
         """The product of ids, or of their deltas; None where that is 0."""
         operand = self._operand(ids)
         table, bias = getattr(self.weights, operand.table), self.weights.bias
         if table is None:
             return None
-        z = _product(self._left(inputs, operand), table[operand.rows].to(self.compute_dtype), self.sum_dtype, out)
+        z = _product(self._left(inputs, operand), table[operand.rows].to(self.compute_dtype), self.sum_dtype)
         return z if bias is None or operand.biases is None else z.add_(bias[operand.biases].to(self.sum_dtype))
 
     def _operand(self, ids: Ids) -> Operand:
@@ -227,16 +203,11 @@ def whole_in_zero3(*parameters: torch.Tensor | None) -> AbstractContextManager[N
     return maybe_gather_lm_head_ctx(*parameters)
 
 
-def _product(
-    a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def _product(a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """`a @ b.T` in `dtype`, without rounding to a smaller dtype on the way where the device supports it."""
     if a_nk.is_cuda and a_nk.dtype in (torch.float16, torch.bfloat16):
-        return torch.mm(a_nk, b_vk.t(), out_dtype=dtype, out=out)
-    if a_nk.dtype == dtype:
-        return torch.mm(a_nk, b_vk.t(), out=out)
-    product = torch.mm(a_nk, b_vk.t())
-    return product.to(dtype) if out is None else out.copy_(product)
+        return torch.mm(a_nk, b_vk.t(), out_dtype=dtype)
+    return torch.mm(a_nk, b_vk.t()).to(dtype)
 
 
 def _add_rows(total: torch.Tensor, places: Ids, a: torch.Tensor, b: torch.Tensor) -> None:

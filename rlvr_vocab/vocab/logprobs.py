@@ -8,12 +8,8 @@ distribution over its copies.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from importlib.util import find_spec
-from subprocess import SubprocessError
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,9 +19,6 @@ from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy, TextBlock
 # Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one group of it.
 _TOKENS_PER_BLOCK = 1024
 _TOKENS_PER_BLOCK_ON_ACCELERATOR = 4096
-
-# Everything after the head's product is computed by torch, or by the kernels of `logprob_kernels`.
-BlockForm = Literal["plain", "triton"]
 
 
 class Scores(NamedTuple):
@@ -72,7 +65,6 @@ class _RegionLogProbs(torch.autograd.Function):
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         head = HeadLogits(weights, policy, settings, dtype)
-        form = choose_block_form(hidden.device)
         texts = policy.surface_ids(targets)
         # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
@@ -80,15 +72,10 @@ class _RegionLogProbs(torch.autograd.Function):
             score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
             inputs = head.inputs(hidden, positions)
             for block in head.blocks(region):
-                if form == "triton" and head.suits_kernels(block):
-                    from rlvr_vocab.vocab.logprob_kernels import add_to_sums
-
-                    add_to_sums(score.sums, block, inputs, head, region, score.targets, score.texts)
-                else:
-                    score.add(block, head.logits(inputs, region, block)[0])
+                score.add(block, head.logits(inputs, region, block)[0])
             figures[:, positions] = score.results()
         ctx.save_for_backward(hidden, *weights, targets, texts, regions, figures)
-        ctx.policy, ctx.settings, ctx.compute_dtype, ctx.form = policy, settings, head.compute_dtype, form
+        ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
         capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
         ctx.mark_non_differentiable(copy_entropy, capacity)
@@ -106,41 +93,18 @@ class _RegionLogProbs(torch.autograd.Function):
                 for each, needed in zip((hidden, *weights), ctx.needs_input_grad[:6], strict=True)
             ]
             of_hidden, of_weights = sums[0], HeadWeights(*sums[1:])  # type: ignore[arg-type]
-            # A bias's gradient is a sum of the products' gradients; all others are multiplied.
-            dtype = head.compute_dtype if of_weights.bias is None else head.sum_dtype
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
                 of_positions = (targets[positions], texts[positions], figures[:, positions], given)
                 for block in head.blocks(region):
-                    of_products: Sequence[torch.Tensor | None]
-                    if ctx.form == "triton" and head.suits_kernels(block):
-                        from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
-
-                        of_products = gradients_of_products(block, inputs, head, region, *of_positions, dtype)
-                    else:
-                        z, slopes = head.logits(inputs, region, block)
-                        of_z = _gradients_of_logits(block, z, *of_positions)
-                        of_products = head.gradients_of_products(of_z, slopes, block.groups)
+                    z, slopes = head.logits(inputs, region, block)
+                    of_z = _gradients_of_logits(block, z, *of_positions)
+                    of_products = head.gradients_of_products(of_z, slopes, block.groups)
                     head.add_gradients(of_products, block.groups, inputs, of_hidden, of_weights)
         of_inputs = zip(sums, (hidden, *weights), strict=True)
         results = (None if total is None or each is None else total.to(each.dtype) for total, each in of_inputs)
         return *results, None, None, None, None
-
-
-@lru_cache
-def choose_block_form(device: torch.device) -> BlockForm:
-    """The form of scores on a device. The first call takes seconds, and warns where Triton lacks a C compiler."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not find_spec("triton"):
-        return "plain"
-    import triton
-
-    try:
-        triton.runtime.driver.active.get_current_target()
-    except (AssertionError, OSError, RuntimeError, SubprocessError) as error:
-        warnings.warn(f"Triton cannot compile here ({error}): torch computes log-probs, more slowly", stacklevel=2)
-        return "plain"
-    return "triton"
 
 
 class _OnlineScore:

@@ -107,7 +107,7 @@ class RegionPolicy:
             parts = (group.within(texts) for group in ([standard_tokens] if has_standard else []) + copies)
             if groups := [part.to(device) for part in parts if part is not None]:
                 log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
-                blocks.append(TextBlock(texts, tuple(groups), log_open, _slices(texts, groups, device)))
+                blocks.append(TextBlock(texts, tuple(groups), log_open))
         return blocks
 
 
@@ -203,29 +203,15 @@ class TextBlock:
         groups: the standard tokens first, if the block has them, then open copies; a run of copies stored as a slice
             may include forbidden ones.
         log_open: for each text the log of its number of open ids; None where no text has two.
-        slices: `(1 + groups, 4)` int32 for the kernels, one row for the block and one per group: first column in the
-            concatenated logits of all groups, first text, end of the texts, first id. None with a lookup.
     """
 
     texts: slice
     groups: tuple[IdGroup, ...]
     log_open: torch.Tensor | None = None
-    slices: torch.Tensor | None = None
 
     @property
     def size(self) -> int:
         return self.texts.stop - self.texts.start
-
-
-def _slices(texts: slice, groups: list[IdGroup], device: torch.device) -> torch.Tensor | None:
-    """The table of that name of a `TextBlock`."""
-    table, column = [(0, 0, texts.stop - texts.start, texts.start)], 0
-    for group in groups:
-        if isinstance(group.ids, torch.Tensor) or isinstance(group.texts, torch.Tensor):
-            return None
-        table.append((column, group.texts.start, group.texts.stop, group.ids.start))
-        column += group.width
-    return torch.tensor(table, dtype=torch.int32, device=device)
 
 
 def _groups_of_copies(layout: VocabLayout, is_open_K: torch.Tensor) -> list[IdGroup]:

@@ -1,10 +1,4 @@
-"""Scores and gradients of the region head against a dense float64 softmax, in every form of the reasoning rows.
-
-Once by torch alone, and once by the Triton kernels: compiled where there is a GPU, else run by Triton's interpreter.
-"""
-
-import importlib
-from unittest import mock
+"""Scores and gradients of the region head against a dense float64 softmax, in every form of the reasoning rows."""
 
 import pytest
 import torch
@@ -48,41 +42,9 @@ def small_blocks(monkeypatch, tokens, rows):
     monkeypatch.setattr(policy, "_SHORTEST_RUN", 5)
 
 
-def block_form(form):
-    """Scores computed inside the block, and their gradients, are in this form."""
-    return mock.patch.object(logprobs, "choose_block_form", return_value=form)
-
-
-def kernels_on_small_blocks(monkeypatch):
-    """The kernels, a program of which has several positions and passes over a block. Interpreted calls take long."""
-    pytest.importorskip("triton", reason="triton is not installed here: pip install -e '.[dev]'")
-    small_blocks(monkeypatch, tokens=20, rows=70)
-    kernels = importlib.import_module("rlvr_vocab.vocab.logprob_kernels")
-    if DEVICE == "cpu":
-        if type(kernels._add_to_sums).__name__ != "InterpretedFunction":
-            pytest.skip("Triton's interpreter is off (TRITON_INTERPRET=1), and there is no GPU that torch could use")
-        monkeypatch.setattr(kernels, "_ROWS", 16)
-        monkeypatch.setattr(kernels, "_TEXTS", 16)
-    return kernels
-
-
-# Their like goes through the kernels in `test_logprob_kernels`, in blocks that do not fall back to torch.
-PLAIN_ALONE = "test_so_they_do_in_each_region_and_for_each_gradient"
-
-
-def pytest_generate_tests(metafunc):
-    triton = [] if metafunc.function.__name__ == PLAIN_ALONE else [pytest.param("triton", marks=pytest.mark.slow)]
-    metafunc.parametrize("form_of_blocks", ["plain", *triton], indirect=True)
-
-
 @pytest.fixture(autouse=True)
-def form_of_blocks(request, monkeypatch):
-    if request.param == "plain":
-        small_blocks(monkeypatch, tokens=7, rows=19)
-    else:
-        kernels_on_small_blocks(monkeypatch)
-    with block_form(request.param):
-        yield
+def several_blocks(monkeypatch):
+    small_blocks(monkeypatch, tokens=7, rows=19)
 
 
 class Case:
