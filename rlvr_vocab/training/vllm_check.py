@@ -1,23 +1,29 @@
-"""A check before training that vLLM samples under the region policy and reports log-probabilities under it.
+"""Checks before training that vLLM samples under the region policy and reports log-probabilities under it.
 
 A sampler that ignores the policy would train too, with wrong gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.arguments import GRPOConfig, prompt_tokens
+from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 
 # The largest `logit_bias` of vLLM's API: above any logit, and not enough for a forbidden token.
 _PUSH = 100.0
 _NEARLY_CERTAIN = -1.0  # nats: the log-probability of a token with that push, after it
+_TOKENS = 16
+# Nats on average: bfloat16 differs by 0.02 to 0.05 (docs/vllm.md), answers without the policy by ln 2.
+_MOST_DIFFERENCE = 0.25
 
 
 def set_vllm_context(
@@ -35,39 +41,83 @@ def set_vllm_context(
         return
     of_template = args.chat_template_kwargs or {}
     longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
-    of_checks = max(map(len, _prompts(layout))) + 1
+    of_checks = max(map(len, _prompts(layout))) + _TOKENS
     args.vllm_max_model_length = max(longest + args.max_completion_length, of_checks)
 
 
 def check_vllm(trainer: Any) -> None:
-    """With a bias towards a reasoning token, vLLM must sample it while thinking and must not while answering.
+    """Check the sampler of a trainer; UserError where it is not that of the trainer's policy."""
+    _check_forbids(trainer)
+    if trainer.stage_context.run_step(trainer.state.global_step) == 0:  # vLLM holds the initial weights
+        _check_logps(trainer)
 
-    UserError where it does not, or where it reports log-probabilities of another distribution.
-    """
-    layout, generation = trainer.policy.layout, trainer.vllm_generation
+
+def _check_forbids(trainer: Any) -> None:
+    """With a bias towards a reasoning token, vLLM must sample it while thinking and must not while answering."""
+    layout = trainer.policy.layout
     pushed = int(open_copies(layout)[0][0])
-    before = generation.max_completion_length, generation.generation_kwargs
-    generation.max_completion_length, generation.generation_kwargs = 1, {**before[1], "logit_bias": {pushed: _PUSH}}
-    try:
-        _, sampled, logps, _ = generation.generate(_prompts(layout), images=None, num_generations=1)
-    finally:
-        generation.max_completion_length, generation.generation_kwargs = before
-    answering, thinking = map(list, sampled)
+    with _asking(trainer, 1, {"logit_bias": {pushed: _PUSH}}):
+        (answering, thinking), logps = _completions(trainer, _prompts(layout)[:2])
     if answering == [pushed] or thinking != [pushed]:
         raise UserError(
             f"vLLM does not follow the region policy: asked for reasoning token {pushed}, it sampled {answering} while "
             f"answering and {thinking} while thinking; install rlvr-vocab in its environment (VLLM_PLUGINS may keep "
             f"rlvr_vocab_engine out) and serve {trainer.initial_model}"
         )
-    if logps[1][0][0] < _NEARLY_CERTAIN:
+    if logps[1][0] < _NEARLY_CERTAIN:
         raise UserError(
             "vLLM reports log-probabilities before temperature and region policy: start it with --logprobs-mode "
             "processed_logprobs"
         )
 
 
+def _check_logps(trainer: Any) -> None:
+    """Log-probabilities of a few samples against the trainer's own scoring of them, in each region."""
+    prompts = _prompts(trainer.policy.layout)
+    with _asking(trainer, _TOKENS, {}):
+        completions, logps = _completions(trainer, prompts)
+    off = [
+        (_scored(trainer, prompt, completion) - torch.tensor(reported)).abs()
+        for prompt, completion, reported in zip(prompts, completions, logps, strict=True)
+    ]
+    for name, mean in (("answering", torch.cat(off[::2]).mean()), ("thinking", torch.cat(off[1::2]).mean())):
+        if mean > _MOST_DIFFERENCE:
+            raise UserError(
+                f"vLLM reports log-probabilities that differ by {mean:.2f} on average from those of "
+                f"{trainer.initial_model} ({name}): it serves other weights, or another reasoning_vocab.json; serve "
+                "that folder"
+            )
+
+
 def _prompts(layout: VocabLayout) -> list[list[int]]:
-    """One after which the model answers, and one after which it thinks."""
+    """Alternately answering and thinking, with a few different standard ids before."""
     ordinary = [id_ for id_ in range(layout.standard_size // 2, layout.standard_size) if id_ not in layout.control_ids]
-    start = [*ordinary[:3], *layout.turn_ids]
-    return [start, [*start, layout.think_open_id]]
+    starts = [[*ordinary[number : number + 3], *layout.turn_ids] for number in range(4)]
+    return [prompt for start in starts for prompt in (start, [*start, layout.think_open_id])]
+
+
+@contextmanager
+def _asking(trainer: Any, tokens: int, more: dict[str, Any]) -> Iterator[None]:
+    """Inside the block vLLM samples so many tokens, with further sampling parameters."""
+    generation = trainer.vllm_generation
+    before = generation.max_completion_length, generation.generation_kwargs
+    generation.max_completion_length, generation.generation_kwargs = tokens, {**before[1], **more}
+    try:
+        yield
+    finally:
+        generation.max_completion_length, generation.generation_kwargs = before
+
+
+def _completions(trainer: Any, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
+    _, completion_ids, logps, _ = trainer.vllm_generation.generate(prompts, images=None, num_generations=1)
+    return [list(ids) for ids in completion_ids], [[token[0] for token in row] for row in logps]
+
+
+@torch.no_grad()
+def _scored(trainer: Any, prompt: list[int], completion: list[int]) -> torch.Tensor:
+    ids = torch.tensor([prompt + completion], device=trainer.accelerator.device)
+    with without_dropout(trainer.model):
+        logps, *_ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, torch.ones_like(ids), len(completion)
+        )
+    return logps[0].float().cpu()

@@ -19,23 +19,28 @@ class Engine:
         self.max_completion_length, self.generation_kwargs = 16, {}
 
     def generate(self, prompts, images, num_generations):
-        assert self.max_completion_length == 1
-        answers = [self._next(torch.tensor([ids])) for ids in prompts]
-        return prompts, [[token] for token, _ in answers], [[[logp]] for _, logp in answers], None
+        answers = [self._complete(torch.tensor([ids])) for ids in prompts]
+        return prompts, [ids for ids, _ in answers], [[[logp] for logp in logps] for _, logps in answers], None
 
     @torch.no_grad()
-    def _next(self, ids):
-        policy, raw = self.trainer.policy, self.trainer.model(input_ids=ids).logits[0, -1]
-        logits, bias = raw / self.trainer.temperature, policy.bias[region_of_next(ids, policy.layout)[0]]
-        if self.fault == "answers in tongues":
-            bias = bias.masked_fill(bias.isinf(), 0.0)
-        if self.fault == "no reasoning":
-            bias = policy.bias[0]
-        for token, push in self.generation_kwargs.get("logit_bias", {}).items():
-            logits[token] += push
-        logp = (logits + bias).log_softmax(0)
-        token = int(torch.multinomial(logp.exp(), 1))
-        return token, float((raw.log_softmax(0) if self.fault == "raw" else logp)[token])
+    def _complete(self, ids):
+        policy, start, logps = self.trainer.policy, ids.size(1), []
+        for _ in range(self.max_completion_length):
+            raw = self.trainer.model(input_ids=ids).logits[0, -1]
+            logits = raw / self.trainer.temperature
+            bias = policy.bias[region_of_next(ids, policy.layout)[0]]
+            if self.fault == "answers in tongues":
+                bias = bias.masked_fill(bias.isinf(), 0.0)
+            if self.fault == "no reasoning":
+                bias = policy.bias[0]
+            for token, push in self.generation_kwargs.get("logit_bias", {}).items():
+                logits[token] += push
+            logp = (logits + bias).log_softmax(0)
+            token = torch.multinomial(logp.exp(), 1)
+            reported = raw.log_softmax(0) if self.fault == "raw" else logp
+            logps.append(float(reported[token]) - (1.0 if self.fault == "other weights" else 0.0))
+            ids = torch.cat([ids, token.unsqueeze(0)], dim=1)
+        return ids[0, start:].tolist(), logps
 
 
 @pytest.fixture
@@ -60,6 +65,7 @@ def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
         ("raw", "before temperature and region policy: start it with --logprobs-mode"),
         ("answers in tongues", r"it sampled (\[\d+\]) while answering and \1 while thinking; install rlvr-vocab"),
         ("no reasoning", "asked for reasoning token .* it sampled .* while thinking; install rlvr-vocab"),
+        ("other weights", r"differ by 1\.00 on average .*\(answering\)"),
     ],
 )
 def test_each_fault_ends_the_run_with_a_line_of_its_own(fault, message, asked):
@@ -75,7 +81,7 @@ WORDS = ("one", "one two three four", "one two")
     [
         ({}, None, 4 + 30),
         ({}, {"easy": ["a"], "hard": ["a b c d e"]}, 5 + 30),
-        ({"max_completion_length": 1}, None, 3 + 2 + 1 + 1),  # the check before training needs more
+        ({"max_completion_length": 2}, None, 3 + 2 + 1 + 16),  # the questions asked before training need more
         ({"vllm_max_model_length": 512}, None, 512),
         ({"use_vllm": False}, None, None),
     ],
