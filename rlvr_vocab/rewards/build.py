@@ -7,9 +7,9 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +54,8 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
                 raise UserError(f"rewards: {spec.name} has no parameter {key}{hint}")
         if isinstance(deadline, str):
             deadline = DEADLINE if is_user_code(spec.name) else None
+        elif deadline is not None and not is_user_code(spec.name):
+            raise UserError(f"rewards: {spec.name} is of the library, ends by itself, and takes no deadline")
         filled = {key: value for key, value in vars(context).items() if key in parameters and value is not None}
         rewards.append(Reward(function, name, replace(spec, params={**filled, **spec.params}), deadline))
     return rewards
@@ -98,14 +100,17 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
 
     User code with the name of a function of the library gets the name of its file as a prefix.
     """
-    names, seen = [], Counter[str]()
+    plain: list[str] = []
     for spec in specs:
         where, _, name = spec.name.rpartition(":")
         if where and name in LIBRARY:
             module = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
             name = f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{name}"
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+        plain.append(name)
+    names: list[str] = []
+    for name in plain:
+        numbered = (f"{name}_{number}" for number in count(2))
+        names.append(name if name not in names else next(each for each in numbered if each not in (*names, *plain)))
     return names
 
 

@@ -119,7 +119,8 @@ class Reward:
         settings = getattr(self.function, "settings", ())  # a column of that name is no value for them
         names = columns if self._takes_any else self._takes
         taken = {name: values for name, values in columns.items() if name in names and name not in settings}
-        return getattr(self.function, "explain", self.function)(**{**taken, **self.params})
+        explain = getattr(self.function, "explain", None)
+        return (explain if callable(explain) else self.function)(**{**taken, **self.params})
 
     def _score_alone(self, columns: dict[str, Any], row: int, end: float | None) -> Score:
         rows = len(columns["completions"])

@@ -66,9 +66,10 @@ def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
     module, name, arguments = type(value).__module__, type(value).__name__, None
     if isinstance(value, complex):
         module, name, arguments = "builtins", "complex", (value.real, value.imag)
-    elif module == "numpy" and hasattr(value, "tolist"):
-        if value.ndim == 0:
-            return encoded(value.tolist(), of_object)
+    elif module == "numpy" and getattr(value, "ndim", None) == 0:
+        if type(item := value.item()).__module__ != "numpy":  # a longdouble's is itself
+            return encoded(item, of_object)
+    elif (module, name) == ("numpy", "ndarray") and value.dtype.names is None:
         name, arguments = "array", (value.tolist(), value.dtype.str)
     elif name in _MADE.get(module, ()):
         arguments = value.__reduce__()[1]

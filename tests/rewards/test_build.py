@@ -42,11 +42,13 @@ def scores(reward, solution=("3", "4"), **columns):
 
 
 def test_functions_of_one_name_are_logged_under_different_names(tmp_path, mine):
-    (tmp_path / "my clash.py").write_text("def accuracy(completions): return [0.5] * len(completions)\n")
-    clash = f"{tmp_path}/my clash.py:accuracy"
-    names = ["accuracy", clash, "accuracy", "boxed", mine("only"), mine("only"), clash, "accuracy"]
+    (tmp_path / "my clash.py").write_text(
+        "def accuracy(completions): return [0.5] * len(completions)\naccuracy_3 = accuracy\n"
+    )
+    clash, third = f"{tmp_path}/my clash.py:accuracy", f"{tmp_path}/my clash.py:accuracy_3"
+    names = ["accuracy", clash, "accuracy", "boxed", mine("only"), mine("only"), clash, "accuracy", third]
     rewards = build_rewards([RewardSpec(name) for name in names], CONTEXT)
-    expected = "accuracy my_clash_accuracy accuracy_2 boxed only only_2 my_clash_accuracy_2 accuracy_3"
+    expected = "accuracy my_clash_accuracy accuracy_2 boxed only only_2 my_clash_accuracy_2 accuracy_4 accuracy_3"
     assert [reward.name for reward in rewards] == expected.split()
     assert scores(rewards[0]) == [0.0, 0.0] and scores(rewards[1]) == [0.5, 0.5]
 
@@ -96,6 +98,7 @@ def test_required_columns_are_parameters_without_a_value(mine):
     [
         (RewardSpec("acuracy"), "no reward acuracy; did you mean accuracy?"),
         (RewardSpec("length", params={"longst": 1}), "length has no parameter longst; did you mean longest?"),
+        (RewardSpec("boxed", deadline=5.0), "boxed is of the library, ends by itself, and takes no deadline"),
         (RewardSpec("builtins:max"), "builtins:max takes no parameter completions"),
     ],
 )

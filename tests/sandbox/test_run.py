@@ -59,6 +59,8 @@ COUNTED = [
     ("def f(a): a[0] = 1", code("import numpy\na = numpy.zeros(2)\nf(a)\nassert a.tolist() == [1, 0]"), (1, 1)),
     ("def f(n): return n + 1", code("assert f(10**6000) == 10**6000 + 1"), (1, 1)),
     ("import numpy\ndef f(n): return numpy.int64(n), numpy.float32(0.5)", code("assert f(4) == (4, 0.5)"), (1, 1)),
+    ("import numpy\ndef f(): return numpy.longdouble([0.5])", code("assert list(f()) == [0.5]"), (1, 1)),
+    ("import numpy\ndef f(): return numpy.array([(1, 0.5)], 'i,f')", code("assert f()['f0'] == 1"), (1, 1)),
     ("def f(n: int): return f.__annotations__['n'] is int", code("assert f(1)"), (1, 1)),
 ]
 
