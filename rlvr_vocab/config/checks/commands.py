@@ -62,6 +62,8 @@ def check_merge(settings: MergeSettings) -> None:
 
 def check_check(settings: CheckSettings) -> None:
     check_dataset(settings.dataset)
+    if settings.model is not None:
+        check_model(settings.model)
     for other in settings.other_sets():  # which are read after much is printed
         check_source(other, PromptStyle(system_prompt=None))
 
