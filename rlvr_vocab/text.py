@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
@@ -50,14 +49,19 @@ def nearest_word(word: str, known: Iterable[str], cutoff: float = _CLOSE_ENOUGH)
 
 
 def nearest_keys(key: str, known: Iterable[str]) -> list[str]:
-    """The dotted key most like `key` by its last part, or up to three with the same last part."""
-    last, by_last = key.rpartition(".")[2], defaultdict(list)
-    for each in known:
-        by_last[each.rpartition(".")[2]].append(each)
-    if last in by_last:
-        return sorted(by_last[last], key=lambda each: (not each.startswith("training."), -_similarity(key, each)))[:3]
-    nearest = by_last.get(nearest_word(last, by_last) or "", [])
-    return sorted(nearest, key=lambda each: -_similarity(key, each))[:1]
+    """The dotted keys most like `key`, by last part or as a whole; up to three where that is ambiguous."""
+    known = list(known)
+    last = key.rpartition(".")[2]
+    same_last = [candidate for candidate in known if candidate.rpartition(".")[2] == last]
+    if same_last:
+        return sorted(same_last, key=lambda each: (not each.startswith("training."), -_similarity(key, each)))[:3]
+
+    def score(candidate: str) -> tuple[float, float]:
+        whole = _similarity(key, candidate)
+        return max(whole, _similarity(last, candidate.rpartition(".")[2])), whole
+
+    best = max(known, key=score, default=None)
+    return [best] if best is not None and score(best)[0] >= _CLOSE_ENOUGH else []
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

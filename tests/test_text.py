@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.text import did_you_mean, nearest_word, short_text, visible_text
+from rlvr_vocab.text import did_you_mean, nearest_keys, nearest_word, short_text, visible_text
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,11 @@ def test_the_nearest_word_is_the_likeliest_slip(given: str, nearest: str | None)
     known = ["SANER", "answer", "Solution"]
     assert nearest_word(given, known) == nearest
     assert did_you_mean(given, known) == (f"; did you mean {nearest}?" if nearest else "")
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"), [("dataset_name", "dataset.name"), ("model.lora_r", "model.lora.r"), ("x", None)]
+)
+def test_the_nearest_key_is_like_it_as_a_whole_or_by_its_last_part(given: str, nearest: str | None) -> None:
+    known = ["dataset", "dataset.name", "model.lora.alpha", "model.lora.r"]
+    assert nearest_keys(given, known) == ([nearest] if nearest else [])

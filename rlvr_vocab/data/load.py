@@ -24,6 +24,7 @@ from rlvr_vocab.data.rows import (
     column_names,
     refuse_examples,
     require_columns,
+    told_apart,
     usable_rows,
 )
 from rlvr_vocab.data.source import ProblemSource, PromptStyle, Split
@@ -144,10 +145,10 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
 
 def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     """Read, sort and divide the problems that `source` names; there may be none. Raises UserError for a bad file."""
-    train = read_usable_rows(source, split.seed)
+    sources = [source] if source.eval_split is None else [source, _eval_source(source)]
+    train, *others = told_apart([read_usable_rows(each, split.seed) for each in sources])
     problems, dropped, eval_keys = train.problems, train.dropped, None
-    if source.eval_split is not None:
-        held_out = read_usable_rows(_eval_source(source), split.seed)
+    for held_out in others:
         eval_keys = [problem.key for problem in held_out.problems]
         problems += held_out.problems
         dropped += tuple(replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in held_out.dropped)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,24 @@ def _read_conversation(cell: Sequence[Any]) -> Messages:
 def conversation_text(messages: Sequence[Mapping[str, str]], roles: Sequence[str] = ROLES[1:]) -> str:
     """The problem that a conversation asks: the contents of its messages, without the system's by default."""
     return "\n\n".join(message["content"] for message in messages if message["role"] in roles)
+
+
+def told_apart(sets: Sequence[UsableRows]) -> list[UsableRows]:
+    """The sets with system messages in the texts of conversations, if these hold the questions.
+
+    A question under several system messages is normally one problem. But if fewer than one in ten conversations has a
+    text of its own, the system messages contain the question.
+    """
+    asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
+    if 10 * len({each.text for each in asked}) >= len(
+        {conversation_text(each.messages or (), ROLES) for each in asked}
+    ):
+        return list(sets)
+
+    def whole(problem: Problem) -> Problem:
+        return replace(problem, text=conversation_text(problem.messages, ROLES)) if problem.messages else problem
+
+    return [replace(each, problems=tuple(map(whole, each.problems))) for each in sets]
 
 
 def build_messages(problem: str, style: PromptStyle) -> Messages:

@@ -97,3 +97,16 @@ def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_the
     assert len(sets[0].reserved_keys) == 4
     assert any(line.endswith("unless it is held out: 1") for line in sets[0].account)
     assert {len(prompt) for prompt in sets[0].train["prompt"]} == {2}
+
+
+@pytest.mark.parametrize(
+    ("systems", "trained", "held_out"), [(1, 0, 1), (3, 0, 1), (4, 0, 1), (11, 30, 3), (40, 30, 10)]
+)
+def test_system_messages_tell_problems_apart_where_the_users_all_ask_the_same(
+    systems: int, trained: int, held_out: int, write_jsonl: Any
+) -> None:
+    rows = [[{"role": "system", "content": f"Document {number % systems}"}, user("Summarise.")] for number in range(40)]
+    divided = read_problems(
+        ProblemSource(str(write_jsonl(*({"prompt": row} for row in rows))), COLUMNS), Split(eval_fraction=0.25)
+    )
+    assert (len(divided.parts.train), len(divided.parts.held_out)) == (trained, held_out)
