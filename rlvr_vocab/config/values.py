@@ -83,21 +83,26 @@ def unknown_key(key: str, known: Mapping[str, Any]) -> str:
 def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
     """Dotted key -> annotation of a dataclass and those in it, sections included; `functions[].name` is in a list."""
     found: dict[str, Any] = {}
+    if not _is_section(kind):  # a union of sections, or a list of one
+        for part in alternatives(kind):
+            listed = get_origin(part) is tuple
+            element = get_args(part)[0] if listed else part
+            found |= keys_of(element, f"{prefix}[]" if listed else prefix) if _is_section(element) else {}
+        return found
     metadata = {field.name: field.metadata for field in fields(kind)} if is_dataclass(kind) else {}
     for name, hint in get_type_hints(kind).items():
         flags, key = metadata.get(name, ()), f"{prefix}.{name}".removeprefix(".")
         if NO_KEY in flags:
             continue
-        if INLINE in flags:
-            found |= keys_of(hint, prefix)
-            continue
-        found[key] = hint
-        for part in () if ONE_KEY in flags else alternatives(hint):
-            listed = get_origin(part) is tuple
-            element = get_args(part)[0] if listed else part
-            if is_typeddict(element) or (isinstance(element, type) and is_dataclass(element)):
-                found |= keys_of(element, f"{key}[]" if listed else key)
+        if INLINE not in flags:
+            found[key] = hint
+        if ONE_KEY not in flags:
+            found |= keys_of(hint, prefix if INLINE in flags else key)
     return found
+
+
+def _is_section(kind: Any) -> bool:
+    return is_typeddict(kind) or (isinstance(kind, type) and is_dataclass(kind))
 
 
 def alternatives(annotation: Any) -> tuple[Any, ...]:

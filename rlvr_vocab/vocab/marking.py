@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup, escape
 from tokenizers import Tokenizer
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -30,7 +31,11 @@ class TextSpan(NamedTuple):
 
 def read_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a model folder, without Transformers, which takes seconds to import."""
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    file = folder / "tokenizer.json"
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises a plain Exception
+        raise UserError(f"{file} cannot be read: {error}") from error
 
 
 class Marker:

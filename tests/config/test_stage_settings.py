@@ -56,6 +56,7 @@ def test_a_limit_is_the_stages_whichever_of_its_names_was_set_before(typed):
     [
         ("[{rewards:format}]", r"stages\[0\].name is missing"),
         ("[{name:'a b'}]", r"stages\[0\].name=a b: is no name for a folder"),
+        ("[{name:a,reward:format}]", r"unknown key stages\[0\].reward; did you mean stages\[\].rewards"),
         ("[{name:a},{name:a}]", r"several are called a"),
         ("[{name:a,training:{lerning_rate:1}}]", r"stage a: unknown key training.lerning_rate; did you mean"),
         ("[{name:a,training:{num_generations:7}}]", r"stage a: training.num_generations=7 does not divide"),

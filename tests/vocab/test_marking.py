@@ -6,8 +6,9 @@ from html import unescape
 
 import pytest
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import visible_text
-from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, read_tokenizer
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 TEXT = "<think>the café: 日本語 🙂👩\u200d👩\u200d👧, ∑ 🇨🇭 مرحبا and </think>so \\boxed{\\frac{1}{2}} 你好 𝕏 it is."
@@ -55,3 +56,9 @@ def test_html_holds_the_text_and_no_tag_of_it():
 
 def test_without_colour_copies_stand_between_marks():
     assert marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("\x1b", 3)]) == "a⟦b⟧⟦3:␛⟧"
+
+
+def test_a_damaged_tokenizer_is_one_line(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(UserError, match=r"tokenizer\.json cannot be read"):
+        read_tokenizer(tmp_path)
