@@ -60,6 +60,7 @@ def read_rows(path: Path) -> list[Any]:
 
     Cells of .csv and .tsv files are text, never guessed into numbers. Raises UserError, which names the place.
     """
+    check_file(path)
     try:
         return READERS[path.suffix.lower()](path)
     except OSError as error:

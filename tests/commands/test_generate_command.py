@@ -65,7 +65,8 @@ def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
     ("words", "said"),
     [
         (["prompt=hello", "prompts=x.txt"], "give either prompt="),
-        (["prompts=missing.txt"], "missing.txt cannot be read"),
+        (["prompts=missing.txt"], "missing.txt does not exist"),
+        (["prompts=."], "is not a file with one of the extensions"),
         (["prompt=hello", "top_p=0"], "top_p=0"),
         (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
     ],

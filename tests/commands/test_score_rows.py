@@ -79,7 +79,7 @@ def test_a_row_may_lack_a_completion_or_a_gold_answer(read: Any, tmp_path: Path)
         ([{"completion": [{"role": "assistant", "content": 3}]}], "row 1: its completion is [{'role'"),
         ([{"completion": [{"role": "user", "content": "q"}]}], "neither text nor the messages of an assistant's turn"),
         ([{"completions": "c"}], "has no column completion; its columns are completions; set completion_column=compl"),
-        ([], "has no rows; it must hold at least one completion"),
+        ([], "is empty; it must hold at least one row"),
     ],
 )
 def test_a_file_without_turns_is_refused_by_row_or_column(rows: Any, said: str, read: Any) -> None:
