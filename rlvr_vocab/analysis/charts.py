@@ -53,7 +53,6 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.
 
 _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
 _DOTS_UP_TO = 24
-_MOST_IN_A_BAND = 400
 _LONGEST_NAME = 34
 
 
@@ -68,7 +67,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart; `low` and `high`, a value for each step, bound a band, or bars where points are few."""
+    """One line of a chart; `low` and `high`, a value for each step, bound a bar where they differ."""
 
     name: str
     steps: Sequence[float]
@@ -164,7 +163,7 @@ def _as_svg(chart: Figure, title: str, description: str) -> Markup:
 
 
 def _finite(line: Line) -> Line:
-    """The points at which the value, and the band if there is one, are finite."""
+    """The points at which the value, and its bounds if it has them, are finite."""
     columns = [line.steps, line.values, *(each for each in (line.low, line.high) if each is not None)]
     rows = [row for row in zip(*columns, strict=True) if all(map(math.isfinite, row))]
     return Line(line.name, *([*column] for column in zip(*rows, strict=True))) if rows else Line(line.name, [], [])
@@ -175,14 +174,11 @@ def _draw(axes: Axes, line: Line, colour: str, dashes: Any, window: int) -> None
     steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
     few, name = len(values) <= _DOTS_UP_TO, short_text(line.name, _LONGEST_NAME)
     if line.low is not None and line.high is not None:
-        low, high = np.asarray(line.low, float), np.asarray(line.high, float)
-        if few:
-            reach = [values - low, high - values]
-            axes.errorbar(steps, values, yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
-        else:
-            starts = np.arange(0, len(steps), math.ceil(len(steps) / _MOST_IN_A_BAND))
-            low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-            axes.fill_between(steps[starts], low, high, color=colour, alpha=0.16, linewidth=0)
+        reach = np.asarray([values - line.low, line.high - values])
+        wide = reach.any(axis=0)
+        axes.errorbar(
+            steps[wide], values[wide], yerr=reach[:, wide], fmt="none", ecolor=colour, elinewidth=1, capsize=2.5
+        )
     if len(values) >= _SMOOTHED_FROM:
         axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
         values = _moving_mean(values, window)

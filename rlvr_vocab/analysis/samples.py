@@ -1,9 +1,9 @@
-"""The completions of a run: which of them, in which order, as text or as an HTML page. No torch."""
+"""The completions of a run: which of them, in which order, as text. No torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,7 +15,7 @@ from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.files import PROBLEMS, read_record
 from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_html, marked_plain
+from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_plain
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 
 Order = Literal["file", "lowest", "highest"]
@@ -138,10 +138,6 @@ class Sample:
     spans: Sequence[TextSpan]
     facts: Sequence[tuple[str, str]]
 
-    @property
-    def title(self) -> str:
-        return f"step {self.completion.step}, completion {self.completion.row}"
-
 
 def shown_sample(own: SampledCompletion, marker: Marker | None, correctness: CorrectnessReward | None = None) -> Sample:
     """A completion with its marks, and with facts that hold no line break and no control character.
@@ -187,7 +183,7 @@ def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layou
     return f"{len(completion_ids)}: {thinking} thinking{of_them}, {answering} answering; {end}"
 
 
-# --- as text, as a page ---
+# --- as text ---
 
 
 def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
@@ -200,13 +196,14 @@ def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
 
 def sample_text(sample: Sample, *, colour: bool) -> Text:
     """Prompt and completion are indented, so that no line of them can pass for one of ours."""
-    text = Text().append(f"\n--- {sample.title}\n", "bold")
+    own = sample.completion
+    text = Text().append(f"\n--- step {own.step}, completion {own.row}\n", "bold")
     for label, value in sample.facts:
         text.append(f"{label}: ", "dim").append(f"{value}\n")
     completion = Text().join(_span_text(each, colour=colour) for each in sample.spans)
-    for label, own in (("prompt", Text(visible_text(sample.completion.prompt))), ("completion", completion)):
+    for label, shown in (("prompt", Text(visible_text(own.prompt))), ("completion", completion)):
         text.append(f"{label}:\n", "dim")
-        for line in own.split("\n", allow_blank=True):
+        for line in shown.split("\n", allow_blank=True):
             text.append("    ").append_text(line).append("\n")
     return text
 
@@ -216,17 +213,3 @@ def _span_text(span: TextSpan, *, colour: bool) -> Text:
         return Text(marked_plain([span]))
     style = f"bold {_COLOURS[colour_number(span.copy_index) - 1]}" if span.copy_index else ""
     return Text(visible_text(span.text), style)
-
-
-def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> str:
-    """The page of a report, with the completions as its section; it loads nothing and runs nothing."""
-    from rlvr_vocab.analysis.report import page  # only here: it can draw, which takes a second to import
-
-    cards = [
-        page.SampleCard(each.title, visible_text(each.completion.prompt), marked_html(each.spans), each.facts)
-        for each in samples
-    ]
-    sections = {"Samples": page.samples("", cards)}
-    if probe is not None:
-        sections["Probe"] = page.paragraph(visible_text(probe))
-    return page.render(page.Page("Completions", visible_text(heading), sections, kind="rlvr-vocab samples"))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -161,23 +161,6 @@ def token_tables(folder: Path, rows: int) -> dict[str, torch.Tensor]:
     return {"input": embedding, "output": tables[heads[0]]} if heads else {"both": embedding}
 
 
-def copy_rows(analysis: VocabularyAnalysis) -> Iterator[list[Any]]:
-    """A header, and a row for each copy that was sampled or is among those furthest from their sources."""
-    layout, sampled = analysis.layout, analysis.sampled
-    yield ["id", "source_id", "copy", "text", "sampled", "source_sampled"] + [
-        f"from_source_{s}" for s in analysis.drift
-    ]
-    listed = sampled[layout.standard_size :] > 0
-    for distance in analysis.drift.values():
-        furthest = np.argsort(-np.nan_to_num(distance), kind="stable")[:MOST_MOVED]
-        listed[furthest[np.nan_to_num(distance[furthest]) > 0]] = True
-    for k in np.flatnonzero(listed).tolist():
-        token, source = layout.standard_size + k, layout.source_ids[k]
-        text, counts = token_text(analysis.tokenizer, source), (int(sampled[token]), int(sampled[source]))
-        distances = (float(distance[k]) for distance in analysis.drift.values())
-        yield [token, source, layout.copy_indices[k], text, *counts, *distances]
-
-
 def token_text(tokenizer: Tokenizer, token: int) -> str:
     """Spaces and control characters visible; the id where there is no text, or a part of a character alone."""
     text = tokenizer.decode([token], skip_special_tokens=False)
@@ -187,9 +170,22 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
 
 
 def write_vocabulary(analysis: VocabularyAnalysis) -> None:
-    """Write `<run>/vocabulary.csv`: text in quotes, NaN empty."""
-    written = io.StringIO()
+    """Write `<run>/vocabulary.csv`, with a row for each copy that was sampled or is among those furthest from sources.
+
+    Text is in quotes, NaN empty.
+    """
+    layout, sampled, written = analysis.layout, analysis.sampled, io.StringIO()
     writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    for row in copy_rows(analysis):
-        writer.writerow(["" if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row])
+    sides = (f"from_source_{side}" for side in analysis.drift)
+    writer.writerow(["id", "source_id", "copy", "text", "sampled", "source_sampled", *sides])
+    listed = sampled[layout.standard_size :] > 0
+    for distance in analysis.drift.values():
+        furthest = np.argsort(-np.nan_to_num(distance), kind="stable")[:MOST_MOVED]
+        listed[furthest[np.nan_to_num(distance[furthest]) > 0]] = True
+    for k in np.flatnonzero(listed).tolist():
+        token, source = layout.standard_size + k, layout.source_ids[k]
+        text, counts = token_text(analysis.tokenizer, source), (int(sampled[token]), int(sampled[source]))
+        distances = (float(distance[k]) for distance in analysis.drift.values())
+        far = ("" if not math.isfinite(distance) else distance for distance in distances)
+        writer.writerow([token, source, layout.copy_indices[k], text, *counts, *far])
     atomic_write(analysis.folder / VOCABULARY, written.getvalue())

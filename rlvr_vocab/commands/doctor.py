@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, Finding, steps_needed
 from rlvr_vocab.config.command_settings import DoctorSettings
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.runs.folder import run_record

@@ -22,7 +22,6 @@ from rlvr_vocab.analysis.samples import (
     find_samples,
     head_text,
     sample_text,
-    samples_page,
     shown_sample,
 )
 from rlvr_vocab.config.command_settings import SamplesSettings
@@ -68,12 +67,8 @@ def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, pr
                 console.print(sample_text(sample, colour=colour), end="", soft_wrap=True)
         return
     shown = list(samples)
-    if settings.out.suffix.lower() in (".html", ".htm"):
-        text = samples_page(shown, heading, probe)
-    else:
-        parts = [head_text(heading, probe, colour=False), *(sample_text(each, colour=False) for each in shown)]
-        text = "".join(part.plain for part in parts)
-    atomic_write(settings.out, text, "out")
+    parts = [head_text(heading, probe, colour=False), *(sample_text(each, colour=False) for each in shown)]
+    atomic_write(settings.out, "".join(part.plain for part in parts), "out")
     print(f"{pluralize(len(shown), 'completion is', 'completions are')} in {settings.out}")
 
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
-from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context
 from rlvr_vocab.errors import (
     RESUME_ME,

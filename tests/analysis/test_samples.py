@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from markupsafe import escape
 
 from rlvr_vocab.analysis.samples import (
     CorrectnessReward,
@@ -23,14 +22,12 @@ from rlvr_vocab.analysis.samples import (
     count_tokens,
     find_samples,
     sample_text,
-    samples_page,
     shown_sample,
 )
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.text import visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -153,27 +150,21 @@ def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder
 # --- what is written ---
 
 
-def test_nothing_that_is_written_is_obeyed_by_a_screen_or_a_browser():
+def test_nothing_that_is_written_is_obeyed_by_a_screen():
     samples = [sample_of(text) for text in HOSTILE]
     texts = [sample_text(each, colour=colour).plain for each in samples for colour in (False, True)]
-    page = samples_page(samples, "2 of contains='<script>'", "<img>")
-    for written in (*texts, page):
-        assert not CONTROL.search(written)
+    assert not any(CONTROL.search(text) for text in texts)
     titles = [line for text in texts for line in text.split("\n") if line.startswith("---")]
     assert titles == ["--- step 3, completion 2"] * len(texts)  # what is not ours is indented
-    assert not re.search("<(script|img)", page) and all(str(escape(visible_text(text))) in page for text in HOSTILE)
 
 
 # --- the command ---
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "expected"), [("a/b.html", [], "<!DOCTYPE html>"), ("b.txt", [], "completions of")]
-)
-def test_it_is_written_as_the_file_ends(finished_run, tmp_path, capsys, name, args, expected):
-    out = tmp_path / name
-    assert main(["samples", f"run={finished_run}", "order=highest", "max_samples=2", f"out={out}", *args]) == 0
-    assert out.read_text(encoding="utf-8").startswith(expected)
+def test_a_file_is_written_as_text(finished_run, tmp_path, capsys):
+    out = tmp_path / "a" / "b.txt"
+    assert main(["samples", f"run={finished_run}", "order=highest", "max_samples=2", f"out={out}"]) == 0
+    assert out.read_text(encoding="utf-8").startswith("completions of")
     assert re.findall(r"step \d+, completion \d+", out.read_text()) == [
         "step 20, completion 1",
         "step 20, completion 2",
@@ -187,7 +178,7 @@ def test_it_is_written_as_the_file_ends(finished_run, tmp_path, capsys, name, ar
         (["contains=nowhere", "step=3:"], "step=3: contains=nowhere: matches no completion"),
         (["step=ten"], "step=ten: give a step or a range"),
         (["step=50:10"], "step=50:10: matches no completion"),
-        (["out=/proc/a/x.html", "max_samples=1"], "out=/proc/a/x.html cannot be written"),
+        (["out=/proc/a/x.txt", "max_samples=1"], "out=/proc/a/x.txt cannot be written"),
     ],
 )
 def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, args, message):

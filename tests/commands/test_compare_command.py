@@ -105,7 +105,7 @@ def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsy
     reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
     code, found = compare([*reasoning, *plain])
     out = capsys.readouterr().out
-    assert code == 0 and Path("compared/comparison.html").read_text().count("<svg") == 2  # the difference, the reward
+    assert code == 0 and Path("compared/comparison.html").read_text().count("<svg") == 1  # the difference
     assert out.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
     assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
     [result] = found["comparisons"]

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.rewards.library.answers import accuracy

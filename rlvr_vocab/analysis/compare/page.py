@@ -1,4 +1,4 @@
-"""The page of a comparison: verdict and warnings, chart of the differences, runs, curves."""
+"""The page of a comparison: verdict and warnings, chart of the differences, every run."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from statistics import mean
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
+from rlvr_vocab.analysis.charts import Chart, IntervalRow, interval_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
-from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
-from rlvr_vocab.analysis.report.page import Page, chart_grid, facts, paragraph, preformatted, table
-
-# Caption, label of the axis, metric, whether it is a share.
-_CURVES = (
-    ("Held-out accuracy during training", "accuracy", "eval/accuracy", True),
-    ("Held-out reward during training", "reward", "eval/reward", False),
-    ("Reward", "reward", "reward", False),
-    ("Groups without spread", "share of completions", "frac_reward_zero_std", True),
-    ("Length of completions", "tokens", "completions/mean_length", False),
-    ("Entropy while thinking", "nats", "entropy/thinking", False),
-)
+from rlvr_vocab.analysis.compare.runs import ComparisonResult
+from rlvr_vocab.analysis.report.page import Page, chart_grid, paragraph, preformatted, table
 
 
 def compare_page(compared: ComparisonResult, command: str) -> Page:
@@ -29,8 +19,6 @@ def compare_page(compared: ComparisonResult, command: str) -> Page:
     sections = {
         "Verdict": _verdict(compared),
         "Every run": _runs(compared),
-        "Curves": _curves(compared.arms),
-        "Configuration": _configuration(compared),
         "Reproduce": preformatted(command),
     }
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
@@ -69,42 +57,12 @@ def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
 
 def _runs(compared: ComparisonResult) -> Markup:
     rows = [
-        (arm.name, run.seed, run.folder, compared.metric.value(mean(run.results.scores), " "), f"{len(run.answers):,}")
+        (
+            *(arm.name, arm.value if run is arm.runs[0] else "", run.seed, run.folder),
+            *(compared.metric.value(mean(run.results.scores), " "), f"{len(run.answers):,}"),
+        )
         for arm in compared.arms
         for run in arm.runs
     ]
     measured = paragraph(f"{compared.metric.name.capitalize()}{compared.metric.by}: {compared.measured}.")
-    return measured + table(("arm", "seed", "run", compared.metric.name, "answers"), rows, {3, 4})
-
-
-def _curves(arms: Sequence[ComparedArm]) -> Markup:
-    """A chart of each metric that some arm has logged and that is not the same throughout."""
-    charts = []
-    for caption, label, metric, percent in _CURVES:
-        lines = [line for arm in arms if (line := _line(arm, metric)).steps]
-        if len({value for line in lines for value in line.values}) > 1:
-            charts.append(Chart(caption, line_chart(lines, y_label=label, percent=percent, title=caption)))
-    if not charts:
-        return paragraph("No run has logged a metric that changes.", "missing")
-    note = "The mean over the seeds of an arm, within the band from the lowest to the highest seed."
-    return paragraph(note, "note") + chart_grid(charts)
-
-
-def _line(arm: ComparedArm, metric: str) -> Line:
-    """The steps that are in all runs of the arm which have the metric."""
-    series = (dict(zip(*run.record.series(metric), strict=True)) for run in arm.runs)
-    logged = [points for points in series if points]
-    steps = sorted(set.intersection(*map(set, logged))) if logged else []
-    at = [[points[step] for points in logged] for step in steps]
-    if len(logged) < 2:
-        return Line(arm.name, steps, [mean(values) for values in at])
-    return Line(arm.name, steps, [*map(mean, at)], [*map(min, at)], [*map(max, at)])
-
-
-def _configuration(compared: ComparisonResult) -> Markup:
-    under_test = paragraph(f"{compared.key} (under test):") + facts((arm.name, arm.value) for arm in compared.arms)
-    if not compared.differences:
-        return under_test + paragraph("Nothing else differs but seeds, names and folders.")
-    runs = [f"{arm.name}, seed {run.seed}" for arm in compared.arms for run in arm.runs]
-    rows = [(key, *values) for key, values in compared.differences.items()]
-    return under_test + paragraph("Beyond it:") + table(("key", *runs), rows)
+    return measured + table(("arm", compared.key, "seed", "run", compared.metric.name, "answers"), rows, {4, 5})

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from rlvr_vocab.analysis.doctor import learning, policy
-from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.history import History
+from rlvr_vocab.analysis.doctor.history import Finding, History
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
 RULES: dict[str, Callable[[History], Finding | None]] = {

@@ -1,4 +1,4 @@
-"""The rows of a run as the doctor's rules read them: the first and the last ones of the current stage."""
+"""The rows of a run as the doctor's rules read them, the first and last ones of a stage, and what a rule finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from rlvr_vocab.record.metrics import RewardFact, Row, RunFacts, is_number, is_step_row
 from rlvr_vocab.rewards.reward import traits_by_name
@@ -36,6 +37,27 @@ def library_name(reward: RewardFact) -> str:
 def full_mark(reward: RewardFact) -> float:
     """The score of success."""
     return traits_by_name(library_name(reward)).full_mark if reward.full_mark is None else reward.full_mark
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of a run; `Doctor` fills in `name`, and the last step where a rule gives none.
+
+    Attributes:
+        severity: `error` where the run cannot have learned its task, else `warning`.
+        evidence: figures, steps, and the threshold that they passed.
+        cause: the likeliest reason; remedy: a line with the keys to change.
+        name: such as `kl_high`; each name is found once in a run. `title` is the same for people.
+        step: the first step at which it could be seen.
+    """
+
+    title: str
+    severity: Literal["warning", "error"]
+    evidence: str
+    cause: str
+    remedy: str
+    step: int = -1
+    name: str = ""
 
 
 class Estimate(NamedTuple):
@@ -272,3 +294,8 @@ def mean(rows: Sequence[Row], metric: str) -> float | None:
 def recurs(count: int, rows: Sequence[Row]) -> bool:
     """Whether an event in `count` of these rows recurs: at least twice, and in three of ten rows."""
     return count >= max(2, RECURRING * len(rows))
+
+
+def steps(rows: Sequence[Row]) -> str:
+    first, last = rows[0]["step"], rows[-1]["step"]
+    return f"step {first}" if first == last else f"steps {first} to {last}"

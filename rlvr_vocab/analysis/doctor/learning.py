@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from rlvr_vocab.analysis.doctor.finding import Finding, steps
 from rlvr_vocab.analysis.doctor.history import (
     BEGINNING,
     FEWEST_ROWS,
     Estimate,
     Evaluation,
+    Finding,
     History,
     full_mark,
     library_name,
     mean,
     median,
     recurs,
+    steps,
     values,
 )
 from rlvr_vocab.record.metrics import Row

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import statistics
 
-from rlvr_vocab.analysis.doctor.finding import Finding, steps
 from rlvr_vocab.analysis.doctor.history import (
     FEWEST_ROWS,
     NEARLY_ALL,
     RISEN,
     WINDOW,
+    Finding,
     History,
     median,
     number,
     recurs,
+    steps,
     values,
 )
 

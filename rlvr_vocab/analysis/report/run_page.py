@@ -12,22 +12,17 @@ from typing import Any
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, Line, line_chart
-from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.report.outcome import (
-    HeldOutAnswers,
-    held_out_line,
-    last_step,
-    outcome_sentence,
-)
+from rlvr_vocab.analysis.doctor.history import Finding
+from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import shown_sample
-from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, copy_rows, evenly_spread
+from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, evenly_spread
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import PHASES, RunRecord
 from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import pluralize, visible_text
-from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html
+from rlvr_vocab.vocab.marking import Marker, marked_html
 
 MOST_MOMENTS = 5
 _SEED = 0
@@ -35,8 +30,6 @@ _HOW_CHOSEN = (
     "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
     "drawn with a fixed seed."
 )
-_MOST_USED = 10
-_SAMPLED = 4  # column of `copy_rows`
 
 
 @dataclass(frozen=True)
@@ -77,20 +70,11 @@ def run_page(report: RunReport) -> Page:
         "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
         "Findings": findings(report) if record.rows else nothing,
         "Samples": Markup().join(_samples(report)),
-        "Vocabulary": vocabulary(report, *_most_used_copies(report.vocabulary)),
+        "Vocabulary": vocabulary(report),
         "Configuration": configuration(report),
         "Reproduce": reproduce(report),
     }
     return Page(record.facts.exp_name, outcome_sentence(record, report.held_out), sections)
-
-
-def _most_used_copies(vocabulary: VocabularyAnalysis | None) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-    """The columns of `copy_rows`, and its rows with the most samples."""
-    if vocabulary is None:
-        return (), ()
-    header, *rows = copy_rows(vocabulary)
-    rows = sorted((row for row in rows if row[_SAMPLED]), key=lambda row: -row[_SAMPLED])[:_MOST_USED]
-    return header, [[f"{cell:.3g}" if isinstance(cell, float) else cell for cell in row] for row in rows]
 
 
 def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
@@ -189,7 +173,7 @@ def _samples(report: RunReport) -> Iterator[Markup]:
         cards = []
         for why, completion in of_step:
             sample = shown_sample(completion, report.marker)
-            cards.append(_card(why, completion.prompt, sample.spans, sample.facts))
+            cards.append(SampleCard(why, visible_text(completion.prompt), marked_html(sample.spans), sample.facts))
         yield samples(f"Step {step:,}", cards)
     if not report.completions.steps:
         yield paragraph("No completions are recorded (completions/ is empty).", "missing")
@@ -214,8 +198,3 @@ def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, S
         left = sorted(left, key=lambda each: each.row)
         chosen += [("drawn at random", random.Random(_SEED).choice(left))] if left else []
     return chosen[:most], unreadable
-
-
-def _card(title: str, prompt: str, spans: Sequence[TextSpan], shown: Sequence[tuple[str, str]]) -> SampleCard:
-    facts = [(label, visible_text(value)) for label, value in shown]
-    return SampleCard(title, visible_text(prompt), marked_html(spans), facts)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 
 Row = dict[str, Any]

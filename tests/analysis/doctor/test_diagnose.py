@@ -12,7 +12,7 @@ from trl import GRPOConfig
 
 from rlvr_vocab.analysis import doctor
 from rlvr_vocab.analysis.doctor.diagnose import RULES, Doctor, diagnose
-from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.runs.folder import run_facts

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
-from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 
 Row = dict[str, Any]
