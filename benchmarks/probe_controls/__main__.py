@@ -72,7 +72,7 @@ def probed(run: Path, number: int, words: Sequence[str]) -> Mapping[str, Any]:
         if not copy.exists():
             shutil.copytree(run, copy, ignore=shutil.ignore_patterns(PROBE_FOLDER, "completions", "initial_model"))
         run = copy
-    python(*PROGRAM, "probe", f"run={run}", f"seed={42 + number}", "arms=[transplanted]", *words)
+    python(*PROGRAM, "probe", f"run={run}", f"seed={42 + number}", *words)
     found: Mapping[str, Any] = json.loads((run / PROBE_FOLDER / PROBE).read_text(encoding="utf-8"))
     return found
 

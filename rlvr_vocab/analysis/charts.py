@@ -88,15 +88,8 @@ class IntervalRow:
 
 
 @rc_context(RC)
-def line_chart(
-    lines: Sequence[Line],
-    *,
-    y_label: str,
-    x_label: str = "step",
-    percent: bool = False,
-    title: str = "",
-) -> Markup:
-    """Lines over steps, or over `x_label`, as SVG; many points are drawn light, with their moving mean strong above."""
+def line_chart(lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "") -> Markup:
+    """Lines over steps as SVG; many points are drawn light, with their moving mean strong above."""
     drawn, shown = [line for line in map(_finite, lines) if line.steps], _percent if percent else _plain
     chart, axes = _figure()
     longest = max(len(line.steps) for line in drawn)
@@ -104,7 +97,7 @@ def line_chart(
     for line, colour, dashes in zip(drawn, cycle(_COLOURS), cycle(_DASHES)):
         _draw(axes, line, colour, dashes, window)
     axes.set_ylabel(short_text(y_label))
-    axes.set_xlabel(f"{x_label} · strong: mean of {window}" if longest >= _SMOOTHED_FROM else x_label)
+    axes.set_xlabel(f"step · strong: mean of {window}" if longest >= _SMOOTHED_FROM else "step")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(shown))

@@ -41,10 +41,8 @@ from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
-from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import weights_fingerprint
 
-_ALWAYS = ("own", "redrawn", "permuted")
 _THOUGHTS = "thoughts.jsonl"
 
 
@@ -76,9 +74,6 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         raise UserError(f"run={folder}: has no held-out problems to answer")
     rows = list(problems)[: settings.max_samples]
     place, model = folder / PROBE_FOLDER, folder / FINAL_MODEL
-    arms = [arm for arm in ARMS if settings.arms is None or arm in settings.arms or arm in _ALWAYS]
-    if VocabLayout.load(model).mode == "replace" and "sources" in arms:
-        arms.remove("sources")  # their ids are forbidden while thinking
     last, grader = stages_of(trained)[-1].run, grader_of_run(trained)
     sampling = SamplingSettings(
         max_new_tokens=last.training.grpo["max_completion_length"],
@@ -98,12 +93,12 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     permuted = place / f"permutations_{settings.permutations}.jsonl"
     with only_writer(place, "run"):
         _require_same(place, depends_on)
-        if not all((place / name).exists() for name in (_THOUGHTS, permuted.name, *(f"{arm}.jsonl" for arm in arms))):
+        if not all((place / name).exists() for name in (_THOUGHTS, permuted.name, *(f"{arm}.jsonl" for arm in ARMS))):
             checkpoint = load_checkpoint(model)
             require_room(checkpoint.model.config, checkpoint.tokenizer, [row["prompt"] for row in rows], sampling)
             prober = Prober(checkpoint, Grader(grader, reward_context(last)), sampling)
-            _write_missing(prober, settings, folder, rows, arms, permuted, console)
-    answers = {arm: read_lines(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
+            _write_missing(prober, settings, folder, rows, permuted, console)
+    answers = {arm: read_lines(place / f"{arm}.jsonl", ProbeAnswer) for arm in ARMS}
     without = len(read_lines(place / _THOUGHTS, SampledThought))
     without -= len({(each.problem, each.sample) for each in answers["own"]})
     problem_texts = [row["problem"] for row in rows]
@@ -115,7 +110,6 @@ def _write_missing(
     settings: ProbeSettings,
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
-    arms: Sequence[str],
     permuted: Path,
     console: Console,
 ) -> None:
@@ -131,7 +125,7 @@ def _write_missing(
     thoughts = prober.recorded(read_lines(place / _THOUGHTS, SampledThought), rows)
     if len({each.place[0] for each in thoughts if each.thought.places}) < 2:
         raise UserError(f"run={folder}: fewer than two problems have a closed thought with exchangeable ids")
-    for arm in arms:
+    for arm in ARMS:
         answers = partial(prober.answers, arm, thoughts, draws)
         write(place / f"{arm}.jsonl", f"{arm}: answers", len(thoughts) * draws, answers)
     golds = partial(prober.permuted_golds, thoughts, settings.permutations)
@@ -150,7 +144,7 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
 
 def _print(console: Console, found: ProbeFindings) -> None:
     columns = ["copies in the thought", found.metric.name, "less redrawn", "95 % interval", "log p(gold)"]
-    rows = [(each.arm.replace("_", " "), found.metric.value(each.value), *each.texts) for each in found.arms]
+    rows = [(each.arm, found.metric.value(each.value), *each.texts) for each in found.arms]
     print_table(console, columns, rows)
     console.print(found.sentence, markup=False)
     if found.used is not None:

@@ -147,7 +147,6 @@ class ProbeSettings:
     """
 
     run: Runs
-    arms: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] | None
     samples: Count
     draws: Count
     permutations: Count

@@ -35,13 +35,11 @@ class Thought:
     Attributes:
         ids: the sampled ones, the closing tag included.
         places: indices in `ids` at which another id of the same text was open.
-        start: index in `ids` at which the thinking begins.
     """
 
     prompt_ids: tuple[int, ...]
     ids: tuple[int, ...]
     places: tuple[int, ...]
-    start: int
 
 
 class CopyExchange:
@@ -65,7 +63,7 @@ class CopyExchange:
             return None
         kept = tuple(completion_ids[: ends[0] + 1])
         places = tuple(place for place in range(len(kept)) if thinking[place] and len(self.open_ids(kept[place])) > 1)
-        return Thought(tuple(prompt_ids), kept, places, thinking.index(True))
+        return Thought(tuple(prompt_ids), kept, places)
 
     def open_ids(self, token: int) -> list[int]:
         """The ids of a token's text that are open while thinking, the standard one first where it is."""
@@ -74,34 +72,6 @@ class CopyExchange:
     def texts(self, thought: Thought) -> list[int]:
         """The text of each id, as standard tokens."""
         return [self._text_of[token] for token in thought.ids]
-
-    def in_arm(self, arm: str, thought: Thought, random: np.random.Generator) -> Thought:
-        """The thought in an arm of `ARMS`, as it is where the arm takes the model or other thoughts."""
-        standard, open_ids = self._policy.layout.standard_size, self.open_ids
-        match arm.split("_"):
-            case ["sources"]:
-                return self._chosen(thought, lambda token: open_ids(token)[0])
-            case ["copies"]:
-                return self._chosen(thought, lambda token: random.choice([i for i in open_ids(token) if i >= standard]))
-            case ["coin"]:
-                return self._chosen(thought, lambda token: random.choice(open_ids(token)))
-            case ["dose", percent]:
-                places = random.permutation(thought.places)[: round(int(percent) / 100 * len(thought.places))]
-                return self._chosen(
-                    thought, lambda token: random.choice([i for i in open_ids(token) if i != token]), sorted(places)
-                )
-            case ["cut", percent]:
-                kept = thought.ids[: thought.start + round(int(percent) / 100 * (len(thought.ids) - 1 - thought.start))]
-                left = tuple(place for place in thought.places if place < len(kept))
-                return replace(thought, ids=(*kept, thought.ids[-1]), places=left)
-        return thought
-
-    def _chosen(self, thought: Thought, choose: Callable[[int], int], places: Sequence[int] | None = None) -> Thought:
-        """The thought with the ids that `choose` gives for its own, at some places or at all."""
-        ids = list(thought.ids)
-        for place in thought.places if places is None else places:
-            ids[place] = int(choose(ids[place]))
-        return replace(thought, ids=tuple(ids))
 
     def permuted(self, thoughts: Sequence[Thought], random: np.random.Generator) -> list[Thought]:
         """The ids of each text permuted over all thoughts: each keeps its rate, and loses its place."""
@@ -122,11 +92,11 @@ class CopyExchange:
         for place in reversed(donor.places):
             given[self._text_of[donor.ids[place]]].append(donor.ids[place])
 
-        def from_donor(token: int) -> int:
-            left = given[self._text_of[token]]
-            return left.pop() if left else random.choice(self.open_ids(token))
-
-        return self._chosen(thought, from_donor)
+        ids = list(thought.ids)
+        for place in thought.places:
+            left = given[self._text_of[ids[place]]]
+            ids[place] = left.pop() if left else int(random.choice(self.open_ids(ids[place])))
+        return replace(thought, ids=tuple(ids))
 
 
 @dataclass(frozen=True)
@@ -240,11 +210,7 @@ class Prober:
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm not in ("permuted", "transplanted"):
-            return [
-                _Version(each, self._exchange.in_arm(arm, each.thought, self._random(arm, draw, *each.place)), draw)
-                for each in thoughts
-                for draw in range(draws)
-            ]
+            return [_Version(each, each.thought, draw) for each in thoughts for draw in range(draws)]
         dealt = [self._permuted(thoughts, draw) for draw in range(draws)]
         if arm == "transplanted":
             return self._transplants(thoughts, dealt)

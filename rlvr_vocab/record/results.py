@@ -166,11 +166,6 @@ ARMS = {
     "redrawn": "each drawn anew from the model's own p(copy | text so far): the harness, which should do no harm",
     "permuted": "those of each text dealt out anew over all thoughts: each keeps its rate, and loses its place",
     "transplanted": "those of another problem's thought, the nth of a text for the nth",
-    "sources": "all standard tokens: includes the shock of an unusual input",
-    "copies": "all copies: includes the shock of an unusual input",
-    "coin": "by chance: includes the shock of an unusual input",
-    **{f"dose_{share}": f"{share} % of them exchanged" for share in (10, 30, 50, 70, 90)},
-    **{f"cut_{share}": f"the thought closed after {share} % of its tokens" for share in (0, 25, 50, 75)},
 }
 
 

@@ -22,7 +22,6 @@ SMALL = (
     "report=false",
 )
 MOVED = ("model.reasoning_rank=null", "model.init_noise=0.5")  # copies that are not their sources
-SAME_TEXT = [arm for arm in ARMS if not arm.startswith("cut")]
 PROBE = ("draws=3", "permutations=8", "batch_size=32")
 
 
@@ -57,12 +56,12 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return error
 
 
-def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train):
+def test_frozen_copies_are_answered_alike_in_every_arm(train):
     run = train("frozen", "model.reasoning_rank=0")
     found = probed(run)
     own = answers(run, "own")
     assert len({each.answer for each in own}) > 3
-    for arm in SAME_TEXT:
+    for arm in ARMS:
         by_place = {(each.problem, each.draw): each for each in answers(run, arm)}
         for each in own:
             if (each.problem, each.draw) in by_place:
@@ -76,7 +75,7 @@ def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train
 def test_a_planted_quarter_of_a_bit_is_found_and_draws_to_the_donor(tmp_path):
     run = tmp_path / "planted"
     assert train_planted(0.25, ["report=false", "dataset.max_eval_samples=200", f"output_dir={run}"]) == 0
-    found = probed(run, "arms=[transplanted]")
+    found = probed(run)
     assert found["verdict"] == "carries meaning"
     used, pull = found["used"], found["contrasts"]["donor"]
     for bits in (used["own"], used["redrawn"]):
@@ -116,7 +115,7 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     run = train("moved", *MOVED)
     probed(run)
     before = {path.name: path.read_bytes() for path in (run / "probe").iterdir()}
-    for name in ("thoughts.jsonl", "permutations_8.jsonl", "permuted.jsonl", "dose_50.jsonl", "probe.json"):
+    for name in ("thoughts.jsonl", "permutations_8.jsonl", "permuted.jsonl", "transplanted.jsonl", "probe.json"):
         (run / "probe" / name).unlink()
     probed(run)
     assert {path.name: path.read_bytes() for path in (run / "probe").iterdir()} == before

@@ -37,7 +37,7 @@ def random():
 
 def test_a_thought_ends_with_its_closing_tag_and_only_thinking_places_can_be_exchanged():
     thought = thought_of(exchange_of(), [3, 15, 8])  # 8 has no copy
-    assert thought.ids == (3, OPEN, 3, 15, 8, CLOSE) and thought.start == 2
+    assert thought.ids == (3, OPEN, 3, 15, 8, CLOSE)
     assert thought.places == (2, 3)
     for completion in ([3, 4, END], [3, OPEN, 3, 15]):  # which does not begin, or does not end
         assert exchange_of().thought(PROMPT, completion) is None
@@ -48,28 +48,12 @@ def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
     thoughts = thoughts_of(exchange)
     one, other = thoughts[:2]
     for changed in (
-        *(exchange.in_arm(arm, one, random) for arm in ("sources", "copies", "coin", "dose_50")),
         exchange.transplanted(one, other, random),
         exchange.permuted(thoughts, random)[0],
     ):
         assert exchange.texts(changed) == exchange.texts(one)
         for place, token in enumerate(changed.ids):
             assert token == one.ids[place] or (place in one.places and token in exchange.open_ids(token))
-
-
-def test_sources_copies_and_chance_choose_among_the_open_ids(random):
-    exchange = exchange_of()
-    thought = thought_of(exchange, [3, 15, 23] * 9)
-    found = {arm: set(exchange.in_arm(arm, thought, random).ids[2:-1]) for arm in ("sources", "copies", "coin")}
-    assert found == {"sources": {3}, "copies": {15, 23}, "coin": {3, 15, 23}}
-
-
-def test_a_dose_exchanges_its_share_of_the_places(random):
-    exchange = exchange_of()
-    thought = thoughts_of(exchange, length=20)[0]
-    for share, places in ((10, 2), (90, 18)):
-        changed = exchange.in_arm(f"dose_{share}", thought, random)
-        assert sum(a != b for a, b in zip(thought.ids, changed.ids, strict=True)) == places
 
 
 def test_permuting_keeps_the_rate_of_every_id_and_moves_them(random):
@@ -88,13 +72,6 @@ def test_a_transplant_takes_the_nth_choice_of_a_text_from_the_donor(random):
     assert exchange.transplanted(thought, donor, random).ids[2:-1] == (23, 17, 15, 15)
     thought, donor = thought_of(exchange, [3]), thought_of(exchange, [5])  # which lacks it: drawn by chance
     assert {exchange.transplanted(thought, donor, random).ids[2] for _ in range(60)} == {3, 15, 23}
-
-
-@pytest.mark.parametrize(("share", "inside"), [(0, ()), (25, (3,)), (75, (3, 15, 5))])
-def test_a_cut_closes_the_thought_early(share, inside):
-    exchange = exchange_of()
-    cut = exchange.in_arm(f"cut_{share}", thought_of(exchange, [3, 15, 5, 6]), None)
-    assert cut.ids == (3, OPEN, *inside, CLOSE)
 
 
 def test_where_copies_replace_their_sources_those_are_never_chosen():

@@ -1,10 +1,10 @@
-"""The page of a probe: the verdict, every arm, dose and response, the bits that are used."""
+"""The page of a probe: the verdict, the bits that are used, every arm, the other contrasts."""
 
 from __future__ import annotations
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
+from rlvr_vocab.analysis.charts import Chart, IntervalRow, interval_chart
 from rlvr_vocab.analysis.compare.comparison import p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, chart_grid, facts, paragraph, preformatted, table
@@ -23,8 +23,6 @@ def probe_page(found: ProbeFindings, command: str) -> Page:
 
 
 def _verdict(found: ProbeFindings) -> Markup:
-    doses = _curve(found, "dose", "of the choices exchanged", 0)
-    cuts = _curve(found, "cut", "of the thought kept", 100)
     note = (
         "A reasoning token reads as its source. Exchanged for it, the ids of a thought change and its text does not; "
         "the answer is sampled again afterwards. Redrawn against permuted choices decides, and was fixed beforehand."
@@ -34,13 +32,13 @@ def _verdict(found: ProbeFindings) -> Markup:
         "runs": f"{len(found.runs):,}",
         "bits about the answer in the choices": "unknown" if found.used is None else found.used.text(),
     }
-    return paragraph(note, "note") + facts(pairs.items()) + chart_grid([_arm_chart(found), *doses, *cuts])
+    return paragraph(note, "note") + facts(pairs.items()) + chart_grid([_arm_chart(found)])
 
 
 def _arms(found: ProbeFindings) -> Markup:
     rows = [
         (
-            *(each.arm.replace("_", " "), found.metric.value(each.value, " "), *each.texts),
+            *(each.arm, found.metric.value(each.value, " "), *each.texts),
             *(f"{each.copies_logp:.2f}".replace("-", "−"), f"{each.exchanged:.0%}", ARMS[each.arm]),
         )
         for each in found.arms
@@ -66,19 +64,8 @@ def _arm_chart(found: ProbeFindings) -> Chart:
     unit, rows = 100 if found.metric.is_share else 1, []
     for each in found.arms:
         against = each.against_redrawn
-        if against is not None and not each.arm.startswith(("dose", "cut")):
+        if against is not None:
             rows.append(IntervalRow(each.arm, unit * against.difference, unit * against.low, unit * against.high))
     label = f"{'percentage points' if found.metric.is_share else found.metric.name} above redrawn"
     svg = interval_chart(rows, x_label=label, title="Arms of the probe", description=found.sentence)
     return Chart("Answers after the same text with other ids", svg)
-
-
-def _curve(found: ProbeFindings, kind: str, x_label: str, own_at: int) -> list[Chart]:
-    """The metric over the share of an intervention, the own thought at `own_at`; empty without its arms."""
-    arms = [each for each in found.arms if each.arm == "own" or each.arm.startswith(f"{kind}_")]
-    points = sorted((own_at if each.arm == "own" else int(each.arm.partition("_")[2]), each.value) for each in arms)
-    if len(points) < 3:
-        return []
-    name, title = found.metric.name, {"dose": "Dose and response", "cut": "Thoughts cut short"}[kind]
-    line = Line(name, [share for share, _ in points], [value for _, value in points])
-    return [Chart(title, line_chart([line], y_label=name, x_label=f"% {x_label}", percent=found.metric.is_share))]

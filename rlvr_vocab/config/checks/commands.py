@@ -26,18 +26,13 @@ from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
-from rlvr_vocab.record.results import ARMS
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
-from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
 
 
 def check_probe(settings: ProbeSettings) -> None:
-    for arm in settings.arms or ():
-        if arm not in ARMS:
-            raise UserError(f"arms: no arm {arm}{nearest_and_all(arm, ARMS)}")
     for run in settings.run:
         check_checkpoint_folder(run / FINAL_MODEL, None)
         if not VocabLayout.load(run / FINAL_MODEL).size:

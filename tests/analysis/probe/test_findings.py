@@ -27,7 +27,7 @@ def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=D
     answers = {}
     for arm in arms:
         of_arm = np.where(random.random((problems, draws)) < coupled, of_own, random.random((problems, draws)))
-        change = effect if arm in ("permuted", "transplanted", "coin") else 0.0
+        change = effect if arm in ("permuted", "transplanted") else 0.0
         chance = ease * (1 - change)
         answers[arm] = [
             ProbeAnswer(
@@ -137,7 +137,7 @@ def test_a_channel_of_known_bits_is_told_within_a_tenth_by_redrawn_draws():
     assert widths[0] > 0.5 * told and widths[1] < 0.2 * told
 
 
-def test_the_page_escapes_what_it_shows_and_leaves_out_arms_that_were_not_asked_for():
+def test_the_page_escapes_what_it_shows_and_leaves_out_arms_without_answers():
     run = made_up(folder="<b>run</b>")
     found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
