@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 from rich.text import Text
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.record.files import PROBLEMS, read_record
+from rlvr_vocab.record.files import PROBLEMS
 from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_plain
@@ -36,7 +37,7 @@ class CorrectnessReward(NamedTuple):
     @classmethod
     def of_run(cls, folder: Path) -> CorrectnessReward | None:
         """The reward that grades held-out answers; None where a sum of rewards does, or nothing is right or wrong."""
-        grader = (read_record(folder, PROBLEMS) or {}).get("grader")
+        grader = (read_json_if_there(folder / PROBLEMS) or {}).get("grader")
         if grader is None or grader["threshold"] is None or len(grader["functions"]) != 1:
             return None
         return cls(grader["name"], grader["threshold"])

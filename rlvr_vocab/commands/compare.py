@@ -30,7 +30,6 @@ from rlvr_vocab.record.files import (
     EVALUATION_SETTINGS,
     FINAL_MODEL,
     PROBLEMS,
-    read_record,
 )
 from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.folder import configuration_keys, run_record
@@ -92,8 +91,8 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         record=record,
         seed=", ".join([str(config["seed"]), *own_seeds]) if own_seeds else config["seed"],
         answers=read_results(results),
-        environment=read_record(folder, ENVIRONMENT),
-        problems=read_record(folder, PROBLEMS),
+        environment=read_json_if_there(folder / ENVIRONMENT),
+        problems=read_json_if_there(folder / PROBLEMS),
         sampling_settings=sampling,
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
         grader=(sampling or record.summary or {}).get("grader"),

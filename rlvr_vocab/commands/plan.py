@@ -32,7 +32,6 @@ def run(settings: PlanSettings) -> int:
         sharding=settings.sharding,
         problems=settings.train_problems,
         prompts=(settings.prompt_tokens,) if settings.prompt_tokens else (),
-        mean_completion=settings.completion_tokens,
     )
     fit = None if settings.fit is None else fit_into_device(work)
     forecast = forecast_of(work) if fit is None else fit.forecast

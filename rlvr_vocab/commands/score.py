@@ -234,7 +234,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
             cell = cells.pop(prompt)
             columns["prompts"] = [{"role": "user", "content": cell}] if isinstance(cell, str) else cell
         if solution is not None:
-            gold = _gold(cells[solution], settings.solution_format)
+            gold = _gold(cells[solution])
             if solution != "answer" and "answer" in cells:
                 cells["raw_answer"] = cells["answer"]
             cells |= {"solution": gold, "answer": gold}  # as in training
@@ -268,9 +268,9 @@ def _turn(cell: Any) -> Turn | None:
     return None if text is None else [{"role": "assistant", "content": text}]
 
 
-def _gold(cell: Any, answer_format: str) -> Any:
+def _gold(cell: Any) -> Any:
     try:
-        return cell_answer(cell, answer_format)
+        return cell_answer(cell, "bare")
     except UnusableRow:
         return None
 

@@ -24,7 +24,7 @@ from rlvr_vocab.config.sections import (
     RunSettings,
     as_tuple,
 )
-from rlvr_vocab.data.source import AnswerFormat, Columns, ProblemSource
+from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import PROBE_FOLDER
 from rlvr_vocab.text import did_you_mean
@@ -269,7 +269,6 @@ class ScoreSettings:
     completion_column: str
     prompt_column: str | None
     solution_column: str | None
-    solution_format: AnswerFormat
     samples: Count
     batch_size: Count
     max_samples: Count | None
@@ -315,7 +314,7 @@ class PlanSettings(RunSettings):
 
     Example: rlvr-vocab plan model=qwen3_1.7b dataset=gsm8k model.reasoning_vocab_size=full gpu=h100 fit=40GiB
 
-    prompt_tokens, completion_tokens, train_problems: None for the values that follow from the run.
+    prompt_tokens, train_problems: None for the values that follow from the run.
     """
 
     gpu: str | None
@@ -323,7 +322,6 @@ class PlanSettings(RunSettings):
     sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
     fit: Annotated[float | None, BeforeValidator(_in_gib)]  # GiB
     prompt_tokens: Count | None
-    completion_tokens: Count | None
     train_problems: Count | None
     format: Literal["text", "json", "slurm_time"]
 

@@ -67,7 +67,6 @@ class GrpoFields(TypedDict):
     vllm_importance_sampling_mode: Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
     epsilon: NotRequired[NotNegative]
     scale_rewards: NotRequired[Literal["group", "batch", "none"] | bool]
-    use_bias_correction_kl: NotRequired[bool]
     mask_truncated_completions: NotRequired[bool]
     warmup_steps: NotRequired[Steps]
     weight_decay: NotRequired[NotNegative]

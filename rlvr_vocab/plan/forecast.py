@@ -116,7 +116,7 @@ def _of_stage(work: Workload) -> Forecast:
     if work.prompts:  # prompts that are sampled together are padded to the longest of them
         usual = longest_met(work.prompts, work.drawn / group)
         longest = longest_met(work.prompts, (steps or math.inf) * work.sampled_at_once / group)
-    completion = (most / 4, most / 2, most) if work.mean_completion is None else (work.mean_completion,) * 3
+    completion = (most / 4, most / 2, most)
     low, middle, high = (seconds_by_phase(replace(work, prompt=usual), tokens) for tokens in completion)
     work = replace(work, prompt=longest, problems=problems)
     return Forecast(

@@ -35,7 +35,6 @@ class Workload:
         copies: the number of reasoning tokens.
         problems: number of training problems; None where unknown.
         prompts: tokens of each prompt; empty where unknown.
-        mean_completion: tokens; None where unknown.
         prompt: tokens of the longest prompt.
     """
 
@@ -47,7 +46,6 @@ class Workload:
     sharding: Sharding = "none"
     problems: int | None = None
     prompts: tuple[int, ...] = ()
-    mean_completion: float | None = None
     prompt: int = 256
 
     @property

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
-
-from rlvr_vocab.files import read_json_if_there
 
 INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
 METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"
@@ -57,8 +54,3 @@ def initial_models_of(adapter: Path) -> list[Path]:
     """Where the base of an adapter may lie if a run wrote the adapter."""
     place = adapter.resolve()
     return [run / INITIAL_MODEL for run in _runs_around(place)] if _HOLDS_AN_ADAPTER.fullmatch(place.name) else []
-
-
-def read_record(folder: Path, name: str) -> dict[str, Any] | None:
-    """The object in a JSON file of a run; None without the file, UserError for a damaged one."""
-    return read_json_if_there(folder / name)

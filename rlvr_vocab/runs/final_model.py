@@ -20,8 +20,8 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.files import atomic_dir
-from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, read_record, run_folder_of
+from rlvr_vocab.files import atomic_dir, read_json_if_there
+from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used
@@ -138,7 +138,7 @@ def card_of_adapter(checkpoint: Path) -> Card:
     folder = run_folder_of(checkpoint)
     if folder is None:
         return {"name": "A merged model", "adapter": True}
-    summary, final = read_record(folder, SUMMARY) or {}, checkpoint.name == FINAL_ADAPTER
+    summary, final = read_json_if_there(folder / SUMMARY) or {}, checkpoint.name == FINAL_ADAPTER
     step = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
     steps = summary.get("steps") if final else int(step[1]) if step else None
     metric = HeldOutMetric.of(summary.get("grader"))

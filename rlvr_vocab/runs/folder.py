@@ -29,7 +29,7 @@ from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.config.values import leaves, read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import (
     CHANGES,
     CONFIG,
@@ -42,7 +42,6 @@ from rlvr_vocab.record.files import (
     SUMMARY,
     SYSTEM_PROMPT_USED,
     parents_of,
-    read_record,
     run_folder_of,
 )
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
@@ -169,7 +168,7 @@ def start_run_folder(settings: RunSettings) -> None:
         if settings.overwrite:
             _clear(folder)
         else:
-            before = (read_record(folder, ENVIRONMENT) or {}).get("threads")
+            before = (read_json_if_there(folder / ENVIRONMENT) or {}).get("threads")
             if before not in (None, here["threads"]) and not here["gpus"]:  # sums have another order
                 threads = f"the run started with {before} threads and resumes with {here['threads']}"
                 logger.warning("%s: its last digits will be others; OMP_NUM_THREADS=%s keeps them", threads, before)
@@ -194,7 +193,7 @@ def _clear(folder: Path) -> None:
 def _record_changes(settings: RunSettings) -> None:
     """Append the changed keys to `changes.jsonl`; for a finished run, rename its summary and last results."""
     folder, changes = settings.output_dir, changes_of(settings)
-    summary = read_record(folder, SUMMARY) if changes or settings.resume != "auto" else None
+    summary = read_json_if_there(folder / SUMMARY) if changes or settings.resume != "auto" else None
     if summary is not None:
         for path in (results_file(folder, "after"), folder / SUMMARY):
             if path.exists():
@@ -239,7 +238,7 @@ def run_record(folder: Path) -> RunRecord:
     """The facts, rows and summary of the run in a folder; UserError for a file that cannot be read."""
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
-    summary = read_record(folder, SUMMARY)
+    summary = read_json_if_there(folder / SUMMARY)
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it has no field 'finished'")
     return RunRecord(folder, facts, rows, evaluations, summary)
@@ -312,7 +311,7 @@ def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:
 
 def system_prompt_used(folder: Path) -> bool:
     """Whether the prompts of a run used the system prompt of its configuration."""
-    return bool((read_record(folder, PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
+    return bool((read_json_if_there(folder / PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
 
 
 def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from rlvr_vocab.data.load import ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write, json_text
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED, read_record
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.folder import Run, RunOfCheckpoint
 from rlvr_vocab.runs.rewards import (
@@ -233,7 +233,7 @@ def _require_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> 
     """Reject a resume with other problems: the run would be evaluated on problems that it has trained on."""
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
-    recorded = read_record(settings.output_dir, PROBLEMS)  # written before the first step
+    recorded = read_json_if_there(settings.output_dir / PROBLEMS)  # written before the first step
     changes = [] if recorded is None else _changes(recorded, report)
     if changes:
         raise UserError(
@@ -260,7 +260,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
     """A line on the problems of an evaluation, by their keys; a warning if the run may have trained on them."""
     if run.folder is None:
         return f"problems of {dataset}; the checkpoint is not in the folder of a run"
-    recorded = (read_record(run.folder, PROBLEMS) or {}).get("keys")
+    recorded = (read_json_if_there(run.folder / PROBLEMS) or {}).get("keys")
     if recorded is None:
         return f"warning: {run.folder} does not record its problems ({PROBLEMS}): it may have trained on these"
     asked = set(_hashes(keys).split())

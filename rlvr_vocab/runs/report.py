@@ -17,9 +17,9 @@ from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write
+from rlvr_vocab.files import atomic_write, read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results
 from rlvr_vocab.runs.folder import configuration_keys, default_keys, results_file, run_record
@@ -46,7 +46,7 @@ def write_report(settings: ReportSettings) -> None:
         completions=CompletionFiles(folder / COMPLETIONS),
         marker=Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None,
         vocabulary=vocabulary,
-        environment=read_record(folder, ENVIRONMENT),
+        environment=read_json_if_there(folder / ENVIRONMENT),
         probe=read_probe(folder),
         configuration=without_secrets(config_yaml(recorded)),
         changed_keys=tuple(_changed(recorded)),
@@ -83,7 +83,7 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """The held-out answers of a run; UserError where a file of them cannot be read."""
     files = (results_file(record.folder, when) for when in ("before", "after"))
     before, after = (read_results(path) if path.is_file() else [] for path in files)
-    grader = (record.summary or {}).get("grader") or (read_record(record.folder, PROBLEMS) or {}).get("grader")
+    grader = (record.summary or {}).get("grader") or (read_json_if_there(record.folder / PROBLEMS) or {}).get("grader")
     return HeldOutAnswers(before, after, HeldOutMetric.of(grader))
 
 

@@ -324,7 +324,7 @@ class StagedRun:
             trainer.add_callback(StopEarly(until))
         if trainer.accelerator.is_main_process:
             results_file(self._run.folder, "after").unlink(missing_ok=True)  # stale: the weights change now
-        with live_display(self._console, stage.title) as display:
+        with stage_error_context(stage.name), live_display(self._console, stage.title) as display:
             facts = run_facts(self._run.settings.resolved, self._run.folder)
             trainer.add_callback(DisplayCallback(facts, trainer.stage_context, display))
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))

@@ -19,12 +19,12 @@ from rich.text import Text
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
 from rlvr_vocab.plan.workload import Sharding, Workload
-from rlvr_vocab.record.files import FINAL_MODEL, SUMMARY, read_record
+from rlvr_vocab.record.files import FINAL_MODEL, SUMMARY
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
@@ -74,7 +74,7 @@ def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
                 f"{folder}: this run is finished, and {FINAL_MODEL}/{problem}. Restore the file, or delete it and "
                 f"{SUMMARY} to create both again from the last checkpoint, or train again with overwrite=true"
             )
-        summary = read_record(folder, SUMMARY)
+        summary = read_json_if_there(folder / SUMMARY)
     [summary] = broadcast_object_list([summary if (summary or {}).get("finished") else None])
     return summary
 

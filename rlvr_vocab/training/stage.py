@@ -20,10 +20,11 @@ from accelerate.utils import gather_object
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.errors import stop_signals
+from rlvr_vocab.errors import UserError, stop_signals
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import WANDB
 from rlvr_vocab.record.metrics import read_metrics
+from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.training.settings import UntilSettings
 
 logger = logging.getLogger(__name__)
@@ -139,14 +140,31 @@ class AtTrainBegin(TrainerCallback):
         self._work()
 
 
+# What a stage's first logged step may lack: it is measured now and then, or only where completions have such tokens.
+_MAY_COME_LATER = re.compile(
+    r"kl(/ids)?|groups/reward_std|rewards/.*/(failures|timeouts|unscored)|(time|memory)/\w+|answering/mean_length"
+    r"|thinking/(mean_length|closed|reasoning_share)|(sampling/)?entropy/(text|thinking|answering|copies)"
+    r"|sampling/logp_gap|hidden/(capacity|bound|bound_per_thought)"
+)
+
+
 class StopEarly(TrainerCallback):
-    """Stops the training at the first logged step that reaches the goal, by the history that a checkpoint holds."""
+    """Stops the training at the first logged step that reaches the goal, by the history that a checkpoint holds.
+
+    Raises UserError at the first one if no step logs the metric.
+    """
 
     def __init__(self, until: UntilSettings) -> None:
         self._until = until
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
-        if logs and ("loss" in logs or "eval_problems" in logs) and self._until.reached(state.log_history):
+        metric, history = self._until.metric, state.log_history
+        if logs and "loss" in logs and not metric.startswith("eval/") and not _MAY_COME_LATER.fullmatch(metric):
+            names = {name for row in history for name in row}
+            if metric not in names:
+                near = did_you_mean(metric, sorted(names)) or f"; there are {', '.join(sorted(names))}"
+                raise UserError(f"until.metric={metric}: no step logs that{near}")
+        if logs and ("loss" in logs or "eval_problems" in logs) and self._until.reached(history):
             control.should_training_stop = True
 
 

@@ -57,10 +57,10 @@ def test_a_row_becomes_the_columns_of_a_reward(row: Any, columns: Any, read: Any
 
 
 def test_columns_go_by_the_names_that_are_given(read: Any) -> None:
-    row = {"question": "q", "response": "r", "expert_answer": "#### 1,000", "answer": "a"}
+    row = {"question": "q", "response": "r", "expert_answer": "1,000", "answer": "a"}
     columns = {"completion_column": "response", "prompt_column": "question", "solution_column": "expert_answer"}
-    golds = {"solution": "1000", "answer": "1000", "expert_answer": "#### 1,000", "raw_answer": "a"}
-    found = read([row], **columns, solution_format="hash")[0].columns
+    golds = {"solution": "1,000", "answer": "1,000", "expert_answer": "1,000", "raw_answer": "a"}
+    found = read([row], **columns)[0].columns
     assert found == {"completions": turn("r"), "prompts": QUESTION, **golds}
 
 

@@ -61,7 +61,10 @@ def test_a_limit_is_the_stages_whichever_of_its_names_was_set_before(typed):
         ("[{name:a,training:{lerning_rate:1}}]", r"stage a: unknown key training.lerning_rate; did you mean"),
         ("[{name:a,training:{num_generations:7}}]", r"stage a: training.num_generations=7 does not divide"),
         ("[{name:a,until:{metric:reward}}]", r"stage a: until: give either above or below"),
-        ("[{name:a,until:{metric:rewad,above:1}}]", r"until.metric=rewad: no step logs that; did you mean reward"),
+        (
+            "[{name:a,training:{eval_steps:5},until:{metric:eval/rewad,above:1}}]",
+            r"until.metric=eval/rewad: .+ mean reward\?",
+        ),
         (
             "[{name:a,training:{eval_steps:null},until:{metric:eval/format,above:1}}]",
             r"stage a: until.metric=eval/format: held-out problems are measured with training.eval_steps=N alone",

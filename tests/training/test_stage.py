@@ -7,6 +7,7 @@ import pytest
 from transformers import TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import (
     MetricsFile,
@@ -82,6 +83,16 @@ def test_a_figure_of_held_out_problems_ends_a_stage_by_the_name_that_it_is_logge
     assert not control.should_training_stop
     StopEarly(until).on_log(None, state(history=history), control, logs={"eval_accuracy": 0.6, "eval_problems": 5})
     assert control.should_training_stop
+
+
+def test_a_metric_that_no_step_logs_ends_a_stage_at_its_first_logged_step():
+    for metric in ("reward", "kl", "rewards/mine/failures", "thinking/closed", "eval/reward"):
+        until = StopEarly(UntilSettings(metric, below=0.0))
+        until.on_log(None, state(history=rows(0.1)), TrainerControl(), logs={"loss": 0.0})
+    until = StopEarly(UntilSettings("rewad", above=1.0))
+    until.on_log(None, state(history=[{"eval_reward": 0.4}]), TrainerControl(), logs={"eval_problems": 5})
+    with pytest.raises(UserError, match=r"until\.metric=rewad: no step logs that; did you mean reward"):
+        until.on_log(None, state(history=rows(0.1)), TrainerControl(), logs={"loss": 0.0})
 
 
 def rows(*values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,14 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.generators import WORKED, without_worked_solutions
 from rlvr_vocab.data.load import check_source
 from rlvr_vocab.errors import UserError, is_main_process
-from rlvr_vocab.record.files import SUMMARY, read_record
+from rlvr_vocab.files import read_json
+from rlvr_vocab.record.files import SUMMARY
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
+from rlvr_vocab.rewards.build import build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
-from rlvr_vocab.text import did_you_mean
+from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.vocab.layout import refuse_expanded
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
@@ -194,23 +195,8 @@ def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
         raise UserError("training.load_best_model_at_end: a stage begins where the one before ended; leave it out")
 
 
-# The metrics that `until` of a stage may name; docs/files.md explains each.
-_LOGGED_METRICS = (
-    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl", "kl/ids"),
-    *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
-    *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
-    *("answering/mean_length", "entropy/text", "entropy/thinking", "entropy/answering", "entropy/copies"),
-    *("sampling/entropy/text", "sampling/entropy/thinking", "sampling/entropy/answering", "sampling/entropy/copies"),
-    *("hidden/capacity", "hidden/bound", "hidden/bound_per_thought", "num_tokens", "step_time", "dynamic/rounds"),
-    *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
-    "reward/sampled",
-)
-_REWARD_FIGURES = ("mean", "std", "weight", "failures")
-_EVAL = "eval/"
-
-
 def _check_until(stage: StageSettings) -> None:
-    """The metric that ends a stage is one that its steps log."""
+    """A stage ends by one rule, and held-out problems have the figure; its first logged step checks other metrics."""
     until, settings = stage.until, stage.run
     if until is None:
         return
@@ -218,18 +204,8 @@ def _check_until(stage: StageSettings) -> None:
         raise UserError(f"until and training.max_tokens={settings.training.max_tokens}: a stage ends by one of the two")
     if (until.above is None) == (until.below is None):
         raise UserError("until: give either above or below, as a number")
-    if settings.training.grpo["eval_steps"] is None and until.metric.startswith(_EVAL):
+    if settings.training.grpo["eval_steps"] is None and until.metric.startswith("eval/"):
         raise UserError(f"until.metric={until.metric}: held-out problems are measured with training.eval_steps=N alone")
-    rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
-    of_rewards = [f"rewards/{name}/{figure}" for name in rewards for figure in _REWARD_FIGURES]
-    held_out = [f"{_EVAL}{name}" for name in HELD_OUT_FIGURES]
-    _require_known("until.metric", until.metric, [*_LOGGED_METRICS, *of_rewards, *held_out], "no step logs that")
-
-
-def _require_known(key: str, name: str, known: Iterable[str], why: str) -> None:
-    if name not in known:
-        near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-        raise UserError(f"{key}={name}: {why}{near}")
 
 
 # --- problems, rewards, measurements ---
@@ -287,22 +263,24 @@ def _check_measurements(settings: RunSettings) -> None:
         grpo, until = stage.run.training.grpo, stage.until
         if grpo["eval_strategy"] != "no" and not holds_out:
             raise UserError("training.eval_steps: nothing is held out: set dataset.eval_fraction and max_eval_samples")
-        best = (grpo.get("metric_for_best_model") or "").removeprefix("eval_")
-        if best:
-            why = "nothing measures that on held-out problems"
-            _require_known("training.metric_for_best_model", best, HELD_OUT_FIGURES, why)
-        named = {"training.metric_for_best_model": best, "until.metric": "" if until is None else until.metric}
-        for key, name in named.items():
-            if name in ("accuracy", f"{_EVAL}accuracy") and spec.threshold is None:
+        best, metric = grpo.get("metric_for_best_model") or None, "" if until is None else until.metric
+        named = {
+            "training.metric_for_best_model=": best and best.removeprefix("eval_"),
+            "until.metric=eval/": metric.removeprefix("eval/") if metric.startswith("eval/") else None,
+        }
+        for key, figure in named.items():
+            if figure is not None and figure not in HELD_OUT_FIGURES:
+                near = nearest_and_all(figure, HELD_OUT_FIGURES)
+                raise UserError(f"{key}{figure}: nothing measures that on held-out problems{near}")
+            if figure == "accuracy" and spec.threshold is None:
                 raise UserError(
-                    f"{key}={name}: held-out answers are graded by {spec.name}, which calls none right or wrong: set "
+                    f"{key}{figure}: held-out answers are graded by {spec.name}, which calls none right or wrong: set "
                     "evaluation.grader or evaluation.threshold"
                 )
 
 
 # --- its folder ---
 
-_DIFFERENCES_SHOWN = 3
 # Keys that `allow_changes` may name: the model is made, and the problems are divided.
 _CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
 
@@ -344,8 +322,7 @@ def _check_changes(settings: RunSettings) -> None:
         elif key == "training.optim" or not key.startswith(_CHANGEABLE):
             raise UserError(f"allow_changes: {key} cannot change on resume; start a new run")
     if refused:
-        shown = [*refused.values()][:_DIFFERENCES_SHOWN]
-        shown += [f"{len(refused) - _DIFFERENCES_SHOWN} more"] * (len(refused) > _DIFFERENCES_SHOWN)
+        shown = [*[*refused.values()][:3], *[f"{len(refused) - 3} more"] * (len(refused) > 3)]
         allow = (
             f", or allow_changes=[{','.join(refused)}]" if all(key.startswith(_CHANGEABLE) for key in refused) else ""
         )
@@ -358,7 +335,7 @@ def _check_changes(settings: RunSettings) -> None:
         if settings.stages or not any(folder.glob("checkpoint-*")):
             why = "its stages have ended" if settings.stages else "holds no checkpoint to go on from"
             raise UserError(f"{finished} {why}: choose another exp_name or output_dir to train anew")
-        done, max_steps = (read_record(folder, SUMMARY) or {}).get("steps", 0), settings.training.grpo["max_steps"]
+        done, max_steps = read_json(folder / SUMMARY).get("steps", 0), settings.training.grpo["max_steps"]
         keys = [key for key, _, _ in changes]
         if not (max_steps > done if max_steps is not None else "training.num_train_epochs" in keys):
             raise UserError(f"{finished} these changes train nothing more: set training.max_steps above {done}")
