@@ -1,4 +1,4 @@
-"""Settings that fit into a card: as few changes as possible, first those that leave the training unchanged."""
+"""Settings that fit into a card, by changes in a fixed order: first those that leave the training unchanged."""
 
 from __future__ import annotations
 
@@ -69,21 +69,6 @@ def fit_into_device(work: Workload) -> Fit:
                 f"fit={work.device.memory / GIB:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in "
                 f"{left.peak_phase}, most of it {max(parts, key=parts.__getitem__)}; {advice}"
             )
-    return _without_needless(found, work, memory)
-
-
-def _without_needless(found: Fit, work: Workload, memory: float) -> Fit:
-    """Undo the changes that later, larger ones made unnecessary, first those that change the training."""
-    for change in sorted(found.changes, key=lambda each: (not each.effect, -found.changes.index(each))):
-        later = found.changes[found.changes.index(change) + 1 :]
-        if any(change.values.keys() & each.values.keys() for each in later):
-            continue  # later values are computed from this one
-        rest, run = tuple(each for each in found.changes if each is not change), work.run
-        for each in rest:
-            run = with_values(run, each.values)
-        forecast = forecast_of(replace(work, run=run))
-        if forecast.peak <= memory:
-            found = Fit(run, rest, forecast)
     return found
 
 

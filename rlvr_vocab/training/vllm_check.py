@@ -5,8 +5,7 @@ A sampler that ignores the policy would train too, with wrong gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -56,8 +55,7 @@ def _check_forbids(trainer: Any) -> None:
     """With a bias towards a reasoning token, vLLM must sample it while thinking and must not while answering."""
     layout = trainer.policy.layout
     pushed = int(open_copies(layout)[0][0])
-    with _asking(trainer, 1, {"logit_bias": {pushed: _PUSH}}):
-        (answering, thinking), logps = _completions(trainer, _prompts(layout)[:2])
+    (answering, thinking), logps = _sampled(trainer, _prompts(layout)[:2], 1, logit_bias={pushed: _PUSH})
     if answering == [pushed] or thinking != [pushed]:
         raise UserError(
             f"vLLM does not follow the region policy: asked for reasoning token {pushed}, it sampled {answering} while "
@@ -74,8 +72,7 @@ def _check_forbids(trainer: Any) -> None:
 def _check_logps(trainer: Any) -> None:
     """Log-probabilities of a few samples against the trainer's own scoring of them, in each region."""
     prompts = _prompts(trainer.policy.layout)
-    with _asking(trainer, _TOKENS, {}):
-        completions, logps = _completions(trainer, prompts)
+    completions, logps = _sampled(trainer, prompts, _TOKENS)
     off = [
         (_scored(trainer, prompt, completion) - torch.tensor(reported)).abs()
         for prompt, completion, reported in zip(prompts, completions, logps, strict=True)
@@ -96,20 +93,17 @@ def _prompts(layout: VocabLayout) -> list[list[int]]:
     return [prompt for start in starts for prompt in (start, [*start, layout.think_open_id])]
 
 
-@contextmanager
-def _asking(trainer: Any, tokens: int, more: dict[str, Any]) -> Iterator[None]:
-    """Inside the block vLLM samples so many tokens, with further sampling parameters."""
+def _sampled(
+    trainer: Any, prompts: list[list[int]], tokens: int, **parameters: Any
+) -> tuple[list[list[int]], list[list[float]]]:
+    """So many tokens for each prompt by vLLM, and their log-probabilities."""
     generation = trainer.vllm_generation
     before = generation.max_completion_length, generation.generation_kwargs
-    generation.max_completion_length, generation.generation_kwargs = tokens, {**before[1], **more}
+    generation.max_completion_length, generation.generation_kwargs = tokens, {**before[1], **parameters}
     try:
-        yield
+        _, completion_ids, logps, _ = generation.generate(prompts, images=None, num_generations=1)
     finally:
         generation.max_completion_length, generation.generation_kwargs = before
-
-
-def _completions(trainer: Any, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
-    _, completion_ids, logps, _ = trainer.vllm_generation.generate(prompts, images=None, num_generations=1)
     return [list(ids) for ids in completion_ids], [[token[0] for token in row] for row in logps]
 
 
