@@ -14,6 +14,7 @@ from typing import Any
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import overview, printed
 from rlvr_vocab.config.load import CommandLine, parse_command_line, settings_of
+from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import (
     BAD_INPUT,
     CTRL_C,
@@ -36,6 +37,11 @@ from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
 MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on where nobody reads their output
+DECIDE_MEMORY = (
+    *("batch_size", "max_new_tokens", "warmup.batch_size", "training.per_device_train_batch_size"),
+    *("training.max_completion_length", "training.gradient_checkpointing", "training.beta", "model.lora.enabled"),
+    "model.reasoning_vocab_size",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +72,9 @@ def run_and_report(argv: list[str]) -> int:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        print_error("error:", str(error).partition("If reserved")[0])  # its advice on the allocator left out
+        decide = [key for key in DECIDE_MEMORY if key in keys_of(COMMANDS[argv[0]].settings)]
+        keys = f" Keys that decide: {', '.join(decide)}" * bool(decide)
+        print_error("error:", str(error).partition("If reserved")[0] + keys)  # its advice on the allocator left out
         return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process prints it

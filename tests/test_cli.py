@@ -110,7 +110,6 @@ def test_quickstart_is_train_with_its_recipe(monkeypatch: pytest.MonkeyPatch) ->
         (UserError("two\n  lines"), 2, "error: two lines\n"),
         (UserError("columns are prob\x1b[31mlem\u202e"), 2, "error: columns are prob␛[31mlem<U+202E>\n"),
         (OutOfRoom("full"), 74, "error: full\n"),
-        (RuntimeError(f"{OUT_OF_MEMORY} If reserved but unallocated …"), 74, f"error: {OUT_OF_MEMORY}\n"),
         (Interrupted("by SIGTERM"), 75, "interrupted: by SIGTERM\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (None, 3, ""),
@@ -134,6 +133,25 @@ def test_the_end_of_a_command_is_a_line_and_a_code_that_the_main_process_also_wr
     assert cli.main(["quickstart"]) == code
     assert capsys.readouterr().err == said
     assert (tmp_path / "code").read_text() == (f"{code}\n" if rank == "0" else "earlier\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "keys"),
+    [
+        ("evaluate", " Keys that decide: batch_size, max_new_tokens"),
+        ("train", " Keys that decide: warmup.batch_size, training.per_device_train_batch_size, "),
+        ("merge", ""),
+    ],
+)
+def test_a_full_memory_is_one_line_with_the_keys_of_that_command(
+    command: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_out(words: list[str]) -> int:
+        raise RuntimeError(f"{OUT_OF_MEMORY} If reserved but unallocated memory is large")
+
+    monkeypatch.setattr(cli, "dispatch", run_out)
+    assert cli.main([command]) == 74
+    assert capsys.readouterr().err.startswith(f"error: {OUT_OF_MEMORY}{keys}")
 
 
 @pytest.mark.parametrize("error", [ValueError("a fault of ours"), BrokenPipeError("a worker is gone")])

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -217,7 +217,10 @@ def environment() -> dict[str, Any]:
 
     root = Path(__file__).parents[2]
     commit = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    installed = {each.name.replace("_", "-"): each.version for each in distributions()}
+    installed = {}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [without_secrets(word) for word in sys.argv],
@@ -227,7 +230,7 @@ def environment() -> dict[str, Any]:
         "processor_cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
-        "versions": {package: installed[package] for package in _PACKAGES if package in installed},
+        "versions": installed,
     }
 
 

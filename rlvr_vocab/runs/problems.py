@@ -234,7 +234,10 @@ def _require_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> 
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
     recorded = read_json_if_there(settings.output_dir / PROBLEMS)  # written before the first step
-    changes = [] if recorded is None else _changes(recorded, report)
+    try:
+        changes = [] if recorded is None else _changes(recorded, report)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{settings.output_dir / PROBLEMS} is damaged: it is no record of problems") from error
     if changes:
         raise UserError(
             f"output_dir={settings.output_dir}: the problems or their split changed since this run started "

@@ -111,7 +111,10 @@ def _add_reasoning_tokens(content: dict[str, Any], layout: VocabLayout) -> None:
 
 def template_text(path: Path | None) -> str | None:
     """The text of `model.chat_template`; None for the tokenizer's own template."""
-    return None if path is None else path.read_text(encoding="utf-8")
+    try:
+        return None if path is None else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"model.chat_template={path} cannot be read: {error}") from error
 
 
 def chat_ids(

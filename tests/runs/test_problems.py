@@ -79,5 +79,8 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
     (run / "problems.json").write_text('{"held_out"')
     with pytest.raises(UserError, match=r"problems\.json is not readable JSON"):
         with_the_last_row()
+    (run / "problems.json").write_text('{"held_out": {}}')
+    with pytest.raises(UserError, match=r"problems\.json is damaged"):
+        with_the_last_row()
     (run / "problems.json").unlink()  # a start that was killed before it trained
     with_the_last_row()

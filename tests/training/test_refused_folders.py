@@ -61,6 +61,15 @@ def test_a_family_with_an_unknown_step_before_its_logits_is_refused_by_its_name(
         make_trainer(expand_shape("qwen3", size=None), tmp_path)
 
 
+def test_large_logits_of_16_bits_are_rounded_and_not_refused(expand_shape, make_trainer, tmp_path):
+    folder = tmp_path / "base"
+    shutil.copytree(expand_shape("llama", size=None), folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"] *= 200
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    make_trainer(folder, tmp_path / "out", bf16=True, temperature=0.2)
+
+
 @pytest.mark.parametrize("option", [{"num_beams": 0}, {"repetition_penalty": 1.1}, {"top_p": 0.9}], ids=str)
 def test_a_folder_whose_own_options_alter_the_policy_is_not_sampled(option, folders, tmp_path):
     for folder in folders:

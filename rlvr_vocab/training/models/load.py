@@ -77,8 +77,8 @@ def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
     return {"device_map": None, **loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
 
 
-# Nats on average between head and logits: roundings of float32, and of the 16 bits of logits beside 30.
-_MOST_DIFFERENCE, _IN_16_BITS = 1e-3, 0.25
+# Nats on average between head and logits: roundings of float32, and of the 16 bits of logits beside 30 and beyond.
+_MOST_DIFFERENCE, _IN_16_BITS, _SHARE_IN_16_BITS = 1e-3, 0.25, 2**-8
 
 
 @torch.no_grad()
@@ -92,17 +92,19 @@ def refuse_other_logits(trainer: Any) -> None:
     if is_sharded(trainer.accelerator.state) or quantized_layers(model):
         return
     layout = policy.layout
-    ordinary = [id_ for id_ in range(layout.standard_size // 2, layout.standard_size) if id_ not in layout.control_ids]
-    ids = torch.tensor([ordinary[:8]], device=device)  # while answering all of them are open
+    ordinary = [id_ for id_ in range(layout.standard_size) if id_ not in layout.control_ids]
+    ids = torch.tensor([ordinary[len(ordinary) // 2 :][:8]], device=device)  # while answering all of them are open
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with trainer.accelerator.autocast(), without_dropout(model):
         # `device_map` may have put the head on another device than the embedding.
         scored = model(**given, labels=ids, fused_lm_head=True).log_probs.to(device)
         logits = model(**given, use_cache=False).logits[:, :-1].float().to(device)
-    log_p = (logits / trainer.temperature + policy.bias_on(device)[ANSWERING]).log_softmax(-1)
+    logits /= trainer.temperature
+    log_p = (logits + policy.bias_on(device)[ANSWERING]).log_softmax(-1)
     off = (log_p.gather(2, ids[:, 1:, None]).squeeze(2) - scored).abs().mean().item()
     precise = model.dtype == torch.float32 and not (trainer.args.bf16 or trainer.args.fp16)
-    if not off <= (_MOST_DIFFERENCE if precise else _IN_16_BITS):
+    rounding = max(_IN_16_BITS, _SHARE_IN_16_BITS * logits.abs().max().item())
+    if not off <= (_MOST_DIFFERENCE if precise else rounding):
         base = model.get_base_model() if isinstance(model, PeftModel) else model
         raise UserError(
             f"{type(base).__name__}: scores differ from its own logits by {off:.2g} nats on average: it caps or scales "
