@@ -14,6 +14,7 @@ from datasets import Dataset
 
 from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.figures import format_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
@@ -112,7 +113,10 @@ class HeldOutEvaluator:
     def _recorded(self, paths: Sequence[Path]) -> list[ProblemResult] | None:
         """The results in the first of the files that exists, read by the main process for all; None without one."""
         existing = [path for path in paths if PartialState().is_main_process and path.exists()]
-        [results] = broadcast_object_list([read_results(existing[0]) if existing else None])
+        found, wanted = read_results(existing[0]) if existing else None, len(self.problems or ())
+        if found is not None and len(found) != wanted:
+            raise UserError(f"{existing[0]} holds {len(found):,} of {wanted:,} results; delete it to evaluate again")
+        [results] = broadcast_object_list([found])
         return results
 
     def _step_file(self, step: int) -> Path:

@@ -8,8 +8,8 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
-from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.runs.held_out import held_out_figures
+from rlvr_vocab.record.results import ProblemResult, write_results
+from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 
 USUAL = {"sample": 0, "prompt": "p", "solution": "1", "completion": "c", "answer_read": True}
 USUAL |= {"score": 0.0, "tokens": 10, "thinking_tokens": 4, "reasoning_tokens": 0, "closed": True, "finished": True}
@@ -54,6 +54,16 @@ def test_a_figure_that_nothing_could_move_is_left_out():
     assert not {"reasoning_share", "format"} & nobody_thinks.keys()
     no_right_or_wrong = held_out_figures([result(0, None, score=0.7, threshold=None), result(1, None, score=None)])
     assert no_right_or_wrong["reward"] == 0.7 and "accuracy" not in no_right_or_wrong
+
+
+def test_recorded_results_of_some_problems_are_not_taken_for_those_of_all(tmp_path):
+    path, evaluator = tmp_path / "before.jsonl", HeldOutEvaluator.__new__(HeldOutEvaluator)
+    write_results(ANSWERS, path)
+    evaluator.problems = [{}] * len(ANSWERS)
+    assert evaluator._recorded([tmp_path / "after.jsonl", path]) == ANSWERS
+    evaluator.problems.append({})
+    with pytest.raises(UserError, match=rf"before\.jsonl holds {len(ANSWERS)} of {len(ANSWERS) + 1} results"):
+        evaluator._recorded([path])
 
 
 @pytest.mark.parametrize(
