@@ -149,9 +149,5 @@ def checked_settings(line: CommandLine) -> Any:
     return settings
 
 
-def load_settings(command: str, argv: Sequence[str]) -> Any:
-    return checked_settings(parse_command_line(command, argv))
-
-
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -25,11 +25,9 @@ _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"hf_[A-Za-z0-9]{20,}"  # Hugging Face
     r"|sk-(?=[\w-]{0,99}\d)[\w-]{20,}"  # OpenAI, Anthropic and others
-    r"|gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"  # GitHub, GitLab
+    r"|gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"  # GitHub
     r"|AKIA[0-9A-Z]{16}"  # Amazon
-    r"|AIza[\w-]{35}"  # Google
     r"|wandb_v\d_\w{20,}"  # Weights & Biases
-    r"|xox[abprs]-[\w-]{10,}"  # Slack
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"  # JSON web tokens
     r")"
     r"|(?<=://)(?:[^/\s:@]*:[^/\s@]+|[\w-]{20,})(?=@)"  # user:password@ or token@ of an address

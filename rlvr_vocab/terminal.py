@@ -121,11 +121,7 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     warnings.filterwarnings("ignore", message=".use_liger_kernel=True. is deprecated")  # of TRL 2, not of this one
     warnings.filterwarnings("ignore", message="Paged optimizers are not supported on CPU")  # a warning of ours says it
-    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_has_score)
-
-
-def _has_score(record: logging.LogRecord) -> bool:
-    return _NO_SCORE not in record.getMessage()  # accelerate puts the rank in front
+    logging.getLogger("trl.trainer.grpo_trainer").addFilter(lambda record: _NO_SCORE not in record.getMessage())
 
 
 # Off a terminal: at most one line in so many seconds, and always the last one.

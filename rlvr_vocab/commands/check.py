@@ -23,7 +23,6 @@ from rlvr_vocab.text import pluralize, rows_in_words, short_text, visible_text
 from rlvr_vocab.verify import check_golds
 
 _SHOWN = 3
-_FEW_PROBLEMS, _MANY_REPEATED = 100, 0.01
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
     "model": "the model must open the thinking with {tag}",
@@ -69,8 +68,6 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
     if example := decimal_comma(golds):
         meant = with_decimal_points(example)
         advice.append(f"answers such as {example}: if that means {meant}, set dataset.decimal=comma")
-    if (count := len(divided.parts.train)) < _FEW_PROBLEMS:
-        advice.append(f"only {pluralize(count, 'problem')} to train on: GRPO needs some hundreds")
     return [*advice, *divided.warnings()]
 
 
@@ -91,17 +88,12 @@ def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
             rows = rows_in_words([problem.row_number for problem in each.rows])
             lines.append(f"{short_text(each.rows[0].text)} ({rows})")
     print_section(console, "Repeated problems", lines)
-    advice: list[str] = []
-    if missing_columns(problems, divided.source.columns):  # without these, different problems look the same
-        return advice
-    if contradictions:
-        number = pluralize(len(contradictions), "problem")
-        where = rows_in_words(sorted(one.row_number for each in contradictions for one in each.answers))
-        advice.append(f"{number} with contradicting answers: keep the right one ({where})")
-    if extra > _MANY_REPEATED * len(divided.problems):
-        repeat = pluralize(extra, "row repeats", "rows repeat")
-        advice.append(f"{repeat} an earlier problem, which gives it more weight: keep one of each")
-    return advice
+    # Without missing columns, different problems look the same.
+    if not contradictions or missing_columns(problems, divided.source.columns):
+        return []
+    number = pluralize(len(contradictions), "problem")
+    where = rows_in_words(sorted(one.row_number for each in contradictions for one in each.answers))
+    return [f"{number} with contradicting answers: keep the right one ({where})"]
 
 
 def _show_prompts(
@@ -115,7 +107,6 @@ def _show_prompts(
     # These import torch and transformers, which take seconds.
     from rlvr_vocab.runs.model import expansion_plan
     from rlvr_vocab.runs.problems import (
-        LOWER_A_LIMIT,
         asks_to_think,
         opening_warning,
         prompt_warnings,
@@ -145,14 +136,7 @@ def _show_prompts(
     ]
     print_section(console, "One prompt, as the model sees it", lines)
     warnings = [*prompt_warnings(prompts, plan, rows), opening_warning(plan, ids[0], opener)]
-    advice = [line for line in warnings if line is not None]
-    context, max_completion = plan.context_length, model.generation_kwargs["max_new_tokens"]
-    if context is not None and lengths[-1] + max_completion > context:
-        advice.append(
-            f"the longest prompt ({lengths[-1]:,} tokens) and a completion of up to {max_completion:,} do not fit the "
-            f"model's {context:,}: {LOWER_A_LIMIT}"
-        )
-    return advice
+    return [line for line in warnings if line is not None]
 
 
 def _show_golds(divided: DividedProblems, console: Console) -> list[str]:

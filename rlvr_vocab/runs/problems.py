@@ -63,7 +63,6 @@ from rlvr_vocab.vocab.tokenizer import begins_answer, chat_ids, chat_texts, pref
 _PROMPTS_CHECKED = 1_000
 _FINGERPRINT = "sha256"
 ThinkingOpener = Literal["template", "model", "nobody"]
-LOWER_A_LIMIT = "lower training.max_prompt_length or training.max_completion_length"
 
 
 @dataclass(frozen=True)
@@ -299,7 +298,7 @@ def fitting_prompts(
         text = train[lengths.index(longest)]["prompt"][-1]["content"]
         raise UserError(
             f"dataset: a prompt of {longest} tokens ({short_text(text)!r}) and a completion of up to {completion} do "
-            f"not fit the model's context of {context}: {LOWER_A_LIMIT}"
+            f"not fit the model's context of {context}: lower training.max_prompt_length or max_completion_length"
         )
     return train, lengths
 

@@ -59,10 +59,7 @@ def write_report(settings: ReportSettings) -> None:
     )
     atomic_write(settings.page, render(run_page(report)), "out")
     if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
-        try:
-            write_vocabulary(vocabulary)
-        except OSError as error:
-            raise UserError(f"the data beside {settings.page} cannot be written: {error.strerror or error}") from error
+        write_vocabulary(vocabulary)
 
 
 def report_at_the_end(run: Path, console: Console) -> None:

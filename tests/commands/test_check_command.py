@@ -86,7 +86,6 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert found == "  117 of 118 problems (99.2%) found in training"
     assert [line.split(" ", 3)[3].partition(":")[0] for line in last_section(shown)] == [
         "1 problem with contradicting answers",
-        "2 rows repeat an earlier problem, which gives it more weight",
         "1 gold answer unusable for the verifier",
         f"117 training problems also in {faulty}",
     ]
@@ -137,20 +136,12 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
     assert figures == f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, longest {lengths[150]}"
 
 
-def test_prompts_that_leave_no_room_for_a_completion_are_advised_against(
-    capsys: pytest.CaptureFixture[str], clean: Path, base: Callable[[str], str]
-) -> None:
-    shown = check(capsys, clean, base("qwen3"))  # its context is 512 tokens, the completion limit 1,024
-    assert "and a completion of up to 1,024 do not fit the model's 512" in last_section(shown)[0]
-
-
-def test_worked_solutions_and_few_problems_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_worked_solutions_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [{"question": f"Add {n} to 1.", "result": f"{n}+1={n + 1}\n#### {n + 1}"} for n in range(40)]
     path = write_rows(tmp_path / "hash.jsonl", [*rows, *({"question": "", "result": 1} for _ in range(20))])
     advice = last_section(check(capsys, path))
     assert [line.partition(":")[0].strip() for line in advice] == [
         "1. nearly all answers are worked solutions",
-        "2. only 39 problems to train on",
     ]
     assert not any(
         "worked solutions" in line for line in last_section(check(capsys, path, "dataset.answer_format=hash"))

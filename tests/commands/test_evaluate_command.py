@@ -11,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.cli import main
 from rlvr_vocab.commands import evaluate
 from rlvr_vocab.errors import UserError
+from tests.settings import load_settings
 
 PROBLEMS = 6
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.cli import main
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.record.results import read_results
+from tests.settings import load_settings
 
 OWN = """
 from rlvr_vocab.rewards import reward

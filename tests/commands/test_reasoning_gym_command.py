@@ -7,11 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.model import untrained_base
+from tests.settings import load_settings
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip install -e '.[gym]'")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import command_help
@@ -14,6 +13,7 @@ from rlvr_vocab.config.load import parse_command_line, read_settings
 from rlvr_vocab.config.recorded import CONF, config_yaml
 from rlvr_vocab.config.sections import OURS
 from rlvr_vocab.config.values import keys_of
+from tests.settings import load_settings
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
+from tests.settings import load_settings
 
 pytestmark = pytest.mark.slow  # each composes the configuration of several stages
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from accelerate.utils import DistributedType
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks.accelerator import check_processes
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.sharding import require_same_sharding
+from tests.settings import load_settings
 
 FSDP2 = {
     "ACCELERATE_USE_FSDP": "true",

@@ -4,12 +4,12 @@ from statistics import stdev
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.record.results import ProblemResult, write_results
 from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
+from tests.settings import load_settings
 
 USUAL = {"sample": 0, "prompt": "p", "solution": "1", "completion": "c", "answer_read": True}
 USUAL |= {"score": 0.0, "tokens": 10, "thinking_tokens": 4, "reasoning_tokens": 0, "closed": True, "finished": True}

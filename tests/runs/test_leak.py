@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.runs.problems import load_run_problems
+from tests.settings import load_settings
 
 PROBLEMS = 24
 TEXT = r"Find $x$ for Bob's box if $\frac{{{n}}}{{2}} \cdot x - {n} = {n}{{,}}000$."

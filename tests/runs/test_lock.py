@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import LOCK, check_not_running, only_writer
+from tests.settings import load_settings
 
 HOLDER = (
     "import sys, time, pathlib; from rlvr_vocab.runs.folder import only_writer\n"

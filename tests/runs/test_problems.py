@@ -6,11 +6,11 @@ import json
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.problems import load_run_problems, write_problems_record
 from rlvr_vocab.vocab.layout import VocabLayout
+from tests.settings import load_settings
 
 
 def run_problems(tmp_path, rows, *words, settings=None):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import start_run_folder
+from tests.settings import load_settings
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
@@ -29,6 +28,7 @@ from rlvr_vocab.runs.stages import (
 )
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
+from tests.settings import load_settings
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_tags, write_expansion
 from rlvr_vocab.vocab.weights import weights_fingerprint
+from tests.settings import load_settings
 
 Folder = Callable[..., Path]
 Tensors = dict[str, torch.Tensor]

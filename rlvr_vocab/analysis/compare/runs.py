@@ -24,7 +24,6 @@ from rlvr_vocab.text import listed, pluralize, short_text, visible_text
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
-_ENOUGH_SEEDS = 3
 # Settings of `rlvr-vocab evaluate` that belong to the checkpoint or the problems; the grader must be the same.
 _NO_SAMPLING = ("grader", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 
@@ -172,9 +171,6 @@ def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
         missing = set().union(*seeds.values()) - own
         if missing:
             yield f"{name} has no run with seed {listed(sorted(missing, key=str))}, which another arm has."
-    fewest = min(map(len, seeds.values()))
-    if 1 < fewest < _ENOUGH_SEEDS:
-        yield f"An arm has {pluralize(fewest, 'run')} only: with three, much smaller differences can be shown."
 
 
 def _unequal(

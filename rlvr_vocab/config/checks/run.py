@@ -134,7 +134,6 @@ def _check_wandb_login(logging: LoggingSettings) -> None:
 # (field, its value, why it is refused and what to do instead)
 _REFUSED: tuple[tuple[str, Any, str], ...] = (
     ("lr_scheduler_type", "reduce_lr_on_plateau", "it follows a held-out loss, and GRPO has none; set cosine"),
-    ("lr_scheduler_type", "greedy", "it follows a held-out loss, and GRPO has none; set cosine"),
     ("sync_ref_model", True, "the moved reference lies in no checkpoint; leave it out"),
     ("ignore_data_skip", True, "a resumed run would be given its first problems again; leave it out"),
     ("enable_jit_checkpoint", True, "a run saves at signals by itself; leave it out"),

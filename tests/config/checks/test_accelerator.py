@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.cli import main
 from rlvr_vocab.config.checks import accelerator, run
 from rlvr_vocab.config.checks.accelerator import check_accelerator, check_layers
 from rlvr_vocab.errors import UserError
+from tests.settings import load_settings
 
 TARGETS = "model.lora.target_modules"
 ATTENTION = "model.model_kwargs.attn_implementation"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.summary import finished_summary
+from tests.settings import load_settings
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 RUN = Path("out/run")

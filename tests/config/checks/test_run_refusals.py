@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.errors import UserError
+from tests.settings import load_settings
 
 DIFFER = "the trained and the sampled policy would differ"
 LORA, ALL_ROWS = "model.lora.enabled=true", "model.lora.train_rows=all"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import environment
+from tests.settings import load_settings
 
 SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
 TINY = ["model=tiny", "dataset=arithmetic", "logging=disabled"]
