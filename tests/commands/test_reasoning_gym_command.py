@@ -59,7 +59,7 @@ def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureF
     tasks = [GYM, f"dataset.tasks=[{SUMS},spell_backward]", "dataset.num_problems=60"]
     assert main(["check", *tasks]) == 0
     shown = capsys.readouterr().out
-    assert "each task scores answers with its own scorer" in shown and "nothing stands in the way" not in shown  # few
+    assert "each task scores answers with its own scorer" in shown
     assert "Shared with" not in shown
     usable = int(re.findall(r"60 rows read, (\d+) usable", shown)[0])
     assert main(["score", *tasks]) == 0
