@@ -123,7 +123,7 @@ def _sampling_settings(results: Path) -> dict[str, Any] | None:
     if there < expected:
         raise UserError(
             f"{results} holds {there:,} of {pluralize(expected, 'answer')}: rlvr-vocab evaluate "
-            f"checkpoint={results.parents[2]} samples={settings['samples']} goes on with it, given its other settings"
+            f"checkpoint={results.parents[2]} samples={settings['samples']} continues it; keep its other settings"
         )
     return settings
 

@@ -264,14 +264,13 @@ def _failed(error: BaseException, of: Literal["row", "batch"]) -> Score:
 
 
 def _raised(error: BaseException) -> str:
-    """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's function that it came through."""
+    """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's code where it was raised."""
     text = without_secrets(" ".join(str(error)[:2_000].split()))[:200]  # addresses of services hold keys
     where = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         if not file.startswith(_NOT_USER_CODE) and "site-packages" not in file:
             where = f" ({Path(file).name}, line {line})"
-            break
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{where}"
 
 

@@ -1,4 +1,4 @@
-"""Writes the report of a run, one HTML file. Imports no torch, so it starts quickly at any time."""
+"""Writes the report of a run, one HTML file."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Pa
         return newest
     problem = problem_of_checkpoint(Path(resume), hashed=False) if resume else None
     if problem is not None:
-        raise UserError(f"{resume}: nothing can go on from it: {problem}")
+        raise UserError(f"{resume}: cannot resume from it: {problem}")
     return Path(resume) if resume else None
 
 

@@ -96,7 +96,7 @@ def verifier_pool() -> WorkerPool:
 
 def judge_with_algebra(pair: list[str]) -> dict[str, Any]:
     """In a worker: map a gold answer and an answer to the fields of their `Verdict`."""
-    from rlvr_vocab.verify import algebra  # it loads mpmath, which the training process does not need
+    import rlvr_vocab.verify.algebra as algebra  # it loads mpmath, which the training process does not need
 
     gold, answer = pair
     return asdict(judge(gold, answer, algebra))

@@ -7,6 +7,7 @@ merges them into the table for vLLM and restores the table, bit for bit.
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,9 @@ class _TrainedPart(nn.Module, BaseTunerLayer):
         self.merged_adapters: list[str] = []
         self._initial: list[torch.Tensor] = []
 
+    @abstractmethod
     def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Each tensor of the base that a merge overwrites, and the trained one."""
-        raise NotImplementedError
 
     def merge(self, safe_merge: bool = False, adapter_names: list[str] | None = None) -> None:
         if not self.merged:

@@ -82,7 +82,7 @@ PERSON = {"type": "object", "required": ["age"], "properties": {"age": {"type": 
         ('{"age": 7}', 1.0, "JSON that holds to its schema"),
         ('<think>{</think>\n```json\n{"age": 7}\n```\n', 1.0, "JSON that holds to its schema"),
         ('{"age": "7"}', 0.5, "against its schema at $.age: '7' is not of type 'integer'"),
-        ('{"age": NaN}', 0.0, "no JSON: NaN is no number of JSON"),
+        ('{"age": NaN}', 0.0, "no JSON: NaN is not a JSON number"),
         ('It is {"age": 7}', 0.0, "no JSON"),
         ('{"age": 7}\n```json\n{"age": 7}\n```', 0.0, "no JSON"),
         ("[" * 100_000, 0.0, "no JSON"),

@@ -123,7 +123,7 @@ def test_a_checkpoint_of_weights_alone_of_other_processes_or_of_another_model_is
     assert "written by 2 processes, resumed by 1: random numbers differ" in caplog.text
     for each in folder.glob("pending_*"):
         each.unlink()
-    with pytest.raises(UserError, match=r"nothing can go on from it: pending_0.pt is missing"):
+    with pytest.raises(UserError, match=r"cannot resume from it: pending_0.pt is missing"):
         made().train(resume_from_checkpoint=str(folder))
     manifest.write_manifest(folder)
     with pytest.raises(UserError, match="no state of a training"):
