@@ -66,7 +66,8 @@ def verify(
     for (gold, answer), verdict in decided.items():
         if len(_cache) >= _CACHE_SIZE:
             _cache.clear()
-        if len(gold or "") + len(answer or "") <= MAX_CHARACTERS:
+        # A loaded machine may be late for a pair, or end its worker, once.
+        if verdict.reason not in (TIMEOUT, FAILED) and len(gold or "") + len(answer or "") <= MAX_CHARACTERS:
             _cache[gold, answer, deadline] = verdict
     return [decided[pair] for pair in pairs]
 

@@ -53,6 +53,15 @@ def test_memory_of_pairs_is_bounded(pool: CountingPool, monkeypatch: pytest.Monk
         assert len(verifier._cache) <= 10
 
 
+def test_a_pair_that_was_late_once_is_judged_again(pool: CountingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = CountingPool()
+    monkeypatch.setattr(late, "run", lambda items, deadline: [Outcome(None, "timeout", "") for _ in items])
+    monkeypatch.setattr(verifier, "verifier_pool", lambda: late)
+    assert verify(["1+x"], ["x+1"])[0].reason == verifier.TIMEOUT
+    monkeypatch.setattr(verifier, "verifier_pool", lambda: pool)
+    assert verify(["1+x"], ["x+1"])[0].correct is True
+
+
 @pytest.mark.parametrize(
     ("gold", "answer", "verdict"),
     [

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -164,6 +165,21 @@ def test_a_fault_in_the_written_file_is_refused(
     monkeypatch.setattr(merge, "write_stock_folder", faulty)
     message = refusal(make_adapter(base, "reasoning"), base, out)
     assert message.startswith("merging changes the model: logits differ by")
+
+
+@pytest.mark.slow
+def test_an_adapter_on_one_side_of_a_tied_table_is_refused_but_for_a_head_that_is_saved_whole(
+    expand_shape: Folder, make_adapter: Folder, out: Path, tmp_path: Path
+) -> None:
+    base = expand_shape("qwen3", size=20)
+    message = refusal(make_adapter(base, folder=tmp_path / "one", target_modules=["lm_head"]), base, out)
+    assert message.startswith("merging changes the model: logits differ by")
+    adapter = make_adapter(base, folder=tmp_path / "two", target_modules=["q_proj"], modules_to_save=["lm_head"])
+    merge_adapter(adapter, out, base)
+    merged, ids = AutoModelForCausalLM.from_pretrained(out), torch.arange(20)[None]
+    on_its_base = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter)
+    torch.testing.assert_close(merged(ids).logits, on_its_base(ids).logits, rtol=0, atol=1e-4)
+    assert not merged.config.tie_word_embeddings
 
 
 @pytest.mark.slow
