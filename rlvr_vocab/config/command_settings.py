@@ -136,7 +136,7 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """whether reasoning tokens carry meaning: thoughts with other ids of the same text, answered again
+    """whether reasoning tokens carry meaning: answer again after exchanging ids of the same text in thoughts
 
     Example: rlvr-vocab probe run=out/grpo_reasoning_1000
 

@@ -82,7 +82,7 @@ class Lora:
 
     Attributes:
         target_modules: names of the modules that get an adapter, or `all-linear`: every linear layer but the head.
-        lora_dropout: of the loss alone; sampling and scoring have none.
+        lora_dropout: dropout of the adapter in the loss; sampling and scoring have none.
         train_rows: the rows of embedding and head that train as well.
         enabled: None: on where nothing else can train, off elsewhere.
     """

@@ -27,6 +27,7 @@ from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import (
     accumulate_tied_gradient,
     as_the_machine_computes,
+    disable_functional_dropout,
     initial_folder,
     refuse_other_logits,
 )
@@ -96,11 +97,11 @@ class RegionGRPOTrainer(TRLSeams):
             processing_class: the tokenizer of a model that is not expanded, for its chat template.
             peft_config: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
             reasoning_vocab_size: reasoning tokens to add; 0 for a baseline, None for a copy of every token.
-            expansion: the same with every option.
+            expansion: all options of the expansion, in place of `reasoning_vocab_size`.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None = 50, and
                 never under FSDP or DeepSpeed.
             kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
-            max_rounds: of drawing for a batch; above 1 further problems replace groups whose rewards do not differ.
+            max_rounds: most sampling rounds for a batch; above 1, other problems replace groups of equal rewards.
             curriculum: which problems are drawn, by how those before were answered.
             solved_by: the name of the reward that tells the curriculum which answers are right, and from which score.
             adaptive_weights: weights that follow success, by the name of their reward function.
@@ -153,6 +154,8 @@ class RegionGRPOTrainer(TRLSeams):
         if peft_config is not None:
             train_rows = peft_config.train_rows if isinstance(peft_config, Lora) else "reasoning"
             complete_adapter(self.model, train_rows, self.policy.layout)
+        if self.args.disable_dropout:
+            disable_functional_dropout(self.model)
         refuse_other_logits(self)
         accumulate_tied_gradient(self.model, self.accelerator)
         skip_solved = None if curriculum is None else curriculum.skip_solved

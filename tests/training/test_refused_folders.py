@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.errors import UserError
@@ -79,3 +80,13 @@ def test_a_folder_whose_own_options_alter_the_policy_is_not_sampled(option, fold
         load_checkpoint(folders[1])
     if "top_p" in option:  # without sampling that is no obstacle to an expansion
         assert expand(str(folders[0]), tmp_path / "out").size == 0
+
+
+def test_a_model_that_trains_has_no_dropout_of_its_own_unless_asked(folders, make_trainer, tmp_path):
+    _, expanded = folders
+    config = json.loads((expanded / "config.json").read_text())
+    (expanded / "config.json").write_text(json.dumps({**config, "attention_dropout": 0.5}))
+    ids = torch.arange(20, 40)[None]
+    for disabled in (True, False):
+        model = make_trainer(expanded, tmp_path, disable_dropout=disabled).model.train()
+        assert torch.equal(model(ids).logits, model(ids).logits) == disabled

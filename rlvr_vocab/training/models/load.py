@@ -77,6 +77,14 @@ def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
     return {"device_map": None, **loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
 
 
+def disable_functional_dropout(model: torch.nn.Module) -> None:
+    """Set the rates that layers pass to dropout functions to 0: TRL's `disable_dropout` reaches `nn.Dropout` alone."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
 # Nats on average between head and logits: roundings of float32, and of the 16 bits of logits beside 30 and beyond.
 _MOST_DIFFERENCE, _IN_16_BITS, _SHARE_IN_16_BITS = 1e-3, 0.25, 2**-8
 
@@ -85,8 +93,8 @@ _MOST_DIFFERENCE, _IN_16_BITS, _SHARE_IN_16_BITS = 1e-3, 0.25, 2**-8
 def refuse_other_logits(trainer: Any) -> None:
     """UserError where the region head's log-probabilities are not those of the model's own logits.
 
-    A family may cap or scale its logits by a setting that `head_settings` has no name of. Sharded and quantized models
-    are not compared.
+    A family may cap or scale its logits by a setting that `head_settings` has no name of, or be random while it
+    trains. Sharded and quantized models are not compared.
     """
     model, policy, device = trainer.model, trainer.policy, trainer.accelerator.device
     if is_sharded(trainer.accelerator.state) or quantized_layers(model):
@@ -95,10 +103,13 @@ def refuse_other_logits(trainer: Any) -> None:
     ordinary = [id_ for id_ in range(layout.standard_size) if id_ not in layout.control_ids]
     ids = torch.tensor([ordinary[len(ordinary) // 2 :][:8]], device=device)  # while answering all of them are open
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    was_training = model.training
+    model.train(trainer.args.disable_dropout)
     with trainer.accelerator.autocast(), without_dropout(model):
         # `device_map` may have put the head on another device than the embedding.
         scored = model(**given, labels=ids, fused_lm_head=True).log_probs.to(device)
         logits = model(**given, use_cache=False).logits[:, :-1].float().to(device)
+    model.train(was_training)
     logits /= trainer.temperature
     log_p = (logits + policy.bias_on(device)[ANSWERING]).log_softmax(-1)
     off = (log_p.gather(2, ids[:, 1:, None]).squeeze(2) - scored).abs().mean().item()
@@ -108,7 +119,7 @@ def refuse_other_logits(trainer: Any) -> None:
         base = model.get_base_model() if isinstance(model, PeftModel) else model
         raise UserError(
             f"{type(base).__name__}: scores differ from its own logits by {off:.2g} nats on average: it caps or scales "
-            "them in a way that is not known here; choose another model"
+            "them in a way that is not known here, or has dropout of its own; choose another model"
         )
 
 
