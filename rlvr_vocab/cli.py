@@ -45,7 +45,7 @@ DECIDE_MEMORY = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `rlvr-vocab <command> key=value …` and returns the exit code.
+    """Run `rlvr-vocab <command> key=value …` and return the exit code.
 
     2: bad input; 74: disk or memory full; 75: a run that stopped and can be resumed; 130: Ctrl-C; 141: nobody reads
     the output any more, of a command that makes nothing else.

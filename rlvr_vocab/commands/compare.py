@@ -44,7 +44,7 @@ _OF_COPIES = (
 )
 # Keys in which runs of one arm may differ: seed, names, and the intervals of logging and saving.
 _BOOKKEEPING = (
-    *(*NOT_COMPARED, "exp_name", "seed", "training.seed", "training.data_seed", "training.run_name"),
+    *(*NOT_COMPARED, "exp_name", "seed"),
     *("training.logging_steps", "training.kl_log_steps"),
     *("training.save_steps", "training.save_strategy", "training.save_total_limit"),
 )
@@ -86,10 +86,9 @@ def run(settings: CompareSettings) -> int:
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
     training, results = config["training"], results_file(folder, evaluation)
     record, sampling = run_record(folder), _sampling_settings(results)
-    own_seeds = [f"{name} {training[name]}" for name in ("seed", "data_seed") if training.get(name)]
     return ComparedRun(
         record=record,
-        seed=", ".join([str(config["seed"]), *own_seeds]) if own_seeds else config["seed"],
+        seed=config["seed"],
         answers=read_results(results),
         environment=read_json_if_there(folder / ENVIRONMENT),
         problems=read_json_if_there(folder / PROBLEMS),

@@ -29,22 +29,24 @@ def overview() -> str:
 
 def printed(line: CommandLine) -> str | None:
     """The text of an option that prints instead of running, --help, --show or --cfg; UserError for an unknown KEY."""
+    if not (line.help or line.show is not None or line.cfg):
+        return None
+    as_composed = bool(line.cfg and not line.resolve)
+    complete = line.show is not None and not line.help
+    config = _masked(as_mapping(compose(line).config, resolve=not as_composed, complete=complete))
     if line.help:
-        return command_help(line)
-    if line.show is not None:
-        values = dict(leaves(as_mapping(compose(line).config, resolve=True, complete=True)))
-        if line.show not in values:
-            raise UserError(f"--show {line.show}: no such key{did_you_mean(line.show, list(values))}")
-        return as_typed(values[line.show])
-    if line.cfg:
-        config = _masked(as_mapping(compose(line).config, resolve=line.resolve))
+        return command_help(line, config)
+    if line.show is None:
         return OmegaConf.to_yaml(OmegaConf.create(config)).rstrip()
-    return None
+    values = dict(leaves(config))
+    if line.show not in values:
+        raise UserError(f"--show {line.show}: no such key{did_you_mean(line.show, list(values))}")
+    return as_typed(values[line.show])
 
 
-def command_help(line: CommandLine) -> str:
+def command_help(line: CommandLine, config: dict[str, Any]) -> str:
     """The summary of a command, an example, its groups and their choices, its keys and their values."""
-    row, config = COMMANDS[line.command], as_mapping(compose(line).config, resolve=True)
+    row = COMMANDS[line.command]
     comments = _key_comments(row, line.folders)
     parts = [f"rlvr-vocab {row.name}: {row.summary}", f"Example:\n  {row.example}"]
     if row.groups:

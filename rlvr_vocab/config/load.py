@@ -90,6 +90,10 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         known, rest = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
         raise UserError(str(error)) from error
+    if known.job is not None and not known.multirun:
+        raise UserError(f"--job {known.job} takes one run of a sweep: add --multirun")
+    if known.resolve and not known.cfg:
+        raise UserError("--resolve applies the interpolations of --cfg: add --cfg job")
     for word in rest:
         if word.startswith("-"):
             raise UserError(f"unknown option {word}: keys have no dashes, write {word.lstrip('-')}")
@@ -204,7 +208,11 @@ def _recorded_primary(file: Path, chosen: set[str]) -> dict[str, Any]:
     """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
     if "experiment" in chosen:
         raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
-    sections = {key: value for key, value in read_recorded(file).items() if key not in chosen}
+    try:
+        recorded = read_recorded(file)
+    except UserError as error:
+        raise UserError(f"config={error}") from error
+    sections = {key: value for key, value in recorded.items() if key not in chosen}
     groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 
@@ -269,7 +277,7 @@ def settings_of(line: CommandLine) -> Any:
     if issubclass(kind, RunSettings):
         run = _with_stages(_read_run(composed, kind), composed, line.folders)
         _allow_typed_code(run, composed, recorded=line.config_file is not None)
-        for key in composed.given - {"model.lora.enabled"}:
+        for key in sorted(composed.given - {"model.lora.enabled"}):
             if key.startswith("model.lora.") and not run.model.trains_adapter:
                 raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
         return run

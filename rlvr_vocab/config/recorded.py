@@ -84,14 +84,14 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     path = path / "config.yaml" if path.is_dir() else path
     if not path.is_file():
         siblings = [str(other) for other in path.parent.parent.glob("*/config.yaml")]
-        raise UserError(f"config={path}: no such file{did_you_mean(str(path), siblings)}")
+        raise UserError(f"{path}: no such file{did_you_mean(str(path), siblings)}")
     content = read_yaml(path)
     if not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
-        raise UserError(f"config={path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
+        raise UserError(f"{path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
     try:
         whole = OmegaConf.to_container(OmegaConf.merge(_defaults(), content), resolve=resolve)
     except OmegaConfBaseException as error:
-        raise UserError(f"config={path}: {' '.join(str(error).split())}") from error
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from error
     assert isinstance(whole, dict)
     return {str(key): value for key, value in whole.items()}
 

@@ -239,7 +239,7 @@ def as_function(function: Any) -> Any:
 
 
 def as_tuple(value: Any) -> Any:
-    """One of them is a list of one."""
+    """A list becomes a tuple, a single value a tuple of one; None stays None."""
     if isinstance(value, list):
         return tuple(value)
     return value if value is None else (value,)
@@ -314,7 +314,7 @@ class RunSettings:
 def grpo_arguments(run: RunSettings) -> dict[str, Any]:
     """TRL's arguments, with what other keys decide: the seed, the name, weights of rewards."""
     training = run.training
-    grpo: dict[str, Any] = {"seed": run.seed, **training.grpo, "run_name": run.exp_name}
+    grpo: dict[str, Any] = {**training.grpo, "seed": run.seed, "run_name": run.exp_name}
     grpo["warmup_ratio"] = training.warmup_ratio
     grpo.setdefault("eval_strategy", "no" if grpo["eval_steps"] is None else "steps")
     if grpo.get("load_best_model_at_end"):

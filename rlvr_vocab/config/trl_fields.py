@@ -105,6 +105,7 @@ _NOTHING = (
     *("train_sampling_strategy", "length_column_name", "remove_unused_columns", "log_multimodal"),
     *("max_tool_calling_iterations", "ref_model_mixup_alpha", "ref_model_sync_steps", "do_sample", "data_seed"),
     *("project", "do_eval", "use_transformers_paged", "vllm_importance_sampling_cap", "resume_from_checkpoint"),
+    "include_num_input_tokens_seen",  # with which the Trainer logs a step as the end of a training
 )
 _WHY_NOTHING = "nothing reads it (uploads: hf upload; several GPUs: accelerate launch, docs/distributed.md)"
 NOT_USED = _INSTEAD | dict.fromkeys(_NOTHING, _WHY_NOTHING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,10 +14,8 @@ Row = Mapping[str, Any]
 
 # In every row of an evaluation on held-out problems.
 EVAL_PROBLEMS = "eval/problems"
-_STEP_KEYS = ("step", "stage", "stage_step", "epoch")
 # Squares and sums of larger ones would leave the range of a float.
 _LARGEST = 1e150
-_NOT_OF_A_STEP = ("eval/", "eval_", "train_", "total_flos")  # logged by the trainer at the end of a training
 
 
 @dataclass(frozen=True)
@@ -133,23 +131,14 @@ def read_metrics(path: Path) -> list[Row]:
         if not is_number(row.get("step")):
             raise UserError(f"{path}: row {number} has no number as its step")
         row["step"] = int(row["step"])
-    return [part for row in rows for part in _parts(row)]
+    return list(rows)
 
 
 def is_step_row(row: Row) -> bool:
-    """Whether a row has metrics of an optimisation step, and not only those of an evaluation."""
-    return any(key not in _STEP_KEYS and not key.startswith(_NOT_OF_A_STEP) for key in row)
+    """Whether a row has the metrics of an optimisation step, and not those of an evaluation."""
+    return EVAL_PROBLEMS not in row
 
 
 def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Rows of steps, and rows of measurements on held-out problems, of those that `read_metrics` gives."""
-    return tuple(filter(is_step_row, rows)), tuple(row for row in rows if EVAL_PROBLEMS in row)
-
-
-def _parts(row: Row) -> Iterator[Row]:
-    """A row that has metrics of both, as two rows."""
-    if EVAL_PROBLEMS not in row or not is_step_row(row):
-        yield row
-        return
-    yield {key: value for key, value in row.items() if not key.startswith("eval/")}
-    yield {key: value for key, value in row.items() if key in _STEP_KEYS or key.startswith("eval/")}
+    return tuple(filter(is_step_row, rows)), tuple(row for row in rows if not is_step_row(row))

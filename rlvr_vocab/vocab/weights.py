@@ -95,7 +95,7 @@ def weights_fingerprint(folder: Path) -> str | None:
     tensors = dict(each for path in folder.glob("*.safetensors") for each in _hashed_tensors(path))
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        digest.update(hashlib.sha256(name.encode()).digest() + tensors[name])
+        digest.update(tensors[name])
     return digest.hexdigest() if tensors else None
 
 
@@ -105,18 +105,18 @@ def _hashed_tensors(path: Path) -> Iterator[tuple[str, bytes]]:
         length = int.from_bytes(file.read(8), "little")
         try:
             header = dict(json.loads(file.read(min(length, size))))
-        except (ValueError, TypeError) as error:
+            header.pop("__metadata__", None)
+            for name, entry in header.items():
+                start, end = (8 + length + offset for offset in entry["data_offsets"])
+                if not 0 <= start <= end <= size:
+                    raise ValueError(f"{name} lies outside of the file")
+                digest = hashlib.sha256(f"{entry['dtype']} {entry['shape']}".encode())
+                for place in (start, max(start, end - _TENSOR_END)):
+                    file.seek(place)
+                    digest.update(file.read(min(_TENSOR_END, end - start)))
+                yield name, hashlib.sha256(name.encode()).digest() + digest.digest()
+        except (ValueError, TypeError, KeyError) as error:
             raise UserError(f"{path} cannot be read as weights: it is cut short, or no safetensors file") from error
-        header.pop("__metadata__", None)
-        for name, entry in header.items():
-            start, end = (8 + length + offset for offset in entry["data_offsets"])
-            if end > size:
-                raise UserError(f"{path} cannot be read as weights: it is cut short")
-            digest = hashlib.sha256(f"{entry['dtype']} {entry['shape']}".encode())
-            for place in (start, max(start, end - _TENSOR_END)):
-                file.seek(place)
-                digest.update(file.read(min(_TENSOR_END, end - start)))
-            yield name, digest.digest()
 
 
 def is_adapter(folder: str | Path) -> bool:

@@ -246,7 +246,7 @@ def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made: 
 def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
     _, found = compare([*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]])
     assert warnings(found, "has no run with seed 2") == 1
-    _, found = compare([made("p"), made("q", n=100, training__data_seed=5)])  # which makes another seed
+    _, found = compare([made("p"), made("q", n=100, seed=5)])
     assert not found["comparisons"][0]["paired"] and warnings(found, "which another arm has") == 2
 
 

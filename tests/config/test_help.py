@@ -1,4 +1,4 @@
-"""`--cfg job` and `--show KEY`: the composed configuration as YAML, and one value of it."""
+"""`--cfg job`, `--show KEY` and `--help`: the composed configuration as YAML, one value of it, and all as a list."""
 
 import pytest
 import yaml
@@ -24,8 +24,32 @@ def test_the_configuration_is_printed_with_its_interpolations_or_resolved() -> N
     assert resolved["output_dir"] == "./out/grpo_baseline" and resolved["seed"] == 5
     assert resolved["dataset"] == read_settings("train", words).resolved["dataset"]
     assert yaml.safe_load(shown("evaluate", "samples=4", "--cfg", "job"))["checkpoint"] == "???"
-    secret = yaml.safe_load(shown("train", f"dataset.name={SECRET}", "+model.model_kwargs.token=short", "--cfg", "job"))
-    assert secret["dataset"]["name"] == "***" == secret["model"]["model_kwargs"]["token"]
+
+
+@pytest.mark.parametrize("option", ["--help", "--cfg=job", "--show=rewards.functions"])
+def test_no_option_prints_a_secret(option: str) -> None:
+    rewards = "rewards.functions=[{name:accuracy,params:{api_key:plainword}}]"
+    words = [f"dataset.name={SECRET}", "+model.model_kwargs.token=plainword", rewards]
+    text = shown("train", *words, option)
+    assert "***" in text and SECRET not in text and "plainword" not in text
+    assert (
+        shown("train", *words, "--show=dataset.name")
+        == "***"
+        == shown("train", *words, "--show=model.model_kwargs.token")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--job", "0"], "--job 0 .*add --multirun"),
+        (["--resolve"], "add --cfg job"),
+        (["--resolve", "--show=seed"], "--cfg"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_command_line("train", words)
 
 
 def test_one_value_is_printed_as_it_can_be_typed() -> None:

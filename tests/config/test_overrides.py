@@ -17,6 +17,7 @@ from rlvr_vocab.errors import UserError
         ("model=qwen4", ["model=qwen4", "qwen3_0.6b?", "smollm2_135m", "model.name"]),
         ("experiment=quickstrt", ["quickstart?", "gsm8k_reasoning"]),
         ("training.report_to=wandb", ["set logging=wandb, logging=offline or logging=disabled"]),
+        ("training.include_num_input_tokens_seen=all", ["include_num_input_tokens_seen is not used here"]),
         ("hydra.run.dir=x", ["output_dir"]),
         ("seed", ["'seed'", "key=value"]),
         ("seed=1,2", ["seed=1,2", "--multirun"]),

@@ -26,8 +26,11 @@ def test_what_a_recorded_file_leaves_out_has_its_default(tmp_path):
 
 def test_what_is_no_configuration_of_a_run_is_refused(tmp_path):
     (tmp_path / "config.yaml").write_text("model: {}\ntraining: {}\n")
-    with pytest.raises(UserError, match="not the config"):
-        read_recorded(tmp_path)
+    path = tmp_path / "config.yaml"
+    for read, prefix in ((read_recorded, ""), (lambda path: read_settings("train", [f"config={path}"]), "config=")):
+        with pytest.raises(UserError) as caught:
+            read(tmp_path)
+        assert str(caught.value).startswith(f"{prefix}{path}: not the config.yaml of a run")
 
 
 def test_a_written_configuration_is_read_back_with_its_literal_text(tmp_path):

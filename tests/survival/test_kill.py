@@ -13,7 +13,7 @@ from rlvr_vocab.training.checkpoint_folders import steps_in
 # Whatever is written before the folder of a checkpoint takes its name leaves the same behind.
 POINTS = (
     "os.rename .config.yaml.partial",
-    "os.rename .initial_model.*",
+    "os.rename initial_model.partial-*",
     "open evaluation/.before.jsonl.partial",
     "open metrics.jsonl",
     "after torch.save .saving/checkpoint-4/optimizer.pt",
@@ -23,14 +23,14 @@ POINTS = (
     "os.rename checkpoint-2",
     "os.remove .deleting/checkpoint-2/manifest.json",
     "os.rename checkpoint-4",  # after the last save: nothing is left to train, and this to delete
-    "os.rename .final_model.*",
+    "os.rename final_model.partial-*",
     "os.rename .summary.json.partial",
 )
 
 
 def number_of(point, events):
     """The number of the change that a point describes, counted from 1."""
-    pattern = re.escape(point).replace(r"\*", ".*").replace(r"\ ", " ")
+    pattern = re.escape(point).replace(r"\*", r"\w*").replace(r"\ ", " ")
     numbers = [number for number, event in enumerate(events, 1) if re.fullmatch(pattern, event)]
     assert numbers, f"no run does this any more: {point}"
     return numbers[0]
@@ -41,7 +41,7 @@ def require_the_same_end(forks, folder, expected, outcome_of, *words):
     assert all(problem_with(checkpoint) is None for checkpoint in steps_in(folder).values())
     assert forks.run(folder, *words) == 0, forks.said(folder)
     assert outcome_of(folder) == expected
-    left = [path.name for path in folder.iterdir() if path.name.startswith(".") or "broken" in path.name]
+    left = [path.name for path in folder.rglob("*") if re.search(r"^\.|broken|\.partial", path.name)]
     assert left == []
 
 
@@ -52,7 +52,9 @@ def test_killed_before_a_change_of_a_file(point, forks, undisturbed, outcome_of,
     require_the_same_end(forks, tmp_path / "run", expected, outcome_of)
 
 
-@pytest.mark.parametrize("point", ["open metrics.jsonl", "os.rename .saving/checkpoint-4", "os.rename .final_model.*"])
+@pytest.mark.parametrize(
+    "point", ["open metrics.jsonl", "os.rename .saving/checkpoint-4", "os.rename final_model.partial-*"]
+)
 @pytest.mark.parametrize("rank", ["null", 16, 0])
 def test_killed_with_reasoning_rows_in_each_rank(rank, point, forks, undisturbed, outcome_of, tmp_path):
     words = (f"model.reasoning_rank={rank}", "dataset.open_thinking=prefill")  # untrained, it opens none by itself

@@ -50,6 +50,9 @@ UNREADABLE = {
     "no torch file": lambda folder: (folder / "scheduler.pt").write_text("nothing"),
     "cut weights": lambda folder: cut(folder / "model.safetensors"),
     "weights that are none": lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(100))),
+    "weights without places": lambda folder: (folder / "model.safetensors").write_bytes(
+        b"\x08" + bytes(7) + b'{"a":{}}'
+    ),
     "a state that is no JSON": lambda folder: (folder / "trainer_state.json").write_text("{"),
     "a state of another form": lambda folder: (folder / "trainer_state.json").write_text('{"no_such_field": 1}'),
 }

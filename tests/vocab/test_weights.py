@@ -121,3 +121,17 @@ def test_a_file_that_was_cut_short_is_refused(kept: int, tensors: Tensors, tmp_p
     (tmp_path / "model.safetensors").write_bytes(content[:kept])
     with pytest.raises(UserError, match=r"model\.safetensors cannot be read as weights: it is cut short"):
         weights_fingerprint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *([], "text", {}, {"dtype": "F32", "shape": [1]}, {"dtype": "F32", "data_offsets": [0, 4]}),
+        *({"dtype": "F32", "shape": [1], "data_offsets": offsets} for offsets in ([0], [0, "4"], [4, 0], [-99, 4])),
+    ],
+)
+def test_a_tensor_whose_entry_is_malformed_is_refused(entry: Any, tmp_path: Path) -> None:
+    header = json.dumps({"weight": entry}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(UserError, match=r"model\.safetensors cannot be read as weights"):
+        weights_fingerprint(tmp_path)

@@ -28,7 +28,7 @@ from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
-from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
 
 
@@ -87,7 +87,6 @@ def check_score(settings: ScoreSettings) -> None:
         check_dataset(settings.dataset)
     if settings.model is not None:
         check_model(settings.model)
-        refuse_expanded(settings.model.name)
 
 
 def check_plan(settings: PlanSettings) -> None:

@@ -11,16 +11,17 @@ from rlvr_vocab.files import read_json
 from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.text import nearest_word
-from rlvr_vocab.vocab.layout import refuse_quantized
+from rlvr_vocab.vocab.layout import refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.weights import ADAPTER_WEIGHTS, find_base, is_adapter
 
 
 def check_model_source(model: ModelSettings) -> None:
-    """model.name, where it is a folder: it must hold a model."""
+    """model.name, where it is a folder: it must hold a model, not quantized and without a reasoning vocabulary."""
     name, folder = model.name, Path(model.name).expanduser()
     looks_like_path = name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
     if folder.exists() or looks_like_path:
         refuse_quantized(name, check_folder(folder, f"model.name={name}").get("quantization_config"))
+        refuse_expanded(str(folder))
 
 
 def check_checkpoint_folder(folder: Path, base: Path | None) -> None:

@@ -36,7 +36,6 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.text import nearest_and_all
-from rlvr_vocab.vocab.layout import refuse_expanded
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 
@@ -56,7 +55,7 @@ def check_run(settings: RunSettings) -> None:
 
 
 def check_configuration(settings: RunSettings) -> None:
-    """The values alone: nothing is looked for, and no code of the user's is loaded."""
+    """The rules on values, and the optional packages that they need; loads no user code."""
     _check_warmup(settings)
     _check_training(settings)
 
@@ -94,7 +93,6 @@ def _check_packages(settings: RunSettings) -> None:
     """The optional packages of a model, its optimizer and its sampler are installed, and work together."""
     model, grpo = settings.model, settings.training.grpo
     half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
-    refuse_expanded(model.name)
     if model.bits is not None:
         key = f"model.model_kwargs.load_in_{model.bits}bit"
         require("bitsandbytes", f"{key}=true", f"set {key}=false")

@@ -8,6 +8,7 @@ import pytest
 
 from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import VocabLayout
 from tests.settings import load_settings
 
 DIFFER = "the trained and the sampled policy would differ"
@@ -164,6 +165,17 @@ def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(
     model_folder("run/initial_model")
     assert f"did you mean {final}?" in refusal("evaluate", [f"checkpoint={final.parent}"])
     assert "not empty" in refusal("expand", [f"out={final}"])
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "check", "expand", "score"])
+def test_a_base_with_a_reasoning_vocabulary_is_refused_by_every_command_that_takes_a_base(
+    command: str, model_folder: Callable[..., Path]
+) -> None:
+    folder = model_folder()
+    VocabLayout(10, (1, 2, 3), 7, 8, (), (7, 8)).save(folder)
+    words = {"check": ["dataset=arithmetic"], "expand": ["out=new"], "score": ["dataset=arithmetic"]}.get(command, [])
+    message = refusal(command, [f"model.name={folder}", *words])
+    assert "has a reasoning vocabulary already" in message and str(folder) in message
 
 
 def test_results_lie_beside_the_checkpoint_under_the_name_of_the_problems(model_folder: Callable[..., Path]) -> None:
