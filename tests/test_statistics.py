@@ -20,6 +20,7 @@ from rlvr_vocab.statistics import (
     mean_interval,
     passes_at_k,
     ratio_interval,
+    reaches,
     share_interval,
     usual_ks,
 )
@@ -149,3 +150,13 @@ def test_large_numbers_neither_overflow_nor_cancel(samples: int, right: int, k: 
 def test_ks_double_up_to_the_number_of_samples_and_a_problem_with_fewer_is_left_out() -> None:
     assert passes_at_k([4, 1, 2], [1, 1, 0], 2) == [0.5, 0.0]
     assert [usual_ks(samples) for samples in (1, 2, 8, 12)] == [[1], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 12]]
+
+
+# --- marks ---
+
+
+@pytest.mark.parametrize("mark", [0.8, 2 / 3, 100.1, -0.3])
+def test_a_score_that_was_summed_or_stored_in_float32_reaches_its_mark(mark: float) -> None:
+    for score in (mark, mark - 1e-12, float(np.float32(mark)), mark + 1):
+        assert reaches(score, mark)
+    assert not reaches(mark - 0.001, mark) and not reaches(math.nan, mark)

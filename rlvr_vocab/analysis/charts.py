@@ -7,7 +7,6 @@ data are drawn as they are: never as mathematics or markup.
 from __future__ import annotations
 
 import io
-import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -89,12 +88,11 @@ class IntervalRow:
 
 @rc_context(RC)
 def line_chart(lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "") -> Markup:
-    """Lines over steps as SVG; many points are drawn light, with their moving mean strong above."""
-    drawn, shown = [line for line in map(_finite, lines) if line.steps], _percent if percent else _plain
+    """Lines over steps as SVG, none empty; many points are drawn light, with their moving mean strong above."""
+    shown, longest = _percent if percent else _plain, max(len(line.steps) for line in lines)
     chart, axes = _figure()
-    longest = max(len(line.steps) for line in drawn)
     window = max(3, longest // _SMOOTHED_OVER | 1)
-    for line, colour, dashes in zip(drawn, cycle(_COLOURS), cycle(_DASHES)):
+    for line, colour, dashes in zip(lines, cycle(_COLOURS), cycle(_DASHES)):
         _draw(axes, line, colour, dashes, window)
     axes.set_ylabel(short_text(y_label))
     axes.set_xlabel(f"step · strong: mean of {window}" if longest >= _SMOOTHED_FROM else "step")
@@ -102,13 +100,13 @@ def line_chart(lines: Sequence[Line], *, y_label: str, percent: bool = False, ti
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(shown))
     axes.margins(x=0.02)
-    if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        widest = max(len(short_text(line.name, _LONGEST_NAME)) for line in drawn)
-        chart.legend(loc="outside upper left", ncols=max(1, min(len(drawn), 52 // (widest + 5))))
+    if len(lines) > 1 or lines[0].name != y_label:
+        widest = max(len(short_text(line.name, _LONGEST_NAME)) for line in lines)
+        chart.legend(loc="outside upper left", ncols=max(1, min(len(lines), 52 // (widest + 5))))
     ends = [
-        f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "
+        f"{line.name}: {shown(line.values[0])} at step {line.steps[0]:g}, "
         f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
-        for line in drawn
+        for line in lines
     ]
     return _as_svg(chart, title or y_label, "; ".join(ends))
 
@@ -155,17 +153,10 @@ def _as_svg(chart: Figure, title: str, description: str) -> Markup:
     return head + Markup(svg.replace(INK, "currentColor"))
 
 
-def _finite(line: Line) -> Line:
-    """The points at which the value, and its bounds if it has them, are finite."""
-    columns = [line.steps, line.values, *(each for each in (line.low, line.high) if each is not None)]
-    rows = [row for row in zip(*columns, strict=True) if all(map(math.isfinite, row))]
-    return Line(line.name, *([*column] for column in zip(*rows, strict=True))) if rows else Line(line.name, [], [])
-
-
 def _draw(axes: Axes, line: Line, colour: str, dashes: Any, window: int) -> None:
     """Draw the line; many points light, below their mean over `window` of them."""
     steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
-    few, name = len(values) <= _DOTS_UP_TO, short_text(line.name, _LONGEST_NAME)
+    dots, name = "o" if len(values) <= _DOTS_UP_TO else "", short_text(line.name, _LONGEST_NAME)
     if line.low is not None and line.high is not None:
         reach = np.asarray([values - line.low, line.high - values])
         wide = reach.any(axis=0)
@@ -175,7 +166,6 @@ def _draw(axes: Axes, line: Line, colour: str, dashes: Any, window: int) -> None
     if len(values) >= _SMOOTHED_FROM:
         axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
         values = _moving_mean(values, window)
-    dots = "o" if few else ""
     axes.plot(steps, values, label=name, color=colour, linestyle=dashes, linewidth=1.6, marker=dots, markersize=2.8)
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 from rich.text import Text
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.record.files import PROBLEMS
+from rlvr_vocab.record.results import recorded_grader
+from rlvr_vocab.statistics import reaches
 from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_plain
@@ -21,7 +21,6 @@ from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 
 Order = Literal["file", "lowest", "highest"]
 SampleId = tuple[int, int]  # step and row
-_NEARLY = 1e-6  # scores are float32
 _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
 
 
@@ -29,7 +28,7 @@ _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
 
 
 class CorrectnessReward(NamedTuple):
-    """The reward that decides whether a completion is right: it scores `threshold` or more, but for rounding."""
+    """The reward that decides whether a completion is right: its score reaches `threshold`."""
 
     name: str
     threshold: float
@@ -37,7 +36,7 @@ class CorrectnessReward(NamedTuple):
     @classmethod
     def of_run(cls, folder: Path) -> CorrectnessReward | None:
         """The reward that grades held-out answers; None where a sum of rewards does, or nothing is right or wrong."""
-        grader = (read_json_if_there(folder / PROBLEMS) or {}).get("grader")
+        grader = recorded_grader(folder)
         if grader is None or grader["threshold"] is None or len(grader["functions"]) != 1:
             return None
         return cls(grader["name"], grader["threshold"])
@@ -45,7 +44,7 @@ class CorrectnessReward(NamedTuple):
     def verdict(self, score: float | None) -> Literal["right", "wrong"] | None:
         if score is None or math.isnan(score):
             return None
-        return "right" if score >= self.threshold - _NEARLY else "wrong"
+        return "right" if reaches(score, self.threshold) else "wrong"
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ class SampleFilter:
             (self.problem is None or self.problem.casefold() in row["prompt"].casefold())
             and (self.contains is None or self.contains.casefold() in row["completion"].casefold())
             and (self.verdict is None or verdict == self.verdict)
-            and (self.min_reward is None or reward >= self.min_reward - _NEARLY)
-            and (self.max_reward is None or reward <= self.max_reward + _NEARLY)
+            and (self.min_reward is None or reaches(reward, self.min_reward))
+            and (self.max_reward is None or reaches(self.max_reward, reward))
         )
 
 

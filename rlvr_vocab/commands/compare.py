@@ -24,14 +24,8 @@ from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, read_
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
-from rlvr_vocab.record.files import (
-    ENVIRONMENT,
-    EVALUATION_RESULTS,
-    EVALUATION_SETTINGS,
-    FINAL_MODEL,
-    PROBLEMS,
-)
-from rlvr_vocab.record.results import HeldOutMetric, read_results
+from rlvr_vocab.record.files import ENVIRONMENT, EVALUATION_RESULTS, EVALUATION_SETTINGS, FINAL_MODEL, PROBLEMS
+from rlvr_vocab.record.results import HeldOutMetric, read_results, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
@@ -94,7 +88,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         problems=read_json_if_there(folder / PROBLEMS),
         sampling_settings=sampling,
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
-        grader=(sampling or record.summary or {}).get("grader"),
+        grader=sampling.get("grader") if sampling else recorded_grader(folder),
     )
 
 

@@ -35,6 +35,7 @@ from rlvr_vocab.runs.rewards import (
     highest_reward_form,
     require_reward_columns,
 )
+from rlvr_vocab.statistics import reaches
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible_text
 
@@ -372,7 +373,7 @@ def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Con
 
 
 def _is_full(reward: Reward, score: Score) -> bool:
-    return score.value is not None and score.value >= reward.full_mark - 1e-6
+    return score.value is not None and reaches(score.value, reward.full_mark)
 
 
 def _number(value: float | None) -> str:

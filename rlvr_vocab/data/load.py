@@ -22,9 +22,9 @@ from rlvr_vocab.data.rows import (
     Problem,
     UsableRows,
     column_names,
+    disambiguate_by_system_prompt,
     refuse_examples,
     require_columns,
-    told_apart,
     usable_rows,
 )
 from rlvr_vocab.data.source import ProblemSource, PromptStyle, Split
@@ -146,7 +146,7 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
 def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     """Read, sort and divide the problems that `source` names; there may be none. Raises UserError for a bad file."""
     sources = [source] if source.eval_split is None else [source, _eval_source(source)]
-    train, *others = told_apart([read_usable_rows(each, split.seed) for each in sources])
+    train, *others = disambiguate_by_system_prompt([read_usable_rows(each, split.seed) for each in sources])
     problems, dropped, eval_keys = train.problems, train.dropped, None
     for held_out in others:
         eval_keys = [problem.key for problem in held_out.problems]

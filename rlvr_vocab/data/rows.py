@@ -123,7 +123,7 @@ def conversation_text(messages: Sequence[Mapping[str, str]], roles: Sequence[str
     return "\n\n".join(message["content"] for message in messages if message["role"] in roles)
 
 
-def told_apart(sets: Sequence[UsableRows]) -> list[UsableRows]:
+def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows]:
     """The sets with system messages in the texts of conversations, if these hold the questions.
 
     A question under several system messages is normally one problem. But if fewer than one in ten conversations has a

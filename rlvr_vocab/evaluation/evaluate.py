@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
+from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
 from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
 from rlvr_vocab.statistics import (
@@ -18,8 +18,6 @@ from rlvr_vocab.statistics import (
 )
 from rlvr_vocab.verify import verify
 
-# Called with pairs of answers; True where the two of a pair are equal.
-Equal = Callable[[Sequence[tuple[str, str]]], list[bool]]
 _RIGHT = 0
 
 
@@ -113,7 +111,7 @@ def equal_by_verifier(pairs: Sequence[tuple[str, str]]) -> list[bool]:
     return [verdict.correct is True for verdict in verdicts]
 
 
-def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier) -> list[int | None]:
+def votes_of(results: Sequence[ProblemResult]) -> list[int | None]:
     """For each result the number of its answer within its problem, the same for equal answers; None for no answer.
 
     Right answers are number 0. Each other text has the number of the first text that it equals.
@@ -124,7 +122,7 @@ def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier)
         if not result.right and result.answer is not None and result.answer not in own:
             own.append(result.answer)
     pairs = [(first, text) for own in texts.values() for place, text in enumerate(own) for first in own[:place]]
-    verdicts = iter(equal(pairs))
+    verdicts = iter(equal_by_verifier(pairs))
     numbers: dict[tuple[int, str], int] = {}
     for problem, own in texts.items():
         firsts: list[str] = []

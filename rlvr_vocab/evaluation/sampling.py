@@ -12,6 +12,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.device import device_type, weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import short_text
@@ -23,8 +24,6 @@ from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import RegionSampler, TwoStageSampler, attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, load_tokenizer
 from rlvr_vocab.vocab.weights import folder_with
-
-Messages = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ class Checkpoint:
 def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
     """Load an expanded or trained folder for sampling; `base` is the model under an adapter that has moved."""
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
-    model: Any = load_model(folder, base, **model_kwargs)
-    model.to(device_type()).eval()
+    model: Any = load_model(folder, base, **model_kwargs).to(device_type())
     refuse_altered_config(model.generation_config, folder)
     if weights_dtype(model.dtype) == torch.float32:
         model.float()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
-from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings
+from rlvr_vocab.evaluation.sampling import Completion, SamplingSettings
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
 from rlvr_vocab.vocab.weights import NO_CODE
@@ -48,6 +49,7 @@ def vllm_sampler(
                 seed=seed_at(settings.seed, first + place),
                 detokenize=False,
                 temperature=settings.temperature,
+                top_p=settings.top_p,
             )
             for place in range(len(prompts))
         ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,13 +145,14 @@ def architecture_of(name: str) -> Architecture:
     Raises:
         UserError: the model is in none of them.
     """
-    home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    cached = (hub / f"models--{name.replace('/', '--')}" / "snapshots").glob(f"*/{CONFIG}")
-    own = Path(name).expanduser() / CONFIG
-    file = own if own.is_file() else max(cached, key=lambda each: each.stat().st_mtime, default=None)
-    if file is not None:
-        return read_architecture(read_json(file), f"model.name={name}: its {CONFIG}")
+    from huggingface_hub import try_to_load_from_cache  # --help does not need it
+
+    file: Any = Path(name).expanduser() / CONFIG
+    if not file.is_file():
+        with suppress(ValueError):  # a path is no name on the hub
+            file = try_to_load_from_cache(name, CONFIG)
+    if isinstance(file, str | Path) and Path(file).is_file():
+        return read_architecture(read_json(Path(file)), f"model.name={name}: its {CONFIG}")
     if name in SHIPPED:
         return read_architecture(SHIPPED[name], name)
     raise UserError(

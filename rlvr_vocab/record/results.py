@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, read_json_if_there
-from rlvr_vocab.record.files import PROBE, PROBE_FOLDER
+from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, PROBLEMS, SUMMARY
+from rlvr_vocab.statistics import reaches
 
-_ROUNDING = 1e-9  # of a sum of rewards
 # Columns of a problem set that results and completions keep.
 KINDS = ("task", "difficulty")
 # A grader as `GraderSpec.record` writes it.
@@ -63,6 +63,12 @@ class HeldOutMetric:
 ACCURACY = HeldOutMetric()
 
 
+def recorded_grader(run: Path) -> GraderRecord | None:
+    """The grader of a run's held-out answers: of its summary, before its end of `problems.json`; None in neither."""
+    found = ((read_json_if_there(run / name) or {}).get("grader") for name in (SUMMARY, PROBLEMS))
+    return next(filter(None, found), None)
+
+
 def same_grader(one: GraderRecord | None, other: GraderRecord | None) -> bool:
     """Whether two graders give the same figures; their names may differ."""
     first, second = ({**each, "name": None} if each is not None else None for each in (one, other))
@@ -85,7 +91,7 @@ def grader_text(grader: GraderRecord | None) -> str:
 
 def is_right(score: float | None, threshold: float | None) -> bool | None:
     """Whether a score is that of a right answer; None where there is none, or nothing is right or wrong."""
-    return None if score is None or threshold is None else score >= threshold - _ROUNDING
+    return None if score is None or threshold is None else reaches(score, threshold)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.statistics import reaches
 
 # Weighted scores are summed in float32, where a far larger weight drowns the others, or becomes infinite.
 LARGEST_WEIGHT = 1e6
@@ -60,7 +61,7 @@ class AdaptiveWeight:
         given = [score for score in scores if score is not None]
         if not given:
             return
-        self._rates.append(sum(score >= self._full_mark - 1e-6 for score in given) / len(given))
+        self._rates.append(sum(reaches(score, self._full_mark) for score in given) / len(given))
         rule = self._adaptation
         if len(self._rates) < rule.window:
             return

@@ -19,6 +19,7 @@ from rlvr_vocab.rewards.build import (
 from rlvr_vocab.rewards.guard import Reward, trial_columns
 from rlvr_vocab.rewards.library.answers import accuracy, extracted_answer
 from rlvr_vocab.rewards.reward import RewardSpec, is_user_code, traits_by_name
+from rlvr_vocab.statistics import reaches
 
 # Answers that a reward is given at once; user code has a deadline for each batch.
 _BATCH = 64
@@ -161,7 +162,7 @@ class Grader:
         form, spec = self._form, self.spec.form
         if form is None or spec is None or not set(required_columns(spec)) <= columns.keys():
             return [None] * len(columns["completions"])
-        return [None if score is None else score >= form.full_mark for score in form(**columns)]
+        return [None if score is None else reaches(score, form.full_mark) for score in form(**columns)]
 
 
 def weighted_sum(rewards: Sequence[Reward], scores: Sequence[float | None]) -> float | None:

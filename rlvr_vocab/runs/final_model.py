@@ -23,7 +23,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.files import atomic_dir, read_json_if_there
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
-from rlvr_vocab.record.results import HeldOutMetric, read_results
+from rlvr_vocab.record.results import HeldOutMetric, read_results, recorded_grader
 from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
@@ -138,10 +138,9 @@ def card_of_adapter(checkpoint: Path) -> Card:
     folder = run_folder_of(checkpoint)
     if folder is None:
         return {"name": "A merged model", "adapter": True}
-    summary, final = read_json_if_there(folder / SUMMARY) or {}, checkpoint.name == FINAL_ADAPTER
-    step = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
-    steps = summary.get("steps") if final else int(step[1]) if step else None
-    metric = HeldOutMetric.of(summary.get("grader"))
+    final, step = checkpoint.name == FINAL_ADAPTER, re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
+    steps = (read_json_if_there(folder / SUMMARY) or {}).get("steps") if final else int(step[1]) if step else None
+    metric = HeldOutMetric.of(recorded_grader(folder))
     return card_of_run(folder, read_recorded(folder, resolve=True), metric, adapter=True, steps=steps, at_end=final)
 
 

@@ -61,9 +61,7 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
         raise UserError(f"--job {options.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
     swept = [place for place, choices in enumerate(values.values()) if len(choices) > 1]
     names = {run: _composed(command, run, "exp_name") for run in runs}
-    # Runs that differ in one argument alone, and have the same name.
-    others = {place: {((*run[:place], *run[place + 1 :]), name) for run, name in names.items()} for place in swept}
-    in_name = [place for place in swept if len(others[place]) < len(names)]
+    in_name = [place for place in swept if not _tells_apart(names, place)]
     jobs: list[Job] = []
     for run in runs:
         name = names[run] + "".join(_suffix(run[place]) for place in in_name)
@@ -90,6 +88,11 @@ def _values(word: str) -> Words:
 
 def _composed(command: str, words: Words, key: str) -> str:
     return str(as_mapping(compose(parse_command_line(command, words)).config, resolve=True, complete=True)[key])
+
+
+def _tells_apart(names: dict[Words, str], place: int) -> bool:
+    """Whether runs that differ only in this argument have different names."""
+    return len({((*run[:place], *run[place + 1 :]), name) for run, name in names.items()}) == len(names)
 
 
 def _suffix(word: str) -> str:

@@ -14,21 +14,19 @@ from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
 from rlvr_vocab.config.command_settings import ReportSettings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, SUMMARY
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results
+from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, default_keys, results_file, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
-
-REPORT = "report.html"
-MAX_SAMPLES = 24  # as in conf/report.yaml
 
 
 def write_report(settings: ReportSettings) -> None:
@@ -64,24 +62,23 @@ def write_report(settings: ReportSettings) -> None:
 
 def report_at_the_end(run: Path, console: Console) -> None:
     """Write the report of an ended run unless it is up to date; a failure is only a warning."""
-    out = run / REPORT
-    newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
-    if newer and out.read_bytes().rstrip().endswith(b"</html>"):
-        return
     try:
-        write_report(ReportSettings(run, out, MAX_SAMPLES))
+        settings = read_settings("report", [f"run={as_typed(str(run))}"])
+        newer = settings.page.is_file() and settings.page.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
+        if newer and settings.page.read_bytes().rstrip().endswith(b"</html>"):
+            return
+        write_report(settings)
     except (UserError, OSError) as error:
         console.print(f"warning: the run is complete, but has no report: {error}", style="yellow", markup=False)
     else:
-        console.print(f"its report: {out}", markup=False)
+        console.print(f"its report: {settings.page}", markup=False)
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """The held-out answers of a run; UserError where a file of them cannot be read."""
     files = (results_file(record.folder, when) for when in ("before", "after"))
     before, after = (read_results(path) if path.is_file() else [] for path in files)
-    grader = (record.summary or {}).get("grader") or (read_json_if_there(record.folder / PROBLEMS) or {}).get("grader")
-    return HeldOutAnswers(before, after, HeldOutMetric.of(grader))
+    return HeldOutAnswers(before, after, HeldOutMetric.of(recorded_grader(record.folder)))
 
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -16,6 +16,7 @@ import torch
 from accelerate.utils import gather_object
 from trl.trainer.utils import nanstd
 
+from rlvr_vocab.statistics import reaches
 from rlvr_vocab.training.metrics.batch import weighted_total
 
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
@@ -143,7 +144,7 @@ class DynamicSampling:
             name, threshold = self._solved_by
             column = trainer.reward_func_names.index(name)
             for place, each in zip(places, found, strict=True):
-                self.order.observe(place, float((each.rewards_GR[:, column] >= threshold).float().mean()))
+                self.order.observe(place, reaches(each.rewards_GR[:, column].min().item(), threshold))
         return found
 
 
@@ -193,9 +194,9 @@ class ProblemOrder:
         self._place += 1
         return int(self._of_pass[self._place - 1])
 
-    def observe(self, place: int, rate: float) -> None:
-        """Note the share of right completions of a problem."""
-        self._streaks[place] = self._streaks[place] + 1 if rate == 1 else 0
+    def observe(self, place: int, solved: bool) -> None:
+        """Note whether all completions of a problem were right."""
+        self._streaks[place] = self._streaks[place] + 1 if solved else 0
 
     def summary(self) -> dict[str, Any]:
         """Counts of drawn, skipped and solved problems."""

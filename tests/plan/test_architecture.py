@@ -54,7 +54,7 @@ def test_the_text_part_counts_where_a_model_has_several():
     ],
 )
 def test_a_model_that_cannot_be_planned_is_refused(config, message, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"^model\.name=nobody/nothing: this machine has no config\.json"):
         architecture_of("nobody/nothing")
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -63,9 +63,11 @@ def test_a_model_that_cannot_be_planned_is_refused(config, message, monkeypatch,
 
 
 def test_a_configuration_in_the_hub_s_cache_may_leave_out_defaults(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    snapshot = tmp_path / "models--a--b" / "snapshots" / "1234"
-    snapshot.mkdir(parents=True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    refs, snapshot = (tmp_path / "models--a--b" / each for each in ("refs", "snapshots/1234"))
+    for folder in (refs, snapshot):
+        folder.mkdir(parents=True)
+    (refs / "main").write_text("1234")
     hub = {key: value for key, value in BODY.items() if key not in ("num_key_value_heads", "pad_token_id")}
     (snapshot / "config.json").write_text(json.dumps({**hub, "model_type": "llama"}))
     found = architecture_of("a/b")

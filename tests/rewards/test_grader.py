@@ -24,6 +24,10 @@ def soft_format_reward(completions, **kwargs):
     tags = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
     return [sum(0.125 for tag in tags if tag in turn[0]["content"]) for turn in completions]
 
+@reward(is_format=True, full_mark=0.8)
+def in_two_parts(completions, **kwargs):
+    return [0.1 + 0.7 * ("<answer>" in turn[0]["content"]) for turn in completions]
+
 def shouts(completions, **kwargs):
     return [None if not turn[0]["content"] else float(turn[0]["content"].isupper()) for turn in completions]
 
@@ -104,7 +108,8 @@ def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own):
     def in_format(spec):
         return [each.in_format for each in graded(grader_spec([spec]), RIGHT, "<reasoning>42", "42")]
 
-    assert in_format(own("soft_format_reward")) == in_format(RewardSpec("xml_tags")) == [True, False, False]
+    for spec in (own("soft_format_reward"), RewardSpec("xml_tags"), own("in_two_parts")):  # 0.1 + 0.7 < 0.8 as floats
+        assert in_format(spec) == [True, False, False]
     assert in_format(own("shouts")) == [None, None, None]
     assert grader_spec([RewardSpec("xml_tags"), RewardSpec("xml_format")]).form == RewardSpec("xml_format")
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,17 @@ def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: 
     assert "62.5% on 8" in written(tmp_path, card_of_adapter(tmp_path / "final_adapter"))
     card = card_of(tmp_path, config_of(), adapter=True)
     assert "4 bit" not in written(tmp_path, card, merge=report)
+
+
+def test_a_checkpoint_of_an_unfinished_run_has_the_measure_of_its_grader(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(config_yaml(config_of()))
+    grader = {"name": "style", "functions": [{"name": "style", "params": {}}], "threshold": None}
+    (tmp_path / "problems.json").write_text(json.dumps({"grader": grader}))
+    (tmp_path / "evaluation").mkdir()
+    answers = [vars(replace(result(n, "1", score=score), threshold=None)) for n, score in enumerate((0.5, 0.2))]
+    (tmp_path / "evaluation" / "before.jsonl").write_text("".join(json.dumps(each) + "\n" for each in answers))
+    card = card_of_adapter(tmp_path / "checkpoint-7")
+    assert (card["measure"], card["before"], card["after"]) == ("reward by style", "0.350 on 2 problems", None)
 
 
 HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n```\n````\n# head\n<script>"

@@ -127,26 +127,26 @@ def test_each_problem_is_drawn_once_in_a_pass_and_a_restored_order_goes_on():
     assert ProblemOrder(10, 4).draw(10) != drawn + rest[:3]
 
 
-def drawn_with(order, count, rate):
+def drawn_with(order, count, solved):
     found = []
     for _ in range(count):
         [place] = order.draw(1)
-        order.observe(place, rate(place))
+        order.observe(place, solved(place))
         found.append(place)
     return found
 
 
 def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else_nor_after_a_resume():
-    rate = lambda place: float(place < 4)  # noqa: E731
+    solved = lambda place: place < 4  # noqa: E731
     order, again, all_solved = ProblemOrder(12, 0, 2), ProblemOrder(12, 0, 2), ProblemOrder(12, 0, 1)
-    found = drawn_with(order, 25, rate)
+    found = drawn_with(order, 25, solved)
     again.restore(order.state())
-    rest = drawn_with(order, 35, rate)
-    assert rest == drawn_with(again, 35, rate) and order.summary() == again.summary()
+    rest = drawn_with(order, 35, solved)
+    assert rest == drawn_with(again, 35, solved) and order.summary() == again.summary()
     assert all((found + rest).count(place) == 2 for place in range(4))
     assert 16 <= order.summary()["passed_over"] <= 20
     assert order.summary()["problems_solved"] == 4
-    assert set(drawn_with(all_solved, 30, lambda place: 1.0)) == set(range(12))
+    assert set(drawn_with(all_solved, 30, lambda place: True)) == set(range(12))
 
 
 def test_a_curriculum_alone_trains_on_full_batches_of_the_problems_that_it_chooses(train):

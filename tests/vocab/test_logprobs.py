@@ -33,18 +33,14 @@ UPSTREAM = {
 }
 
 
-def small_blocks(monkeypatch, tokens, rows):
-    """Several blocks of tokens and of rows, the last ones partly filled; runs that are long and short."""
-    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", tokens)
-    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK_ON_ACCELERATOR", tokens)
-    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", rows)
-    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK_ON_ACCELERATOR", rows)
-    monkeypatch.setattr(policy, "_SHORTEST_RUN", 5)
-
-
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
-    small_blocks(monkeypatch, tokens=7, rows=19)
+    """Several blocks of tokens and of rows, the last ones partly filled; runs that are long and short."""
+    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", 7)
+    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK_ON_ACCELERATOR", 7)
+    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", 19)
+    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK_ON_ACCELERATOR", 19)
+    monkeypatch.setattr(policy, "_SHORTEST_RUN", 5)
 
 
 class Case:

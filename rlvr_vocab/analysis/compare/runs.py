@@ -24,8 +24,8 @@ from rlvr_vocab.text import listed, pluralize, short_text, visible_text
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
-# Settings of `rlvr-vocab evaluate` that belong to the checkpoint or the problems; the grader must be the same.
-_NO_SAMPLING = ("grader", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
+# Settings of `rlvr-vocab evaluate` that belong to the checkpoint, the problems or the grading.
+_NO_SAMPLING = ("grader", "format", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 
 
 @dataclass(frozen=True)

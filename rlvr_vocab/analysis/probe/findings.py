@@ -121,10 +121,13 @@ class ProbeFindings:
     arms: Sequence[ArmFigures]
     used: UsedBits | None
     telling_effect: float
-    metric: HeldOutMetric
     runs: Sequence[str]
     thoughts: int
     without_thought: int
+
+    @property
+    def metric(self) -> HeldOutMetric:
+        return self.primary.metric
 
 
 def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_effect: float) -> ProbeFindings:
@@ -150,7 +153,6 @@ def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_eff
         arms=arms,
         used=_used_bits(runs),
         telling_effect=telling_effect,
-        metric=metric,
         runs=[run.folder for run in runs],
         thoughts=sum(len({(each.problem, each.sample) for each in run.answers["own"]}) for run in runs),
         without_thought=sum(run.without_thought for run in runs),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
-from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, macro, paragraph, samples
+from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import shown_sample
 from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, evenly_spread
 from rlvr_vocab.errors import UserError
@@ -61,12 +61,12 @@ class RunReport:
 
 def run_page(report: RunReport) -> Page:
     record = report.record
-    outcome, findings, vocabulary, configuration, reproduce = (
-        macro("run.html.j2", name) for name in ("outcome", "findings", "vocabulary", "configuration", "reproduce")
+    findings, vocabulary, configuration, reproduce = (
+        macro("run.html.j2", name) for name in ("findings", "vocabulary", "configuration", "reproduce")
     )
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
     sections = {
-        "Outcome": outcome(report, _facts(report)),
+        "Outcome": facts(_facts(report)),
         "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
         "Findings": findings(report) if record.rows else nothing,
         "Samples": Markup().join(_samples(report)),
