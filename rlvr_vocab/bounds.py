@@ -1,4 +1,4 @@
-"""Numbers and paths as a configuration may have them, as annotations for pydantic."""
+"""Bounds of numbers and paths: of a configuration, as annotations for pydantic, and the mark that a score reaches."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,3 +49,15 @@ UserPath = Annotated[Path, Strict(False), BeforeValidator(_not_empty), AfterVali
 OutFolder = Annotated[UserPath, AfterValidator(_folder_to_write)]
 NewFolder = Annotated[OutFolder, AfterValidator(_new_folder)]
 OutFile = Annotated[UserPath, AfterValidator(_file_to_write)]
+
+# Of a score that is a sum, or was stored in float32; relative where it is larger than 1.
+_ROUNDING = 1e-6
+
+
+def reaches(score: float, mark: float) -> bool:
+    """Whether a score is at least a mark, but for rounding; never where one is NaN.
+
+    >>> reaches(0.1 + 0.7, 0.8), reaches(0.79, 0.8)
+    (True, False)
+    """
+    return score >= mark - _ROUNDING * max(1.0, abs(mark))

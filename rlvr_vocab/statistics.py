@@ -17,19 +17,8 @@ STUDENT, ONE_VALUE = "student t over problems", "the same value for every proble
 
 # The noise of their quantiles is 1.4 % of the half-width of an interval.
 _DRAWS = 10_000
-# Of a score that is a sum, or was stored in float32; relative where it is larger than 1.
-_ROUNDING = 1e-6
 # Half a problem at each end, as in Jeffreys' prior for problems that are solved or not.
 _AT_EACH_END = 0.5
-
-
-def reaches(score: float, mark: float) -> bool:
-    """Whether a score is at least a mark, but for rounding; never where one is NaN.
-
-    >>> reaches(0.1 + 0.7, 0.8), reaches(0.79, 0.8)
-    (True, False)
-    """
-    return score >= mark - _ROUNDING * max(1.0, abs(mark))
 
 
 @dataclass(frozen=True)

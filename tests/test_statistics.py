@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.statistics import (
     BOOTSTRAP,
     ONE_VALUE,
@@ -20,7 +21,6 @@ from rlvr_vocab.statistics import (
     mean_interval,
     passes_at_k,
     ratio_interval,
-    reaches,
     share_interval,
     usual_ks,
 )

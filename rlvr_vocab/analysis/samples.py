@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from rich.text import Text
 
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.results import recorded_grader
-from rlvr_vocab.statistics import reaches
 from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_plain

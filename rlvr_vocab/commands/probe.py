@@ -17,7 +17,7 @@ from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_settings import ProbeSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import command_line
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import differing_settings
@@ -38,7 +38,7 @@ from rlvr_vocab.record.results import (
 )
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import only_writer
-from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems, stages_of
+from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.vocab.weights import weights_fingerprint
@@ -143,8 +143,8 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
 
 
 def _print(console: Console, found: ProbeFindings) -> None:
-    columns = ["copies in the thought", found.metric.name, "less redrawn", "95 % interval", "log p(gold)"]
-    rows = [(each.arm, found.metric.value(each.value), *each.texts) for each in found.arms]
+    columns = ["copies in the thought", found.primary.metric.name, "less redrawn", "95 % interval", "log p(gold)"]
+    rows = [(each.arm, found.primary.metric.value(each.value), *each.texts) for each in found.arms]
     print_table(console, columns, rows)
     console.print(found.sentence, markup=False)
     if found.used is not None:

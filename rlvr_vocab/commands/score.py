@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.config.command_settings import ScoreSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
@@ -35,7 +36,6 @@ from rlvr_vocab.runs.rewards import (
     highest_reward_form,
     require_reward_columns,
 )
-from rlvr_vocab.statistics import reaches
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible_text
 

@@ -208,11 +208,7 @@ def _recorded_primary(file: Path, chosen: set[str]) -> dict[str, Any]:
     """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
     if "experiment" in chosen:
         raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
-    try:
-        recorded = read_recorded(file)
-    except UserError as error:
-        raise UserError(f"config={error}") from error
-    sections = {key: value for key, value in recorded.items() if key not in chosen}
+    sections = {key: value for key, value in read_recorded(file).items() if key not in chosen}
     groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 

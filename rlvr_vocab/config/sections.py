@@ -351,6 +351,17 @@ class StageSettings:
     keys: frozenset[str] = field(default=frozenset(), compare=False)  # of a recorded run those that differ
 
 
+def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
+    """The stages of a run; a run without stages is one unnamed stage. A token budget counts as a goal."""
+    stages = settings.stages or (StageSettings("", None, settings),)
+    return tuple(
+        stage
+        if (tokens := stage.run.training.max_tokens) is None
+        else replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
+        for stage in stages
+    )
+
+
 @contextmanager
 def stage_error_context(name: str) -> Iterator[None]:
     """Put the name of the stage in front of an error; a run in one piece has a stage without a name."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import RunSettings, stages_of
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB
@@ -108,7 +108,7 @@ def possible_changes(work: Workload) -> Iterator[Change]:
         yield Change({"training.vllm_gpu_memory_utilization": round(share - 0.05, 2)})
     if str(grpo["optim"]).startswith("adamw_torch"):
         yield Change({"training.optim": "adamw_8bit"}, "AdamW keeps its moments in 8 bits")
-    with_vllm = any(each.training.grpo.get("use_vllm") for each in (run, *(stage.run for stage in run.stages)))
+    with_vllm = any(stage.run.training.grpo.get("use_vllm") for stage in stages_of(run))
     if not model.trains_adapter:
         yield Change({"model.lora.enabled": True}, "an adapter trains, and copies' rows, not all weights")
     elif model.bits is None and not with_vllm and work.sharding == "none":  # `train` refuses either with 4 bits

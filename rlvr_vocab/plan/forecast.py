@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rlvr_vocab.config.sections import stages_of
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import json_text, read_json_if_there
 from rlvr_vocab.plan.devices import GIB
@@ -92,8 +93,7 @@ class Forecast:
 
 def forecast_of(work: Workload) -> Forecast:
     """The memory of the stage that takes most, and the time of all stages."""
-    runs = [stage.run for stage in work.run.stages] or [work.run]
-    parts = [_of_stage(replace(work, run=run)) for run in runs]
+    parts = [_of_stage(replace(work, run=stage.run)) for stage in stages_of(work.run)]
     most = max(parts, key=lambda part: part.peak)
     if len(parts) == 1:
         return most

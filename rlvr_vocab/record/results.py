@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, read_json_if_there
 from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, PROBLEMS, SUMMARY
-from rlvr_vocab.statistics import reaches
 
 # Columns of a problem set that results and completions keep.
 KINDS = ("task", "difficulty")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.statistics import reaches
 
 # Weighted scores are summed in float32, where a far larger weight drowns the others, or becomes infinite.
 LARGEST_WEIGHT = 1e6

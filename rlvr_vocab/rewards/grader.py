@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import (
     RewardContext,
@@ -19,7 +20,6 @@ from rlvr_vocab.rewards.build import (
 from rlvr_vocab.rewards.guard import Reward, trial_columns
 from rlvr_vocab.rewards.library.answers import accuracy, extracted_answer
 from rlvr_vocab.rewards.reward import RewardSpec, is_user_code, traits_by_name
-from rlvr_vocab.statistics import reaches
 
 # Answers that a reward is given at once; user code has a deadline for each batch.
 _BATCH = 64

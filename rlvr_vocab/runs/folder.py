@@ -26,7 +26,7 @@ from rich.console import Console
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
-from rlvr_vocab.config.sections import RewardSettings, RunSettings
+from rlvr_vocab.config.sections import RewardSettings, RunSettings, stages_of
 from rlvr_vocab.config.values import leaves, read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
@@ -309,7 +309,7 @@ def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:
         if folder.parent.name == "stages":
             name = folder.name.partition("_")[2]
             return next((stage.run for stage in settings.stages if stage.name == name), settings)
-    return settings.stages[-1].run if settings.stages else settings
+    return stages_of(settings)[-1].run
 
 
 def system_prompt_used(folder: Path) -> bool:

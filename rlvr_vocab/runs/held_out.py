@@ -12,6 +12,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 
+from rlvr_vocab.config.sections import stages_of
 from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -29,7 +30,6 @@ from rlvr_vocab.record.results import (
 )
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, results_file
-from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.training.metrics.step_clock import peak_memory

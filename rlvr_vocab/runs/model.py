@@ -22,7 +22,7 @@ from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
 
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.errors import UserError
@@ -38,7 +38,6 @@ from rlvr_vocab.runs.problems import (
     asks_to_think,
     fingerprint_of,
     require_chat_template,
-    stages_of,
     warmup_form,
 )
 from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context

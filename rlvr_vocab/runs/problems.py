@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -21,12 +21,12 @@ from rlvr_vocab.config.sections import (
     DatasetSettings,
     RewardSettings,
     RunSettings,
-    StageSettings,
     TrainingSettings,
     problem_source,
     problem_split,
     prompt_style,
     stage_error_context,
+    stages_of,
 )
 from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.answers import cell_text, gold_text
@@ -53,7 +53,6 @@ from rlvr_vocab.runs.rewards import (
 )
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize, rows_in_words, short_text
-from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.verify.verifier import check_golds
 from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -80,17 +79,6 @@ class RunProblems:
     held_out: Dataset | None
     by_stage: tuple[Dataset, ...]
     report: dict[str, Any]
-
-
-def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
-    """The stages of a run; a run without stages is one unnamed stage. A token budget counts as a goal."""
-    stages = settings.stages or (StageSettings("", None, settings),)
-    return tuple(
-        stage
-        if (tokens := stage.run.training.max_tokens) is None
-        else replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
-        for stage in stages
-    )
 
 
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
 from rlvr_vocab.config.recorded import reward_of
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
@@ -49,8 +49,7 @@ def grader_of_run(
     if asked is None:
         asked = settings.evaluation.grader
         threshold = settings.evaluation.threshold if threshold is None else threshold
-    last = settings.stages[-1].run if settings.stages else settings
-    return grader_spec(last.rewards.functions, asked, threshold)
+    return grader_spec(stages_of(settings)[-1].run.rewards.functions, asked, threshold)
 
 
 def solved_by(settings: RunSettings) -> tuple[str, float] | None:

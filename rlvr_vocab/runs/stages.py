@@ -23,7 +23,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.analysis.doctor.history import Finding
-from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context
+from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context, stages_of
 from rlvr_vocab.errors import (
     RESUME_ME,
     Interrupted,
@@ -40,7 +40,7 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
-from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch, stages_of
+from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config

@@ -16,7 +16,7 @@ import torch
 from accelerate.utils import gather_object
 from trl.trainer.utils import nanstd
 
-from rlvr_vocab.statistics import reaches
+from rlvr_vocab.bounds import reaches
 from rlvr_vocab.training.metrics.batch import weighted_total
 
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.

@@ -13,10 +13,10 @@ from rich.console import Console
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import stages_of
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs import stages as stages_module
 from rlvr_vocab.runs.folder import Run, run_facts, run_of_checkpoint, stage_of
-from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.stages import (
     DisplayCallback,
     Stage,

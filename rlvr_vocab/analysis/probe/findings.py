@@ -125,10 +125,6 @@ class ProbeFindings:
     thoughts: int
     without_thought: int
 
-    @property
-    def metric(self) -> HeldOutMetric:
-        return self.primary.metric
-
 
 def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_effect: float) -> ProbeFindings:
     """The verdict and everything beside it; a probe that would have missed `telling_effect` rules nothing out."""

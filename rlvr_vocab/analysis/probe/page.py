@@ -38,12 +38,12 @@ def _verdict(found: ProbeFindings) -> Markup:
 def _arms(found: ProbeFindings) -> Markup:
     rows = [
         (
-            *(each.arm, found.metric.value(each.value, " "), *each.texts),
+            *(each.arm, found.primary.metric.value(each.value, " "), *each.texts),
             *(f"{each.copies_logp:.2f}".replace("-", "−"), f"{each.exchanged:.0%}", ARMS[each.arm]),
         )
         for each in found.arms
     ]
-    columns = ["copies in the thought", found.metric.name, "less redrawn", "95 % interval"]
+    columns = ["copies in the thought", found.primary.metric.name, "less redrawn", "95 % interval"]
     columns += ["log p of the gold answer", "log p of the choices", "exchanged", "its choices"]
     return table(columns, rows, range(1, 7))
 
@@ -61,11 +61,11 @@ def _contrasts(found: ProbeFindings) -> Markup:
 
 def _arm_chart(found: ProbeFindings) -> Chart:
     """Each arm less the redrawn one, within its interval."""
-    unit, rows = 100 if found.metric.is_share else 1, []
+    unit, rows = 100 if found.primary.metric.is_share else 1, []
     for each in found.arms:
         against = each.against_redrawn
         if against is not None:
             rows.append(IntervalRow(each.arm, unit * against.difference, unit * against.low, unit * against.high))
-    label = f"{'percentage points' if found.metric.is_share else found.metric.name} above redrawn"
+    label = f"{'percentage points' if found.primary.metric.is_share else found.primary.metric.name} above redrawn"
     svg = interval_chart(rows, x_label=label, title="Arms of the probe", description=found.sentence)
     return Chart("Answers after the same text with other ids", svg)

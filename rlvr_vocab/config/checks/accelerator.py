@@ -7,7 +7,7 @@ import os
 import torch
 from accelerate import PartialState
 
-from rlvr_vocab.config.sections import RunSettings, StageSettings, stage_error_context
+from rlvr_vocab.config.sections import RunSettings, stage_error_context, stages_of
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.model import source_kwargs, untrained_base
@@ -23,7 +23,7 @@ def check_accelerator(settings: RunSettings) -> None:
     gpus = torch.cuda.device_count() if one_process and not _on_cpu(settings) else 0
     model = settings.model
     require_one_gpu(gpus, model.model_kwargs.get("device_map"), copies=model.adds_copies, key="model.model_kwargs.")
-    for stage in settings.stages or (StageSettings("", None, settings),):
+    for stage in stages_of(settings):
         with stage_error_context(stage.name):
             of_the_run = {"output_dir": str(settings.output_dir), "report_to": "none", "num_generations_eval": 1}
             grpo_config({**stage.run.training.grpo, **of_the_run})
@@ -70,7 +70,7 @@ def check_processes(settings: RunSettings) -> None:
     by, whole = "FSDP" if by_fsdp else "DeepSpeed", "accelerate_configs/ddp.yaml trains it whole in each process"
     if model.bits is not None:
         raise UserError(f"{model.needs_adapter}: quantized weights are not sharded by {by}; {whole}")
-    uses_vllm = any(run.training.grpo.get("use_vllm") for run in (settings, *(stage.run for stage in settings.stages)))
+    uses_vllm = any(stage.run.training.grpo.get("use_vllm") for stage in stages_of(settings))
     if uses_vllm and model.trains_adapter:
         raise UserError(
             f"training.use_vllm=true merges the adapter at every step, and {by} holds it in parts: set "

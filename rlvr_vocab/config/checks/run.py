@@ -22,6 +22,7 @@ from rlvr_vocab.config.sections import (
     problem_source,
     prompt_style,
     stage_error_context,
+    stages_of,
 )
 from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.config.values import as_typed
@@ -256,7 +257,7 @@ def _check_measurements(settings: RunSettings) -> None:
     Grader(spec, dummy_context()).check_parameters()
     _check_gold_answers(RewardSettings(spec.functions), dataset)
     holds_out = (dataset.eval_split or dataset.eval_fraction) and dataset.max_eval_samples != 0
-    for stage in settings.stages or (StageSettings("", None, settings),):
+    for stage in stages_of(settings):
         grpo, until = stage.run.training.grpo, stage.until
         if grpo["eval_strategy"] != "no" and not holds_out:
             raise UserError("training.eval_steps: nothing is held out: set dataset.eval_fraction and max_eval_samples")

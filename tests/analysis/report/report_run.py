@@ -15,7 +15,7 @@ from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.runs.report import MAX_SAMPLES, write_report
+from rlvr_vocab.runs.report import write_report
 
 Row = dict[str, Any]
 # Lone halves of a surrogate pair cannot stand in a Parquet file; they do in results.
@@ -110,7 +110,7 @@ class Tags(HTMLParser):
         self.words.append(data)
 
 
-def report(run: Path, max_samples: int = MAX_SAMPLES) -> str:
+def report(run: Path, max_samples: int = 24) -> str:
     write_report(ReportSettings(run, run / "report.html", max_samples))
     return (run / "report.html").read_text(encoding="utf-8")
 
