@@ -21,7 +21,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
 
 
-PROCESSOR = "NamedRegionLogitsProcessor"
+PROCESSOR = "NamedVLLMRegionProcessor"
 
 
 def main() -> None:

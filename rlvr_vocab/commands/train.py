@@ -22,7 +22,7 @@ from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stages import StagedRun, make_stages
 from rlvr_vocab.runs.summary import finished_summary, print_summary, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.training.checkpoint_folders import report_disk_full
+from rlvr_vocab.training.checkpoint_folders import full_disk_as_out_of_room
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 
 DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
@@ -39,7 +39,7 @@ def run(settings: RunSettings) -> int:
     console = make_console(quiet=not state.is_main_process)
     quiet_libraries()
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
-    with lock, report_disk_full(settings.output_dir):
+    with lock, full_disk_as_out_of_room(settings.output_dir):
         summary = finished_summary(settings)
         if summary is None:
             summary = train(settings, stop, console)

@@ -139,7 +139,7 @@ def words_of(text: str) -> tuple[str, ...]:
     >>> words_of(r"12. Find $\dfrac{1000}{x'}$.")
     ('find', '\\frac', '1000', '{', 'x', "'", '}')
     """
-    plain = LIST_MARK.sub("", " ".join(without_layout(plain_text_of(text)).split()))
+    plain = LIST_MARK.sub("", " ".join(without_latex_layout(plain_text_of(text)).split()))
     while numbered := ENUMERATOR.match(plain):
         plain = plain[numbered.end() :]
     words = tuple(word if word.isalpha() else one_form(word) for word in WORD.findall(plain) if word not in PUNCTUATION)
@@ -154,7 +154,7 @@ def plain_text_of(text: str) -> str:
     return plain if text.isascii() else ONE_RAISED_NUMBER.sub("", plain)
 
 
-def without_layout(plain: str) -> str:
+def without_latex_layout(plain: str) -> str:
     """A text in lower case without LaTeX layout, and with one form for each symbol that has several."""
     if "\\" in plain or "$" in plain or "~" in plain or "{" in plain:
         plain = THOUSANDS.sub(",", plain).replace("{,}", ",")

@@ -22,7 +22,7 @@ _RIGHT = 0
 
 
 def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, Interval]:
-    """Figures of all samples of all problems, by name: those of accuracy and score, of `_form`, of each reward.
+    """Figures of all samples of all problems, by name: accuracy, score, `_length_and_format`, each reward.
 
     `votes` are those of `votes_of`. Answers without a score count for no accuracy.
     """
@@ -50,7 +50,7 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
         found["score"] = mean_interval([*scores.values()], scored)
     for name in dict.fromkeys(name for result in results for name in result.rewards):
         found[f"rewards/{name}"] = _mean(results, _reward(name))
-    found |= _form(results)
+    found |= _length_and_format(results)
     return {name: interval for name, interval in found.items() if interval is not None}
 
 
@@ -88,7 +88,7 @@ def format_of(results: Sequence[ProblemResult]) -> ValueOf:
     return lambda result: result.closed and result.finished and (result.answer is not None or not result.answer_read)
 
 
-def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
+def _length_and_format(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
     """Length and format, which need no gold answer."""
     thinks, answers_read = any(each.thinking_tokens for each in results), all(each.answer_read for each in results)
     thinking = problem_means(results, lambda result: result.thinking_tokens).values()

@@ -21,7 +21,7 @@ from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
-from rlvr_vocab.vocab.sampling import RegionSampler, TwoStageSampler, attach_region_sampler
+from rlvr_vocab.vocab.sampling import RegionSampler, TextThenIdSampler, attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, load_tokenizer
 from rlvr_vocab.vocab.weights import folder_with
 
@@ -188,7 +188,7 @@ class Continuations:
         given = torch.full(numbers.shape[:2], -1)
         for row, text in enumerate(texts or ()):
             given[row, : len(text)] = torch.tensor(text)
-        draw = TwoStageSampler(self.policy, self._temperature, numbers.to(mask.device), given.to(mask.device))
+        draw = TextThenIdSampler(self.policy, self._temperature, numbers.to(mask.device), given.to(mask.device))
         with self._sampler.drawing(draw):
             output = self._model.generate(input_ids=input_ids, attention_mask=mask, max_new_tokens=numbers.size(1))
         rows = output[:, input_ids.size(1) :].tolist()

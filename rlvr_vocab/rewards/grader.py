@@ -131,7 +131,7 @@ class Grader:
     def __init__(self, spec: GraderSpec, context: RewardContext) -> None:
         self.spec = spec
         self._parts = build_rewards(spec.functions, context)
-        self._form = build_rewards([spec.form], context)[0] if spec.form is not None else None
+        self._format_reward = build_rewards([spec.form], context)[0] if spec.form is not None else None
         self.reads_answers = len(self._parts) == 1 and self._parts[0].function is accuracy
         params = self._parts[0].params
         self._places = {name: params[name] for name in ("think_tags", "answer_from") if name in params}
@@ -159,7 +159,7 @@ class Grader:
         return found
 
     def _in_format(self, columns: Mapping[str, Any]) -> Sequence[bool | None]:
-        form, spec = self._form, self.spec.form
+        form, spec = self._format_reward, self.spec.form
         if form is None or spec is None or not set(required_columns(spec)) <= columns.keys():
             return [None] * len(columns["completions"])
         return [None if score is None else reaches(score, form.full_mark) for score in form(**columns)]

@@ -322,6 +322,6 @@ def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(leaves({**config, "rewards": asdict(_rewards(config))}))
 
 
-def default_keys() -> dict[str, Any]:
+def default_configuration_keys() -> dict[str, Any]:
     """The keys of a run with their default values."""
     return configuration_keys(read_settings("train", []).resolved)

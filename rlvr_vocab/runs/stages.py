@@ -294,7 +294,7 @@ class StagedRun:
         trainer, until, checkpoints = self.trainer, stage.until, self.trainer.checkpoints
         for line in parameter_table(trainer.model):
             self._console.print(line, markup=False)
-        if checkpoint is None or not checkpoints.load_end(checkpoint, until):
+        if checkpoint is None or not checkpoints.load_if_finished(checkpoint, until):
             self._train_steps(stage, checkpoint)
         elif trainer.accelerator.is_main_process:
             write_rows_until_now(self._run.folder / METRICS, trainer.stage_context, trainer.state)

@@ -141,7 +141,7 @@ def is_full(error: BaseException) -> bool:
 
 
 @contextmanager
-def report_disk_full(folder: Path) -> Iterator[None]:
+def full_disk_as_out_of_room(folder: Path) -> Iterator[None]:
     """Inside the block the error of a full disk becomes OutOfRoom, one line."""
     try:
         yield
@@ -174,7 +174,7 @@ def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
 
 def _fills_the_disk(work: Callable[[], None]) -> bool:
     try:
-        with report_disk_full(Path()):
+        with full_disk_as_out_of_room(Path()):
             work()
     except OutOfRoom:
         return True

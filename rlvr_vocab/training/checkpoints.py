@@ -61,7 +61,7 @@ class TrainerCheckpoints:
 
     # --- resuming ---
 
-    def prepare(self, checkpoint: Path | None) -> None:
+    def prepare_start(self, checkpoint: Path | None) -> None:
         """Check that a training can go on from a checkpoint, or from its beginning where it is None.
 
         Leftovers of a killed process are removed, and so are its files of steps that are now taken again.
@@ -118,7 +118,7 @@ class TrainerCheckpoints:
             )
         self._trainer._load_from_checkpoint(str(checkpoint))
 
-    def load_end(self, checkpoint: Path, until: UntilSettings | None = None) -> bool:
+    def load_if_finished(self, checkpoint: Path, until: UntilSettings | None = None) -> bool:
         """Load a checkpoint after which nothing is left to train; False, without effect, where something is.
 
         Transformers would train one more step from a checkpoint of the last one.

@@ -180,7 +180,7 @@ class RegionGRPOTrainer(TRLSeams):
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train; a checkpoint (True: the newest) is resumed to the bit."""
         checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
-        self.checkpoints.prepare(checkpoint)
+        self.checkpoints.prepare_start(checkpoint)
         return super().train(None if checkpoint is None else str(checkpoint), **kwargs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:

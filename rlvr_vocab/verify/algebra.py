@@ -255,7 +255,7 @@ def proportional(one: Sequence[str], other: Sequence[str]) -> int:
     ratios = []
     for point in points_for(*sides):
         try:
-            ratios.append(_ratio(sides, point))
+            ratios.append(_ratio_of_differences(sides, point))
         except Undefined:
             if _has_value(first, point) != _has_value(second, point):
                 return 0
@@ -268,7 +268,7 @@ def proportional(one: Sequence[str], other: Sequence[str]) -> int:
         return int(mpmath.sign(factor)) if is_constant else 0
 
 
-def _ratio(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
+def _ratio_of_differences(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
     """The difference of the first two sides divided by that of the last two; 0 if either difference is 0."""
     with mpmath.workdps(_DIGITS_OF_FORMULAS):
         values = [Evaluation(side, point, _DIGITS_OF_FORMULAS) for side in sides]

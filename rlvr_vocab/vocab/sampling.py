@@ -52,7 +52,7 @@ def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
     return torch.div(p_BN, noise_BN, out=noise_BN).argmax(dim=1, keepdim=True)
 
 
-class SamplingRecorder:
+class RecordingSampler:
     """Draws each token of a baseline as stock `generate` would, and sets all other scores to -inf.
 
     It records the token's log-probability and the entropies of the sampled distribution.
@@ -78,7 +78,7 @@ class SamplingRecorder:
         return tuple(torch.stack(self._steps, dim=2))
 
 
-class TwoStageSampler(SamplingRecorder):
+class TextThenIdSampler(RecordingSampler):
     """Draws each token's text first, and then one of the text's ids: the same distribution with fewer random numbers.
 
     Args:
@@ -149,7 +149,7 @@ class RegionSampler:
         self.last_logps: torch.Tensor | None = None
         self.last_entropies: list[torch.Tensor] | None = None
         self._recording = False
-        self._draw: TwoStageSampler | None = None
+        self._draw: TextThenIdSampler | None = None
         self._own_generate = model.generate
         self._model = model
 
@@ -165,12 +165,12 @@ class RegionSampler:
         temperature = float(options.temperature) if options.do_sample else None
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
-        recorder: SamplingRecorder | None = self._draw
+        recorder: RecordingSampler | None = self._draw
         if recorder is None and self._recording and self.policy.layout.size:
-            recorder = TwoStageSampler(self.policy, temperature or 1.0)
+            recorder = TextThenIdSampler(self.policy, temperature or 1.0)
         elif recorder is None:
             processors.append(RegionLogitsProcessor(self.policy, temperature))
-            recorder = SamplingRecorder(temperature or 1.0) if self._recording else None
+            recorder = RecordingSampler(temperature or 1.0) if self._recording else None
         if recorder is None:
             return self._own_generate(*args, **given)
         with _last_of_all(recorder, model):
@@ -195,7 +195,7 @@ class RegionSampler:
             self._recording = False
 
     @contextmanager
-    def drawing(self, draw: TwoStageSampler) -> Iterator[None]:
+    def drawing(self, draw: TextThenIdSampler) -> Iterator[None]:
         """Inside the block calls sample with `draw` at its temperature; their own sampling options are ignored."""
         self._draw = draw
         try:
@@ -205,7 +205,7 @@ class RegionSampler:
 
 
 @contextmanager
-def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator[None]:
+def _last_of_all(recorder: RecordingSampler, model: PreTrainedModel) -> Iterator[None]:
     """Inside the block the recorder runs after all processors, including temperature and truncations.
 
     Processors passed to `generate` would run before those. The public API for the whole list, `custom_generate`, drops

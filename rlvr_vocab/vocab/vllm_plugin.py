@@ -1,6 +1,6 @@
 """The region policy in vLLM, which finds it through two entry points of the installed package.
 
-`vllm.logits_processors`: vLLM loads `RegionLogitsProcessor` for every model. It does nothing for a model without
+`vllm.logits_processors`: vLLM loads `VLLMRegionProcessor` for every model. It does nothing for a model without
 reasoning tokens. vLLM refuses a class without the interface of the runner in use, so one class implements both. Called
 with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
 
@@ -33,7 +33,7 @@ except ModuleNotFoundError:  # vLLM before Model Runner V2 took processors: with
     _INTERFACES = (LogitsProcessor,)
 
 
-class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs base classes by name
+class VLLMRegionProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs base classes by name
     """Adds `temperature × bias[region]` to each request's logits; see `rlvr_vocab.vocab.policy`."""
 
     is_named = False
@@ -96,18 +96,18 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs b
         return logits
 
 
-class NamedRegionLogitsProcessor(RegionLogitsProcessor):
-    """The same under the name that `prepare` configures; vLLM passes every token in time to a named processor."""
+class NamedVLLMRegionProcessor(VLLMRegionProcessor):
+    """The one that `add_region_processor` names; vLLM passes every token in time to a named processor."""
 
     is_named = True
 
 
-NAME_OF_INSTALLED = f"{__name__}:{RegionLogitsProcessor.__qualname__}"
-NAME_OF_NAMED = f"{__name__}:{NamedRegionLogitsProcessor.__qualname__}"
+NAME_OF_INSTALLED = f"{__name__}:{VLLMRegionProcessor.__qualname__}"
+NAME_OF_NAMED = f"{__name__}:{NamedVLLMRegionProcessor.__qualname__}"
 
 
 def prepare_engines() -> None:
-    """Make `EngineArgs.create_engine_config` call `prepare` on each configuration; safe to call again."""
+    """Make `EngineArgs.create_engine_config` call `add_region_processor` on each configuration; safe to call again."""
     from vllm.engine.arg_utils import EngineArgs
 
     original = EngineArgs.create_engine_config
@@ -117,14 +117,14 @@ def prepare_engines() -> None:
     @functools.wraps(original)
     def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
         config = original(self, *args, **kwargs)
-        prepare(config)
+        add_region_processor(config)
         return config
 
     create_engine_config.prepares_reasoning_vocabulary = True  # type: ignore[attr-defined]
     EngineArgs.create_engine_config = create_engine_config
 
 
-def prepare(vllm_config: Any) -> None:
+def add_region_processor(vllm_config: Any) -> None:
     """Name the processor in the configuration of an engine that generates from a reasoning vocabulary.
 
     Raises:
@@ -152,7 +152,7 @@ def prepare(vllm_config: Any) -> None:
 def named_processors(vllm_config: Any) -> list[Any]:
     """The processors named in the engine's configuration; UserError for the installed one, which would run twice."""
     named = list(vllm_config.model_config.logits_processors or [])
-    if RegionLogitsProcessor in named or NAME_OF_INSTALLED in named:
+    if VLLMRegionProcessor in named or NAME_OF_INSTALLED in named:
         raise UserError(
             f"{NAME_OF_INSTALLED} is installed as a plugin and loaded by vLLM itself: leave it out of logits_processors"
         )

@@ -12,8 +12,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.vllm_plugin import (
     NAME_OF_INSTALLED,
     NAME_OF_NAMED,
-    NamedRegionLogitsProcessor,
-    RegionLogitsProcessor,
+    NamedVLLMRegionProcessor,
+    VLLMRegionProcessor,
 )
 
 PROMPTS = [[1, 9531, 198, 40 + number] for number in range(8)]
@@ -31,21 +31,21 @@ def processors(llm):
 
 def test_a_stock_model_samples_what_it_samples_without_the_plugin(smollm2, start_engine, sample, monkeypatch):
     with_plugin = start_engine(smollm2)
-    ours = [one for one in processors(with_plugin) if isinstance(one, RegionLogitsProcessor)]
-    assert [type(one) for one in ours] == [RegionLogitsProcessor] and ours[0].is_argmax_invariant()
+    ours = [one for one in processors(with_plugin) if isinstance(one, VLLMRegionProcessor)]
+    assert [type(one) for one in ours] == [VLLMRegionProcessor] and ours[0].is_argmax_invariant()
     assert not with_plugin.llm_engine.vllm_config.model_config.logits_processors
     answers = sample(with_plugin, *REQUESTS)
     monkeypatch.setattr(vllm_processors, "_load_logitsprocs_plugins", list)
     without = start_engine(smollm2)
-    assert not [one for one in processors(without) if isinstance(one, RegionLogitsProcessor)]
+    assert not [one for one in processors(without) if isinstance(one, VLLMRegionProcessor)]
     assert sample(without, *REQUESTS) == answers
 
 
 def test_with_a_reasoning_vocabulary_one_processor_is_in_force_and_told_of_every_token(expand_shape, start_engine):
     llm = start_engine(expand_shape("qwen3", size=None))
-    ours = [one for one in processors(llm) if isinstance(one, RegionLogitsProcessor)]
+    ours = [one for one in processors(llm) if isinstance(one, VLLMRegionProcessor)]
     in_force = [one for one in ours if not one.is_argmax_invariant()]
-    assert [type(one) for one in in_force] == [NamedRegionLogitsProcessor]
+    assert [type(one) for one in in_force] == [NamedVLLMRegionProcessor]
 
 
 def test_speculative_decoding_and_prompts_without_ids_are_refused(expand_shape, make_shape):
@@ -57,7 +57,7 @@ def test_speculative_decoding_and_prompts_without_ids_are_refused(expand_shape, 
         config(expand_shape("llama", size=None), enable_prompt_embeds=True)
 
 
-@pytest.mark.parametrize("named", [NAME_OF_INSTALLED, RegionLogitsProcessor])
+@pytest.mark.parametrize("named", [NAME_OF_INSTALLED, VLLMRegionProcessor])
 def test_naming_the_installed_processor_is_refused_since_its_bias_would_count_twice(named, expand_shape):
     with pytest.raises(UserError, match="leave it out of logits_processors"):
         config(expand_shape("llama", size=None), logits_processors=[named])
@@ -74,4 +74,4 @@ def test_kept_out_by_vllm_plugins_the_policy_refuses_to_guess_late_tokens(expand
     made = config(expand_shape("llama", size=None))
     made.model_config.logits_processors = None
     with pytest.raises(UserError, match="rlvr_vocab_engine"):
-        RegionLogitsProcessor(made, torch.device("cpu"), False)
+        VLLMRegionProcessor(made, torch.device("cpu"), False)

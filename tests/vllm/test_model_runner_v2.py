@@ -22,7 +22,7 @@ from vllm.v1.worker.gpu.states import RequestState
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import regions_after
-from rlvr_vocab.vocab.vllm_plugin import NAME_OF_NAMED, NamedRegionLogitsProcessor, RegionLogitsProcessor
+from rlvr_vocab.vocab.vllm_plugin import NAME_OF_NAMED, NamedVLLMRegionProcessor, VLLMRegionProcessor
 
 DEVICE = torch.device("cpu")
 
@@ -139,8 +139,8 @@ def test_the_sampler_of_v2_gives_each_request_the_distribution_of_its_region(mod
 def test_vllm_takes_the_class_for_both_runners_and_builds_it_once_in_force(expand_shape):
     folder = expand_shape("qwen3", size=None)
     runner = Runner(folder, VocabLayout.load(folder).rows)
-    ours = [one for one in runner.processors if isinstance(one, RegionLogitsProcessor)]
-    assert [type(one) for one in ours] == [RegionLogitsProcessor, NamedRegionLogitsProcessor]
+    ours = [one for one in runner.processors if isinstance(one, VLLMRegionProcessor)]
+    assert [type(one) for one in ours] == [VLLMRegionProcessor, NamedVLLMRegionProcessor]
     assert [one.add_request(0, SamplingParams(temperature=1.0)) for one in ours] == [False, True]
 
 

@@ -12,7 +12,7 @@ from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.sampling import (
     RegionLogitsProcessor,
-    TwoStageSampler,
+    TextThenIdSampler,
     attach_region_sampler,
     draw_one,
 )
@@ -141,7 +141,7 @@ def test_a_model_whose_weights_are_nan_samples_nothing(size, expand_shape):
 
 
 def drawn_by(sampler, model, policy, ids, uniforms, texts=None, temperature=0.8):
-    with sampler.drawing(TwoStageSampler(policy, temperature, uniforms, texts)):
+    with sampler.drawing(TextThenIdSampler(policy, temperature, uniforms, texts)):
         return model.generate(ids, max_new_tokens=uniforms.size(1), min_new_tokens=None)[:, ids.size(1) :]
 
 

@@ -225,7 +225,7 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
         pass
     elif len(evaluations) >= _ENOUGH_TO_PAIR:
         # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
-        *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
+        *earlier, _, last = [_mean_of_pair(*pair) for pair in pairwise(evaluations)]
         best = max(earlier, key=lambda both: both.value)
     else:
         return None
@@ -248,7 +248,7 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
     )
 
 
-def _both(one: Evaluation, other: Evaluation) -> Evaluation:
+def _mean_of_pair(one: Evaluation, other: Evaluation) -> Evaluation:
     """Two evaluations as one, with the reward of the second."""
     value, error = (one.value + other.value) / 2, math.hypot(one.error, other.error) / 2
     return other._replace(value=value, error=error, spread=max(one.spread, other.spread))
