@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from rlvr_vocab.vocab.merge import merge_adapter as merge_adapter
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor as RegionLogitsProcessor
 
+    GRPOTrainer = RegionGRPOTrainer
+
 __version__ = "0.1.0"
 # The public names, imported when they are used: `import rlvr_vocab` alone loads neither torch nor Transformers.
 _MODULES = {
     "Expansion": "vocab.expand",
     "GRPOConfig": "training.arguments",
+    "GRPOTrainer": "training.trainer:RegionGRPOTrainer",
     "Lora": "training.settings",
     "RegionGRPOTrainer": "training.trainer",
     "RegionLogitsProcessor": "vocab.sampling",
@@ -30,7 +33,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    module, _, attribute = _MODULES[name].partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), attribute or name)
 
 
 def __dir__() -> list[str]:

@@ -48,11 +48,15 @@ class Group:
 
 @dataclass(frozen=True)
 class ChosenBatch:
-    """This process's part of a full batch; `rewards_BR` of all processes, `sampled_BR` of all that was drawn."""
+    """This process's part of a full batch; `rewards_BR` of all processes, `sampled_BR` of all that was drawn.
+
+    kept_N: which of its groups `keep_groups` kept.
+    """
 
     rollouts: Sequence[Rollout]
     rewards_BR: torch.Tensor
     sampled_BR: torch.Tensor
+    kept_N: torch.Tensor
 
     def column(self, name: str) -> Any:
         """A field of each rollout; None where they have none."""
@@ -85,9 +89,10 @@ class DynamicSampling:
         flat: list[Group] = []
         rounds = 0
         while len(varied) < wanted and rounds < self._max_rounds:
-            for each in self._draw(self._groups_to_draw(wanted, len(varied), len(flat))):
-                spread = has_spread(each.rewards_GR, trainer.reward_weights, trainer.multi_objective_aggregation)
-                (varied if spread else flat).append(each)
+            found = self._draw(self._groups_to_draw(wanted, len(varied), len(flat)))
+            kept_N = trainer.kept_groups(torch.stack([each.rewards_GR for each in found]))
+            for each, keeps in zip(found, kept_N.tolist(), strict=True):
+                (varied if keeps else flat).append(each)
             rounds += 1
         drawn = varied + flat
         chosen, thrown_away = drawn[:wanted], drawn[wanted:]
@@ -102,7 +107,7 @@ class DynamicSampling:
             metrics["reward/sampled"].append(weighted_total(sampled_BR, trainer.reward_weights).nanmean().item())
         of_all = [rollout for each in chosen for rollout in each.rollouts]
         mine = of_all[completions * trainer.accelerator.process_index :][:completions]
-        return ChosenBatch(mine, rewards_BR, sampled_BR)
+        return ChosenBatch(mine, rewards_BR, sampled_BR, torch.arange(wanted) < len(varied))
 
     def _groups_to_draw(self, wanted: int, varied: int, flat: int) -> int:
         """As many as lack, and more where few had a spread so far, up to a whole batch; each process gets as many."""

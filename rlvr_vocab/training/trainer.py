@@ -15,11 +15,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from trl import GRPOTrainer
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
-from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
+from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder, has_spread
 from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, TextKL, require_scores
 from rlvr_vocab.training.metrics.completions import Rollouts, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
@@ -35,7 +36,7 @@ from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, wi
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import AtTrainBegin, StageContext, log_run_steps_to_wandb
-from rlvr_vocab.training.trl_seams import TRLSeams, region_head_in_trl, scores_of
+from rlvr_vocab.training.trl_seams import CLIPPED_RATIO, TRLSeams, region_head_in_trl, scores_of, take_token_losses
 from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -113,6 +114,8 @@ class RegionGRPOTrainer(TRLSeams):
         Raises:
             UserError: arguments exclude each other, or would sample off the policy that is trained.
         """
+        if "tokenizer" in kwargs:
+            raise UserError("tokenizer=…: the trainer takes it as processing_class=…")
         adapter = None if peft_config is None else adapter_config(peft_config)
         args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
@@ -137,6 +140,7 @@ class RegionGRPOTrainer(TRLSeams):
         self._measure = measure
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, copies=self.policy.layout.size > 0)
+        self._check_per_token_loss(args)
         train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
         with region_head_in_trl(self.policy, self.initial_model):
@@ -172,6 +176,41 @@ class RegionGRPOTrainer(TRLSeams):
             self.send_whole_tables_to_vllm()
             self.add_callback(AtTrainBegin(partial(check_vllm, self)))
 
+    # --- for subclasses to override ---
+
+    def advantages(self, rewards_BR: torch.Tensor, advantages_B: torch.Tensor) -> torch.Tensor:
+        """`(B,)` advantages of a training batch: B completions of all processes, in groups of `num_generations`.
+
+        Args:
+            rewards_BR: the rewards of each function (`reward_func_names`) before its weight; NaN for none.
+            advantages_B: TRL's, by `reward_weights`, `scale_rewards` and `multi_objective_aggregation`; the default.
+        """
+        return advantages_B
+
+    def keep_groups(self, rewards_NGR: torch.Tensor) -> torch.Tensor:
+        """`(N,)` bool: which of N groups of G completions are trained on.
+
+        Dynamic sampling replaces the others, by default those of equal rewards. An override counts without it too:
+        the groups that stay in a batch though they are not kept have advantage 0.
+        """
+        weights, aggregation = self.reward_weights, self.multi_objective_aggregation
+        return torch.tensor([has_spread(rewards_GR, weights, aggregation) for rewards_GR in rewards_NGR])
+
+    def per_token_loss(
+        self, logps_BC: torch.Tensor, old_logps_BC: torch.Tensor, batch: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor | None:
+        """`(B, C)` losses of the completion tokens of a part of a batch; None, the default: TRL's clipped ratio.
+
+        TRL masks them, divides them as `loss_type` says, and adds its terms of KL and entropy.
+
+        Args:
+            batch: `advantages` `(B,)`, `completion_ids` and `completion_mask` `(B, C)`, `prompt_ids`, ….
+        """
+        return None
+
+    def _overrides(self, method: str) -> bool:
+        return getattr(type(self), method) is not getattr(RegionGRPOTrainer, method)
+
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
         require_sharding(self.accelerator.state)
@@ -196,6 +235,8 @@ class RegionGRPOTrainer(TRLSeams):
             self._chosen = self.dynamic_sampling.fill(len(inputs))
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch = trl_generate_and_score(inputs)
+        if self.model.training and (self._overrides("advantages") or self._overrides("keep_groups")):
+            self._set_advantages(batch)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
         self._text_kl.keep_reference(batch)
         if self.model.training:
@@ -205,6 +246,34 @@ class RegionGRPOTrainer(TRLSeams):
             self._adapt_weights()
             self._chosen = None
         return batch
+
+    def _set_advantages(self, batch: dict[str, Any]) -> None:
+        """Put the advantages of a subclass, 0 for groups that are not kept, into a batch and the logged columns."""
+        rewards_BR, trl_B = self._rewards_BR, self.accelerator.gather(batch["advantages"])
+        own_B = self.advantages(rewards_BR, trl_B)
+        self._check_shape("advantages", own_B, trl_B)
+        if not own_B.isfinite().all():
+            raise UserError(f"{type(self).__name__}.advantages: not all are finite; 0 is for a completion without one")
+        if self._overrides("keep_groups"):
+            rewards_NGR = rewards_BR.unflatten(0, (-1, self.num_generations))
+            kept_N = self.kept_groups(rewards_NGR) if self._chosen is None else self._chosen.kept_N
+            self.train_metrics["groups/kept"].append(kept_N.float().mean().item())
+            own_B = own_B * kept_N.to(own_B.device).repeat_interleave(self.num_generations)
+        own_B = own_B.detach().to(trl_B)
+        mine = len(batch["advantages"])
+        batch["advantages"] = own_B[mine * self.accelerator.process_index :][:mine]
+        self.replace_logged_advantages(own_B.tolist())
+
+    def kept_groups(self, rewards_NGR: torch.Tensor) -> torch.Tensor:
+        """The checked result of `keep_groups`."""
+        kept_N = self.keep_groups(rewards_NGR)
+        self._check_shape("keep_groups", kept_N, rewards_NGR[:, 0, 0])
+        return kept_N.bool()
+
+    def _check_shape(self, method: str, found: Any, like: torch.Tensor) -> None:
+        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+        if shape != tuple(like.shape):
+            raise UserError(f"{type(self).__name__}.{method} returned {shape}, not a tensor of {tuple(like.shape)}")
 
     def generate_turns(self, generate: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Ids of prompts and completions, and the assistant's whole turns."""
@@ -256,6 +325,7 @@ class RegionGRPOTrainer(TRLSeams):
             self.copy_logps[logps] = copy_logps
         else:
             self._text_kl.set_reference(self._loss_inputs, logps, copy_logps)
+            self._set_token_losses(self._loss_inputs, logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
@@ -295,9 +365,29 @@ class RegionGRPOTrainer(TRLSeams):
             loss: torch.Tensor = super().compute_loss(model, self._loss_inputs, *args, **kwargs)
             self._loss_inputs = None
             self._text_kl.log()
+            if self._overrides("per_token_loss"):  # TRL has counted the ratios that it was given, which are 1
+                for name in [name for name in self.present_metrics if name.startswith("clip_ratio/")]:
+                    del self.present_metrics[name]
         self._clock.trained_tokens += int(inputs["completion_mask"].sum())
         self._clock.enter("time/backward")
         return loss
+
+    def _check_per_token_loss(self, args: GRPOConfig) -> None:
+        """Raises UserError where `per_token_loss` is overridden and arguments act on the ratio that it replaces."""
+        if not self._overrides("per_token_loss"):
+            return
+        name = f"{type(self).__name__}.per_token_loss takes the place of TRL's clipped ratio"
+        if args.loss_type not in CLIPPED_RATIO:
+            raise UserError(f"{name}: loss_type={args.loss_type} has none, set one of {', '.join(CLIPPED_RATIO)}")
+        if args.off_policy_mask_threshold is not None:
+            raise UserError(f"{name}, which off_policy_mask_threshold is about: leave it out")
+
+    def _set_token_losses(self, inputs: dict[str, Any], logps_BC: torch.Tensor) -> None:
+        old_BC = inputs.get("old_per_token_logps")
+        own_BC = self.per_token_loss(logps_BC, logps_BC.detach() if old_BC is None else old_BC, inputs)
+        if own_BC is not None:
+            self._check_shape("per_token_loss", own_BC, logps_BC)
+            take_token_losses(inputs, logps_BC, own_BC + self._text_kl.bias_correction(inputs, logps_BC))
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Log what `measure` finds in a row of its own; without it TRL's own evaluation."""

@@ -64,6 +64,18 @@ def scores_of(model: nn.Module) -> Iterator[list[RegionScores]]:
         handle.remove()
 
 
+# The types of `GRPOTrainer._compute_loss` whose loss of a token is -min(ratio, clipped ratio) × advantage.
+CLIPPED_RATIO = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
+
+
+def take_token_losses(inputs: dict[str, Any], logps_BC: torch.Tensor, losses_BC: torch.Tensor) -> None:
+    """Make `GRPOTrainer._compute_loss` use these losses of tokens, whose own it has no seam for.
+
+    With the new log-probabilities as the old ones its ratio is 1, and the gradient of the ratio is 0.
+    """
+    inputs["old_per_token_logps"], inputs["advantages"] = logps_BC, -losses_BC
+
+
 class StagedCheckpoints(Trainer):
     """Writes a checkpoint into a folder that gets its final name once it is whole."""
 
@@ -181,6 +193,13 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     def logged_completions(self) -> dict[str, Any]:
         """`_logs`: prompts, completions, rewards and advantages of all processes, the newest last."""
         return self._logs
+
+    def replace_logged_advantages(self, advantages_B: list[float]) -> None:
+        """`_logs["advantages"]`: other advantages for the newest completions."""
+        logged = self._logs["advantages"]
+        kept = list(logged)[: -len(advantages_B)]
+        logged.clear()
+        logged.extend([*kept, *advantages_B])
 
     @property
     def extra_logs(self) -> dict[str, list[Any]]:

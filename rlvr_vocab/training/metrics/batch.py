@@ -324,12 +324,20 @@ class TextKL:
         if self._over == "text":
             inputs[_REFERENCE] = of_texts
 
+    def bias_correction(self, inputs: dict[str, Any], logps: torch.Tensor) -> torch.Tensor | float:
+        """What `use_bias_correction_kl` adds to the losses of tokens, which TRL's loss with the ratio 1 leaves out."""
+        if not self._trainer.beta or not self._trainer.args.use_bias_correction_kl:
+            return 0.0
+        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        weight = self._importance(inputs, logps, mask) - 1
+        return self._trainer.beta * weight * k3(inputs[_REFERENCE] - logps)
+
     def _importance(self, inputs: dict[str, Any], logps: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | float:
         """TRL's weight of each token's KL."""
-        old = inputs.get("old_per_token_logps")
-        if old is None or not self._trainer.args.use_bias_correction_kl:
+        if not self._trainer.args.use_bias_correction_kl:
             return 1.0
-        log_ratio = logps - old
+        old = inputs.get("old_per_token_logps")
+        log_ratio = logps - (logps.detach() if old is None else old)
         if self._trainer.importance_sampling_level == "sequence":
             log_ratio = (log_ratio * mask).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
         return log_ratio.exp()
