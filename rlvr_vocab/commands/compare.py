@@ -40,7 +40,7 @@ _OF_COPIES = (
 _BOOKKEEPING = (
     *(*NOT_COMPARED, "exp_name", "seed"),
     *("training.logging_steps", "training.kl_log_steps"),
-    *("training.save_steps", "training.save_strategy", "training.save_total_limit"),
+    *("training.save_steps", "training.save_strategy"),
 )
 _LONGEST_VALUE = 24  # characters of a value in an arm's name
 

@@ -21,7 +21,10 @@ from rlvr_vocab.text import did_you_mean
 CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
 RUN_SECTIONS = ("model", "dataset", "training")
 # Keys that do not change the outcome of a run.
-NOT_COMPARED = ("overwrite", "resume", "allow_changes", "max_hours", "report", "on_full_disk", "logging", "output_dir")
+NOT_COMPARED = (
+    *("overwrite", "resume", "allow_changes", "max_hours", "report", "on_full_disk", "logging", "output_dir"),
+    "training.save_total_limit",
+)
 ABSENT = "(absent)"
 
 

@@ -22,7 +22,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.text import pluralize
-from rlvr_vocab.training.checkpoint_folders import clear_leftovers, save_whole
+from rlvr_vocab.training.checkpoint_folders import clear_leftovers, save_whole, steps_in
 from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
@@ -156,7 +156,7 @@ class TrainerCheckpoints:
             lambda folder: self._write(folder, write),
             publishes=args.should_save,
             keep=args.save_total_limit,
-            best=state.best_global_step,
+            best=self._best_saved_step(),
         )
         if full is None:
             self._saved_step = state.global_step
@@ -164,6 +164,18 @@ class TrainerCheckpoints:
             logger.warning("%s; the training goes on without it", full)
         else:
             raise OutOfRoom(f"{full}. Make room and give the same command again, or set on_full_disk=go_on")
+
+    def _best_saved_step(self) -> int | None:
+        """The step of the best checkpoint: by the metric of the arguments, else by held-out accuracy or reward."""
+        state = self._trainer.state
+        if state.best_global_step:
+            return int(state.best_global_step)
+        saved = {*steps_in(self.output_dir), state.global_step}
+        for name in ("eval_accuracy", "eval_reward"):
+            measured = {row["step"]: row[name] for row in state.log_history if name in row and row["step"] in saved}
+            if measured:
+                return max(measured, key=lambda step: (measured[step], -step))
+        return None
 
     def _write(self, folder: Path, write: Callable[[], None]) -> None:
         trainer = self._trainer

@@ -105,6 +105,19 @@ class BestIsTheSecond(TrainerCallback):
         state.best_global_step = min(state.global_step, 2)
 
 
+class HeldOut(TrainerCallback):
+    """Logs the accuracy of held-out problems: the best at steps 2 and 3."""
+
+    def on_step_end(self, args, state, control, **_):
+        state.log_history.append({"step": state.global_step, "eval_accuracy": [0.1, 0.7, 0.7, 0.2][state.global_step - 1]})
+
+
+@pytest.mark.slow
+def test_the_checkpoint_that_answers_held_out_problems_best_stays(made, tmp_path):
+    made(callbacks=[HeldOut()], save_total_limit=1).train()
+    assert sorted(steps_in(tmp_path)) == [2, 4]
+
+
 def test_the_best_checkpoint_is_remembered_by_the_name_it_keeps(made, tmp_path):
     """Transformers looks for it where the present one is being written."""
     trainer = made(callbacks=[BestIsTheSecond()], save_total_limit=1)
