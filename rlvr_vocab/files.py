@@ -1,4 +1,4 @@
-"""Text files that appear whole or not at all."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 from rlvr_vocab.errors import UserError
 
 
-def atomic_write(path: Path, text: str, key: str = "") -> None:
-    """Write a file and its folder; a reader finds the old text or the new one.
+def atomic_write(path: Path, content: str | bytes, key: str = "") -> None:
+    """Write a file and its folder; a reader finds the old content or the new one.
 
     Half a surrogate pair, which UTF-8 cannot write, becomes its escape in JSON. With `key`, the setting that names the
     file, a failure is a UserError.
@@ -28,7 +28,7 @@ def atomic_write(path: Path, text: str, key: str = "") -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        partial.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         partial.replace(path)
     except OSError as error:
         if not key:

@@ -1,7 +1,7 @@
-"""Charts as matplotlib's own SVG for a page: the same data gives the same text, and nothing is loaded from elsewhere.
+"""Charts by matplotlib, as SVG for a page or as files: the same data gives the same text; nothing is loaded.
 
-Axes and words take the colour of the text around them, so that one picture serves light, dark and paper. Names from
-data are drawn as they are: never as mathematics or markup.
+On a page axes and words take the colour of the text around them, so that one picture serves light, dark and paper.
+Names from data are drawn as they are: never as mathematics or markup.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.text import short_text
 
 INK = "#24292e"  # becomes the colour of the text around the picture
@@ -57,16 +58,47 @@ _LONGEST_NAME = 34
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with the words around it."""
+    """A figure with the words around it; `description` is for a reader who cannot see it."""
 
     title: str
-    svg: Markup
+    figure: Figure
+    description: str
     note: str = ""
+
+    @property
+    @rc_context(RC)
+    def svg(self) -> Markup:
+        """The figure as an `<svg>` element of a page."""
+        _, _, svg = _drawn(self.figure, "svg").decode().partition("<svg ")
+        # Ids that nothing refers to are those of every other picture, too.
+        svg = re.sub(r'<metadata>.*?</metadata>| id="[a-z0-9.]+_\d+"', "", svg, flags=re.DOTALL)
+        label = short_text(f"{self.title}. {self.description}", 9_999)
+        head = Markup('<svg class="chart" role="img" aria-label="{}" ').format(label)
+        return head + Markup(svg.replace(INK, "currentColor"))
+
+
+# In a file, words are outlines, since a reader may lack the font, and the ground is white on a dark page too.
+@rc_context({**RC, "svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white"})
+def save_charts(charts: Iterable[Chart], folder: Path) -> None:
+    """Write each chart as an SVG and a PDF file, named by its title; UserError for a folder that cannot be written."""
+    for chart in charts:
+        name = re.sub(r"\W+", "_", chart.title.lower()).strip("_")
+        for kind in ("svg", "pdf"):
+            atomic_write(folder / f"{name}.{kind}", _drawn(chart.figure, kind), "figures")
+
+
+def _drawn(figure: Figure, kind: str) -> bytes:
+    written = io.BytesIO()
+    with warnings.catch_warnings():
+        # On a page words are set by the browser, whose fonts have more signs than the one that measures them here.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        figure.savefig(written, format=kind, metadata={"Date" if kind == "svg" else "CreationDate": None})
+    return written.getvalue()
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart; `low` and `high`, a value for each step, bound a bar where they differ."""
+    """One line of a chart; `low` and `high`, a value for each step, bound a bar, or with many points a band."""
 
     name: str
     steps: Sequence[float]
@@ -87,8 +119,8 @@ class IntervalRow:
 
 
 @rc_context(RC)
-def line_chart(lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "") -> Markup:
-    """Lines over steps as SVG, none empty; many points are drawn light, with their moving mean strong above."""
+def line_chart(lines: Sequence[Line], *, title: str, y_label: str, percent: bool = False, note: str = "") -> Chart:
+    """Lines over steps, none empty; many points are drawn light, with their moving mean strong above."""
     shown, longest = _percent if percent else _plain, max(len(line.steps) for line in lines)
     chart, axes = _figure()
     window = max(3, longest // _SMOOTHED_OVER | 1)
@@ -108,11 +140,11 @@ def line_chart(lines: Sequence[Line], *, y_label: str, percent: bool = False, ti
         f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
         for line in lines
     ]
-    return _as_svg(chart, title or y_label, "; ".join(ends))
+    return Chart(title, chart, "; ".join(ends), note)
 
 
 @rc_context(RC)
-def interval_chart(rows: Sequence[IntervalRow], *, x_label: str, title: str, description: str) -> Markup:
+def interval_chart(rows: Sequence[IntervalRow], *, title: str, x_label: str, description: str, note: str = "") -> Chart:
     """Each difference as a dot within its interval, the first one on top; grey: what could not have been shown."""
     chart, axes = _figure(height=1.3 + 0.4 * len(rows))
     for at, row in enumerate(reversed(rows)):
@@ -126,7 +158,7 @@ def interval_chart(rows: Sequence[IntervalRow], *, x_label: str, title: str, des
     axes.grid(False, axis="y")
     axes.grid(True, axis="x")
     axes.set_xlabel(x_label)
-    return _as_svg(chart, title, description)
+    return Chart(title, chart, description, note)
 
 
 def _figure(height: float = 2.6) -> tuple[Figure, Axes]:
@@ -139,33 +171,22 @@ def _figure(height: float = 2.6) -> tuple[Figure, Axes]:
     return drawn, axes
 
 
-def _as_svg(chart: Figure, title: str, description: str) -> Markup:
-    """The figure as an `<svg>` element, with words for a reader who cannot see it."""
-    written = io.StringIO()
-    with warnings.catch_warnings():
-        # Words are set by the browser, whose fonts have more signs than the one that measures them here.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
-        FigureCanvasSVG(chart).print_svg(written, metadata={"Date": None})
-    _, _, svg = written.getvalue().partition("<svg ")
-    # Ids that nothing refers to are those of every other picture, too.
-    svg = re.sub(r'<metadata>.*?</metadata>| id="[a-z0-9.]+_\d+"', "", svg, flags=re.DOTALL)
-    head = Markup('<svg class="chart" role="img" aria-label="{}" ').format(short_text(f"{title}. {description}", 9_999))
-    return head + Markup(svg.replace(INK, "currentColor"))
-
-
 def _draw(axes: Axes, line: Line, colour: str, dashes: Any, window: int) -> None:
     """Draw the line; many points light, below their mean over `window` of them."""
     steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
     dots, name = "o" if len(values) <= _DOTS_UP_TO else "", short_text(line.name, _LONGEST_NAME)
+    smoothed = (lambda each: _moving_mean(each, window)) if len(values) >= _SMOOTHED_FROM else np.asarray
     if line.low is not None and line.high is not None:
-        reach = np.asarray([values - line.low, line.high - values])
-        wide = reach.any(axis=0)
-        axes.errorbar(
-            steps[wide], values[wide], yerr=reach[:, wide], fmt="none", ecolor=colour, elinewidth=1, capsize=2.5
-        )
-    if len(values) >= _SMOOTHED_FROM:
+        ends = smoothed(np.asarray(line.low, float)), smoothed(np.asarray(line.high, float))
+        wide = ends[0] < ends[1]
+        if wide.sum() <= _DOTS_UP_TO:
+            reach = np.abs(np.asarray(ends) - values)[:, wide]
+            axes.errorbar(steps[wide], values[wide], yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
+        else:
+            axes.fill_between(steps, *ends, color=colour, alpha=0.16, linewidth=0)
+    elif len(values) >= _SMOOTHED_FROM:
         axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
-        values = _moving_mean(values, window)
+    values = smoothed(values)
     axes.plot(steps, values, label=name, color=colour, linestyle=dashes, linewidth=1.6, marker=dots, markersize=2.8)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 from rich.console import Console
 
-from rlvr_vocab.analysis.compare.comparison import effect_text, verdict_sentence
-from rlvr_vocab.analysis.compare.page import compare_page
+from rlvr_vocab.analysis.charts import save_charts
+from rlvr_vocab.analysis.compare.comparison import verdict_sentence
+from rlvr_vocab.analysis.compare.page import compare_page, comparison_charts
 from rlvr_vocab.analysis.compare.runs import (
     ComparedArm,
     ComparedRun,
@@ -18,6 +18,7 @@ from rlvr_vocab.analysis.compare.runs import (
     compare_all,
     comparison_warnings,
 )
+from rlvr_vocab.analysis.compare.table import arm_table, table_text
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_settings import CompareSettings
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, read_recorded
@@ -25,7 +26,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import ENVIRONMENT, EVALUATION_RESULTS, EVALUATION_SETTINGS, FINAL_MODEL, PROBLEMS
-from rlvr_vocab.record.results import HeldOutMetric, read_results, recorded_grader
+from rlvr_vocab.record.results import read_results, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
@@ -47,14 +48,17 @@ _LONGEST_VALUE = 24  # characters of a value in an arm's name
 
 def run(settings: CompareSettings) -> int:
     """Print the verdict, write comparison.json and comparison.html; returns 0 for any verdict."""
-    configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
-    runs = [_read_run(*each, settings.evaluation) for each in zip(settings.runs, configs, strict=True)]
+    named = settings.named
+    folders = settings.runs or tuple(folder for runs in named.values() for folder in runs)
+    configs = [read_recorded(folder, resolve=True) for folder in folders]
+    runs = [_read_run(*each, settings.evaluation) for each in zip(folders, configs, strict=True)]
     differing = differing_keys(configs)
-    key = _key_under_test(differing, settings.key)
-    values = differing.pop(key)
-    ordered = _baseline_first(key, values, settings.baseline)
-    arms = _arms(key, ordered, values, runs)
-    order = sorted(range(len(runs)), key=lambda number: ordered.index(values[number]))
+    names = [name for name, own in named.items() for _ in own]
+    key = _dividing_key(differing, names) if named else _key_under_test(differing, settings)
+    values = differing.pop(key, tuple(names))
+    ordered = _baseline_first(key, names or values, settings.baseline)
+    arms = _arms(key, ordered, names or values, values, runs)
+    order = sorted(range(len(runs)), key=lambda number: ordered.index((names or values)[number]))
     others = {name: tuple(_printable(name, each[number]) for number in order) for name, each in differing.items()}
     comparisons = compare_all(arms, settings.confidence, settings.power, settings.pair_seeds)
     compared = ComparisonResult(
@@ -65,12 +69,19 @@ def run(settings: CompareSettings) -> int:
         differences=others,
         warnings=comparison_warnings(arms, others, comparisons),
     )
+    charts = comparison_charts(compared)
     atomic_write(settings.out / "comparison.json", json_text(compared.as_json()), "out")
-    page = render(compare_page(compared, command_line("compare", settings)))
+    page = render(compare_page(compared, charts, command_line("compare", settings)))
     atomic_write(settings.out / "comparison.html", page, "out")
     console = make_console()
     _print(console, compared)
     console.print(f"comparison.html and comparison.json are in {settings.out}", markup=False)
+    if settings.table is not None:
+        atomic_write(settings.table, table_text(compared, settings.table.suffix), "table")
+        console.print(f"the table of the arms is {settings.table}", markup=False)
+    if settings.figures is not None:
+        save_charts(charts, settings.figures)
+        console.print(f"the figures, as SVG and PDF, are in {settings.figures}", markup=False)
     return 0
 
 
@@ -156,32 +167,46 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _key_under_test(differing: Mapping[str, Any], key: str | None) -> str:
+def _dividing_key(differing: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
+    """The one key whose values set named arms apart; `arms` where they differ in none, or in more."""
+    [key, values] = next(iter(differing.items()), ("arms", names))
+    apart = len(differing) < 2 and len(set(zip(names, values, strict=True))) == len(set(names)) == len(set(values))
+    return key if apart else "arms"
+
+
+def _key_under_test(differing: Mapping[str, Any], settings: CompareSettings) -> str:
+    name, key = ("key", settings.key) if settings.arms is None else ("arms", settings.arms)
     names = ", ".join(differing)
     if not differing:
         raise UserError("runs: there is only one arm: the configurations differ only in seeds and names")
     if key is None and len(differing) > 1:
-        raise UserError(f"the runs differ in several keys ({names}): name the one under test with key=")
+        raise UserError(f"the runs differ in several keys ({names}): name the one under test with arms=")
     if key is not None and key not in differing:
-        raise UserError(f"key={key}: not a key that divides these runs into arms; they differ in {names}")
+        raise UserError(f"{name}={key}: not a key that divides these runs into arms; they differ in {names}")
     return key or names
 
 
 def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]:
-    """The distinct values; the baseline is the requested one, else 0, else that of the first run."""
+    """The distinct values or names; the baseline is the requested one, else 0, else that of the first run."""
     wanted, distinct = "0" if baseline is None else as_typed(baseline), list(dict.fromkeys(values))
     first = next((value for value in distinct if _same(value, wanted)), None)
     if first is None and baseline is not None:
-        raise UserError(f"baseline={wanted}: no run has this value of {key}; the values are {', '.join(distinct)}")
+        raise UserError(f"baseline={wanted}: no such arm by {key}; there are {', '.join(distinct)}")
     return sorted(distinct, key=lambda value: value != first)
 
 
-def _arms(key: str, ordered: Sequence[str], values: Sequence[str], runs: Sequence[ComparedRun]) -> list[ComparedArm]:
-    shown, short = [_printable(key, value) for value in ordered], key.rpartition(".")[2]
+def _arms(
+    key: str, ordered: Sequence[str], of_run: Sequence[str], values: Sequence[str], runs: Sequence[ComparedRun]
+) -> list[ComparedArm]:
+    """The arms in their order; `of_run` divides the runs, by the names of arms or by `values` of the key."""
+    members = [tuple(run for run, own in zip(runs, of_run, strict=True) if own == each) for each in ordered]
+    shown = [_printable(key, values[of_run.index(each)]) for each in ordered]
+    if of_run is not values:
+        return list(map(ComparedArm, map(visible_text, ordered), shown, members))
+    short = key.rpartition(".")[2]
     names = [f"{short}={short_text(value, _LONGEST_VALUE)}" for value in shown]
     if len(set(names)) < len(names):
         names = [f"{short} #{number}" for number in range(1, len(names) + 1)]
-    members = [tuple(run for run, own in zip(runs, values, strict=True) if own == value) for value in ordered]
     return list(map(ComparedArm, names, shown, members))
 
 
@@ -199,16 +224,5 @@ def _print(console: Console, compared: ComparisonResult) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False)
     metric = compared.metric
     console.print(f"\n{metric.name}{metric.by} ({compared.measured}), arms by {compared.key}:", markup=False)
-    first = compared.comparisons[0]
-    rows = [[first.baseline, *_mean_and_spread(first.baseline_scores, metric)]]
-    for found in compared.comparisons:
-        effect = effect_text(found) if found.variance.seeds else ""
-        scores = _mean_and_spread(found.other_scores, metric)
-        rows.append([found.other, *scores, metric.difference(found.difference), found.interval, effect])
-    print_table(console, ["arm", metric.name, "std over seeds", "difference", "interval", "smallest effect"], rows)
+    print_table(console, *arm_table(compared))
     console.print()
-
-
-def _mean_and_spread(scores: tuple[float, ...], metric: HeldOutMetric) -> tuple[str, str]:
-    spread = "one run" if len(scores) < 2 else metric.difference(stdev(scores), sign=False)
-    return metric.value(sum(scores) / len(scores)), spread

@@ -12,4 +12,6 @@ def run(settings: ReportSettings) -> int:
     console = make_console()
     write_report(settings)
     console.print(f"the report is in {settings.page}: open it in a browser, it needs no network", markup=False)
+    if settings.figures is not None:
+        console.print(f"its figures, as SVG and PDF, are in {settings.figures}", markup=False)
     return 0

@@ -5,17 +5,20 @@ The first line of a docstring is the line of the command in `--help`. Defaults: 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from annotated_types import Gt, Le, Lt, MinLen
 from pydantic import AfterValidator, BeforeValidator
 
 from rlvr_vocab.bounds import Count, NewFolder, NotNegative, OutFile, OutFolder, Seed, UserPath, WholeFrom0
-from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.recorded import read_recorded, yaml_line
 from rlvr_vocab.config.sections import (
     DatasetSettings,
     Grader,
@@ -24,6 +27,7 @@ from rlvr_vocab.config.sections import (
     RunSettings,
     as_tuple,
 )
+from rlvr_vocab.config.values import read
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import PROBE_FOLDER
@@ -52,13 +56,24 @@ def _matching_runs(folders: tuple[Path, ...]) -> tuple[Path, ...]:
         if not matching:
             raise ValueError(f"no folder of a run matches {folder}")
         found += map(_run_folder, matching)
-    places = [folder.resolve() for folder in found]
-    for place, folder in zip(places, found, strict=True):
-        if places.count(place) > 1:
-            raise ValueError(f"{folder} is given twice")
+    _refuse_twice(found)
     return tuple(found)
 
 
+def _refuse_twice(folders: Sequence[Path]) -> None:
+    places = [folder.resolve() for folder in folders]
+    for place, folder in zip(places, folders, strict=True):
+        if places.count(place) > 1:
+            raise UserError(f"{folder} is given twice")
+
+
+def _table_file(file: Path) -> Path:
+    if file.suffix not in TABLE_FORMATS:
+        raise ValueError(f"expected a name that ends in {', '.join(TABLE_FORMATS)}")
+    return file
+
+
+TABLE_FORMATS = (".csv", ".tex", ".md")
 RunFolder = Annotated[UserPath, AfterValidator(_run_folder)]
 Runs = Annotated[tuple[UserPath, ...], BeforeValidator(as_tuple), MinLen(1), AfterValidator(_matching_runs)]
 
@@ -104,6 +119,7 @@ class ReportSettings:
 
     run: RunFolder
     out: OutFile | None
+    figures: OutFolder | None
     max_samples: Count
 
     @property
@@ -117,21 +133,52 @@ class CompareSettings:
 
     Example: rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]
 
+    arms: as it was typed: the runs of each arm by its name, or a key, as `key` is.
     key, baseline, evaluation, pair_seeds: None where the command finds them itself.
     """
 
-    runs: Runs
+    runs: Runs | None
+    arms: str | None
     key: str | None
-    baseline: Any  # a value of that key
+    baseline: Any  # a name in `arms`, or a value of the key
     evaluation: str | None
     pair_seeds: bool | None
     confidence: Annotated[float, Gt(0), Lt(1)]
     power: Annotated[float, Gt(0), Lt(1)]
+    table: Annotated[OutFile, AfterValidator(_table_file)] | None
+    figures: OutFolder | None
     out: UserPath
 
     def __post_init__(self) -> None:
-        if len(self.runs) < 2:
+        if self.named:
+            if self.runs is not None or self.key is not None:
+                raise UserError("arms: names all runs with their arms; leave out runs= and key=")
+        elif self.runs is None or len(self.runs) < 2:
             raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
+        elif self.arms is not None and self.key not in (None, self.arms):
+            raise UserError(f"arms={self.arms} and key={self.key} are the same thing with two values: give one")
+
+    @property
+    def named(self) -> dict[str, tuple[Path, ...]]:
+        """The runs of each arm that has a name; empty where a key divides the runs."""
+        return named_arms(self.arms) if self.arms is not None and self.arms.startswith("{") else {}
+
+
+# `*` and `?` have a meaning of their own in YAML.
+_HIDDEN, _SHOWN = str.maketrans("*?", "\ue000\ue001"), str.maketrans("\ue000\ue001", "*?")
+
+
+def named_arms(text: str) -> dict[str, tuple[Path, ...]]:
+    """`{baseline: out/a*, copies: [out/b, out/c]}`, read as YAML, with the runs that its patterns match."""
+    try:
+        content = json.dumps(yaml.load(text.translate(_HIDDEN), yaml.BaseLoader), ensure_ascii=False)
+        arms: dict[str, tuple[Path, ...]] = read(dict[str, Runs], json.loads(content.translate(_SHOWN)), "arms")
+        _refuse_twice([run for runs in arms.values() for run in runs])
+    except yaml.YAMLError as error:
+        raise UserError(f"arms={text}: {yaml_line(error).translate(_SHOWN)}") from error
+    if len(arms) < 2:
+        raise UserError("arms: give two arms at least, as in arms={baseline: out/a*, copies: out/b*}")
+    return arms
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
+from rlvr_vocab.analysis.charts import save_charts
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.analysis.report.run_page import RunReport, run_page
+from rlvr_vocab.analysis.report.run_page import RunReport, curves, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
 from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.load import read_settings
@@ -55,7 +56,10 @@ def write_report(settings: ReportSettings) -> None:
         command_to_repeat=command_to_repeat(folder, str(recorded["exp_name"])),
         max_samples=settings.max_samples,
     )
-    atomic_write(settings.page, render(run_page(report)), "out")
+    charts = [*curves(report)]
+    atomic_write(settings.page, render(run_page(report, charts)), "out")
+    if settings.figures is not None:
+        save_charts(charts, settings.figures)
     if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         write_vocabulary(vocabulary)
 

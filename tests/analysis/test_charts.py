@@ -2,11 +2,12 @@
 
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from rlvr_vocab.analysis.charts import Line, line_chart
+from rlvr_vocab.analysis.charts import Line, line_chart, save_charts
 
 SVG = "{http://www.w3.org/2000/svg}"
 WAVE = Line("wave", range(1, 31), [math.sin(step / 5) for step in range(1, 31)])
@@ -18,26 +19,27 @@ def words(svg: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a_b $x^2$ $ &amp; \"'"])
 def test_names_are_drawn_as_they_are(name: str) -> None:
-    svg = line_chart([Line(name, [1, 2], [1, 2]), WAVE], y_label=name, title=name)
+    svg = line_chart([Line(name, [1, 2], [1, 2]), WAVE], y_label=name, title=name).svg
     assert words(svg).count(name) == 2  # in the legend and beside the axis
     assert ElementTree.fromstring(svg).get("aria-label", "").startswith(f"{name}. ")
 
 
 def test_nothing_is_loaded_and_the_same_data_gives_the_same_text() -> None:
-    svg = line_chart([WAVE], y_label="height", title="Waves")
+    svg = line_chart([WAVE], y_label="height", title="Waves").svg
     root = ElementTree.fromstring(svg)
     assert {each.tag.removeprefix(SVG) for each in root.iter()} <= {
         *("svg", "g", "path", "use", "defs", "clipPath", "rect", "text", "tspan", "style")
     }
     assert not re.findall(r"https?://(?!www\.w3\.org/)", svg)
     assert root.get("aria-label", "").startswith("Waves. wave: 0.199 at step 1")
-    assert svg == line_chart([WAVE], y_label="height", title="Waves")
+    assert svg == line_chart([WAVE], y_label="height", title="Waves").svg
 
 
 def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
     values = [0.0] * 20_000
     values[12_345] = 100.0
-    spiked = line_chart([Line("y", [number / 20_000 for number in range(20_000)], values)], y_label="y")
+    line = Line("y", [number / 20_000 for number in range(20_000)], values)
+    spiked = line_chart([line], title="spike", y_label="y").svg
     assert len(spiked) < 60_000
     # Steps lie between 0 and 1: a tick beyond is one of the height that is drawn, 100, and not of a mean.
     assert max(float(word) for word in words(spiked) if word.replace(".", "").isdecimal()) >= 75
@@ -45,8 +47,17 @@ def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
 
 def test_many_points_are_shown_beside_their_mean() -> None:
     many, few = (
-        line_chart([Line("y", range(count), [(step * 37) % 11 for step in range(count)])], y_label="y")
+        line_chart([Line("y", range(count), [(step * 37) % 11 for step in range(count)])], title="y", y_label="y").svg
         for count in (100, 30)
     )
     assert "step · strong: mean of 5" in words(many) and "stroke-opacity: 0.38" in many
     assert "step" in words(few) and "stroke-opacity: 0.38" not in few
+
+
+def test_a_saved_figure_needs_no_font_and_stands_on_white(tmp_path: Path) -> None:
+    save_charts([line_chart([WAVE], title="KL to <x>", y_label="a_b$")], tmp_path)
+    svg, pdf = (tmp_path / f"kl_to_x.{kind}" for kind in ("svg", "pdf"))
+    root = ElementTree.parse(svg).getroot()
+    ground = next(root.iter(f"{SVG}path"))
+    assert not [*root.iter(f"{SVG}text")] and "fill: #ffffff" in ground.get("style", "")
+    assert pdf.read_bytes().startswith(b"%PDF") and b"CreationDate" not in pdf.read_bytes()

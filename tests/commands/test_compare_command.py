@@ -1,6 +1,7 @@
 """`rlvr-vocab compare` on made-up folders of runs, for which nothing was trained: arms, warnings, files, refusals."""
 
 import copy
+import csv
 import json
 import random
 import subprocess
@@ -25,7 +26,7 @@ CONFIG: dict[str, Any] = {
     "dataset": {"name": "arithmetic"},
     "training": {"learning_rate": 1e-5, "max_steps": 4, "save_steps": 100},
 }
-SUMMARY = {"finished": True, "accuracy_before": 0.3, "held_out_problems": 200, "steps": 4, "seconds": 10.0}
+SUMMARY = {"finished": True, "accuracy_before": 0.3, "held_out_problems": 200, "steps": 4, "grpo_seconds": 61.0}
 ENVIRONMENT = {"commit": "abc", "versions": {"trl": "1.16.0"}}
 
 ASKED = {"problems": 200, "samples": 1, "temperature": 1.0, "weights": "one", "checkpoint": "x"}
@@ -105,7 +106,7 @@ def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsy
     reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
     code, found = compare([*reasoning, *plain])
     out = capsys.readouterr().out
-    assert code == 0 and Path("compared/comparison.html").read_text().count("<svg") == 1  # the difference
+    assert code == 0 and Path("compared/comparison.html").read_text().count("<svg") == 2  # difference, reward
     assert out.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
     assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
     [result] = found["comparisons"]
@@ -185,6 +186,59 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
     assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
 
 
+def test_arms_that_have_names_are_compared_tabled_and_drawn(made: Maker, tmp_path: Path) -> None:
+    three(made, "b", chance=0.4)
+    three(made, "r", n=100, chance=0.85, training__beta=0.04)
+    arms = f"arms={{no_copies: {tmp_path}/b*, '50% | copies': [{tmp_path}/r?]}}"
+    for ending in ("csv", "tex", "md"):
+        assert main(["compare", arms, "out=compared", f"table=t/results.{ending}", "figures=drawn"]) == 0
+    found = json.loads(Path("compared/comparison.json").read_text())
+    [result] = found["comparisons"]
+    assert result["baseline"] == "no_copies" and result["verdict"] == "higher"
+    assert warnings(found, "differ in training.beta") == 1 == warnings(found, "differ in model.reasoning_vocab_size")
+    plain, copies = csv.DictReader(Path("t/results.csv").read_text().splitlines())
+    assert plain["difference"] == "" and float(copies["difference"]) == result["difference"]
+    assert float(copies["mean"]) == pytest.approx(mean(result["other_scores"])) and copies["grpo_seconds"] == "61.0"
+    assert r"no\_copies & 3 & " in Path("t/results.tex").read_text()
+    assert r"50\% $|$ copies & 3 & " in Path("t/results.tex").read_text()
+    assert [line.count(" | ") for line in Path("t/results.md").read_text().splitlines()] == [8] * 4
+    drawn = [
+        f"{name}.{kind}" for name in ("difference_from_the_baseline", "reward_in_training") for kind in ("pdf", "svg")
+    ]
+    assert sorted(path.name for path in Path("drawn").iterdir()) == drawn
+    assert main(["compare", arms, "baseline=50% | copies", "out=compared"]) == 0
+    assert json.loads(Path("compared/comparison.json").read_text())["comparisons"][0]["other"] == "no_copies"
+
+
+def test_one_key_that_sets_named_arms_apart_is_the_one_under_test(made: Maker, tmp_path: Path) -> None:
+    for name, n in (("b", 0), ("r", 100)):
+        three(made, name, n=n)
+    assert main(["compare", f"arms={{copies: {tmp_path}/r*, plain: {tmp_path}/b*}}", "out=compared"]) == 0
+    found = json.loads(Path("compared/comparison.json").read_text())
+    assert found["key"] == "model.reasoning_vocab_size" and found["warnings"] == []
+    assert [(arm["name"], arm["value"]) for arm in found["arms"]] == [("copies", "100"), ("plain", "0")]
+
+
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        ("{a: b0, c: b?}", "b0 is given twice"),
+        ("{a: b*}", "two arms at least"),
+        ("{a: b*, c: x*}", "arms.c=x*: no folder of a run matches x*"),
+        ("{a: b0, c: b1} baseline=d", "no such arm by arms; there are a, c"),
+    ],
+)
+def test_arms_that_cannot_be_compared_are_refused_in_one_line(
+    made: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arms: str, message: str, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    three(made, "b")
+    given, _, more = arms.partition("} ")
+    assert main(["compare", f"arms={given}{'}' * bool(more)}", *more.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("make", "args", "message"),
     [
@@ -192,7 +246,10 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
         (lambda made: [made("b")], (), "two runs at least"),
         (lambda made: [made("b"), made("c", seed=1)], (), "only one arm"),
         (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "they differ in model.reasoning_vocab_size"),
-        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "the values are 0, 9"),
+        (lambda made: [made("b"), made("r", n=9)], ("arms=model.nme",), "arms=model.nme: not a key that divides"),
+        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "there are 0, 9"),
+        (lambda made: [made("b"), made("r", n=9)], ("table=a.xlsx",), "a name that ends in .csv, .tex, .md"),
+        (lambda made: [made("b"), made("r", n=9)], ("arms={a: b, c: r}",), "arms: names all runs"),
         (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
         (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
     ],

@@ -36,7 +36,10 @@ def test_every_default_of_trl_is_read_as_it_is() -> None:
 def test_the_defaults_of_all_training_files_are_those_of_trl() -> None:
     shipped = yaml.safe_load((CONF / "training" / "_base.yaml").read_text(encoding="utf-8"))
     of_trl = {name: value for name, value in shipped.items() if name not in OURS and not str(value).startswith("${")}
-    assert of_trl == {name: trl_fields()[name] for name in of_trl} | {"max_steps": None, "save_total_limit": 2}  # -1 and None there
+    assert of_trl == {name: trl_fields()[name] for name in of_trl} | {
+        "max_steps": None,
+        "save_total_limit": 2,
+    }  # -1 and None there
     assert set(keys_of(GrpoFields)) <= set(trl_fields())
 
 

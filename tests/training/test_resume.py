@@ -109,7 +109,9 @@ class HeldOut(TrainerCallback):
     """Logs the accuracy of held-out problems: the best at steps 2 and 3."""
 
     def on_step_end(self, args, state, control, **_):
-        state.log_history.append({"step": state.global_step, "eval_accuracy": [0.1, 0.7, 0.7, 0.2][state.global_step - 1]})
+        state.log_history.append(
+            {"step": state.global_step, "eval_accuracy": [0.1, 0.7, 0.7, 0.2][state.global_step - 1]}
+        )
 
 
 @pytest.mark.slow

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Chart, IntervalRow, interval_chart
+from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
-from rlvr_vocab.analysis.compare.runs import ComparisonResult
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
+from rlvr_vocab.analysis.compare.table import arm_table
 from rlvr_vocab.analysis.report.page import Page, chart_grid, paragraph, preformatted, table
+from rlvr_vocab.terminal import clock
 
 
-def compare_page(compared: ComparisonResult, command: str) -> Page:
-    """The page as it can be rendered; `command` repeats the comparison."""
+def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: str) -> Page:
+    """The page as it can be rendered; `charts` are those of the comparison, `command` repeats it."""
     sections = {
-        "Verdict": _verdict(compared),
+        "Verdict": chart_grid(charts) + _notes(compared),
+        "Arms": table(*arm_table(compared), range(1, 9)),
         "Every run": _runs(compared),
         "Reproduce": preformatted(command),
     }
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
-    title = f"{compared.key}: {' against '.join(arm.name for arm in reversed(compared.arms))}"
+    names = " against ".join(arm.name for arm in reversed(compared.arms))
+    title = names if compared.key == "arms" else f"{compared.key}: {names}"
     return Page(title, sentence, sections, kind="rlvr-vocab comparison", warnings=compared.warnings)
 
 
-def _verdict(compared: ComparisonResult) -> Markup:
+def comparison_charts(compared: ComparisonResult) -> list[Chart]:
+    """The differences, and each metric that all runs have logged over the steps."""
+    return [_difference_chart(compared.comparisons), *_curves(compared)]
+
+
+def _notes(compared: ComparisonResult) -> Markup:
     first, note = compared.comparisons[0], "The interval allows for other held-out problems of the same kind"
     if first.verdict == "one run each":
         note += ", and not for other seeds."
@@ -34,7 +43,7 @@ def _verdict(compared: ComparisonResult) -> Markup:
         note += f" and for other seeds of training; runs are {'paired by seed' if first.paired else 'not paired'}."
     if is_rough(first):
         note += " With so few runs the smallest effect is a rough estimate: other seeds may give half of it, or twice."
-    return chart_grid([_difference_chart(compared.comparisons)]) + paragraph(note, "note")
+    return paragraph(note, "note")
 
 
 def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
@@ -52,7 +61,26 @@ def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
     if first.variance.seeds:
         note += f" Grey: effects below the smallest one that is shown with a chance of {100 * first.power:g} %."
     sentences = " ".join(map(verdict_sentence, comparisons))
-    return Chart(title, interval_chart(rows, x_label=label, title=title, description=sentences), note)
+    return interval_chart(rows, title=title, x_label=label, description=sentences, note=note)
+
+
+def _curves(compared: ComparisonResult) -> Iterator[Chart]:
+    """What all runs have logged over the steps: the mean of each arm, from its lowest run to its highest."""
+    metric, note = compared.metric, "Mean of an arm's runs; bars or bands reach from the lowest to the highest."
+    for name, title in ((f"eval/{metric.name}", f"Held-out {metric.name}"), ("reward", "Reward in training")):
+        lines = [line for arm in compared.arms if (line := _arm_line(arm, name)) is not None]
+        if len(lines) == len(compared.arms):
+            share = metric.is_share and name != "reward"
+            yield line_chart(lines, title=title, y_label=name.rpartition("/")[2], percent=share, note=note)
+
+
+def _arm_line(arm: ComparedArm, metric: str) -> Line | None:
+    """The metric at the steps that all runs of the arm have logged; None where there are none."""
+    series = [dict(zip(*run.record.series(metric), strict=True)) for run in arm.runs]
+    steps = sorted(set(series[0]).intersection(*series[1:]))
+    values = [[each[step] for each in series] for step in steps]
+    low, middle, high = ([of(each) for each in values] for of in (min, mean, max))
+    return Line(arm.name, steps, middle, low, high) if steps else None
 
 
 def _runs(compared: ComparisonResult) -> Markup:
@@ -60,9 +88,11 @@ def _runs(compared: ComparisonResult) -> Markup:
         (
             *(arm.name, arm.value if run is arm.runs[0] else "", run.seed, run.folder),
             *(compared.metric.value(mean(run.results.scores), " "), f"{len(run.answers):,}"),
+            "" if run.grpo_seconds is None else clock(run.grpo_seconds),
         )
         for arm in compared.arms
         for run in arm.runs
     ]
     measured = paragraph(f"{compared.metric.name.capitalize()}{compared.metric.by}: {compared.measured}.")
-    return measured + table(("arm", compared.key, "seed", "run", compared.metric.name, "answers"), rows, {4, 5})
+    columns = ("arm", compared.key, "seed", "run", compared.metric.name, "answers", "GRPO time")
+    return measured + table(columns, rows, {4, 5, 6})

@@ -64,6 +64,11 @@ class ComparedRun:
         rows = self.record.rows
         return (self.record.summary or {}).get("steps", rows[-1]["step"] if rows else None)
 
+    @property
+    def grpo_seconds(self) -> float | None:
+        """Seconds of training alone: a warm-up that was cached takes none."""
+        return (self.record.summary or {}).get("grpo_seconds")
+
     def last(self, metric: str) -> float | None:
         """The last logged value."""
         return next((row[metric] for row in reversed(self.record.rows) if row.get(metric) is not None), None)
@@ -77,13 +82,19 @@ class ComparedArm:
     value: str
     runs: tuple[ComparedRun, ...]
 
+    @property
+    def grpo_seconds(self) -> float | None:
+        """The mean over its runs; None where one is not finished."""
+        known = [run.grpo_seconds for run in self.runs]
+        return None if None in known else mean(filter(None, known))
+
 
 @dataclass(frozen=True)
 class ComparisonResult:
     """The arms, the baseline first, and how they differ.
 
     Attributes:
-        key: the configuration key under test.
+        key: the configuration key under test; `arms` where arms that have names differ in several, or in none.
         measured: describes the results that were compared.
         differences: the other keys in which the runs differ, with the value of each run in the order of the arms.
     """
@@ -142,7 +153,7 @@ def comparison_warnings(
     runs = [run for arm in arms for run in arm.runs]
     found = chain(
         (
-            f"The configurations also differ in {key} ({' and '.join(dict.fromkeys(map(short_text, values)))})."
+            f"The configurations differ in {key} ({' and '.join(dict.fromkeys(map(short_text, values)))})."
             for key, values in differences.items()
         ),
         _unfinished(runs),

@@ -67,5 +67,5 @@ def _arm_chart(found: ProbeFindings) -> Chart:
         if against is not None:
             rows.append(IntervalRow(each.arm, unit * against.difference, unit * against.low, unit * against.high))
     label = f"{'percentage points' if found.primary.metric.is_share else found.primary.metric.name} above redrawn"
-    svg = interval_chart(rows, x_label=label, title="Arms of the probe", description=found.sentence)
-    return Chart("Answers after the same text with other ids", svg)
+    title = "Answers after the same text with other ids"
+    return interval_chart(rows, title=title, x_label=label, description=found.sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -59,7 +60,8 @@ class RunReport:
     max_samples: int
 
 
-def run_page(report: RunReport) -> Page:
+def run_page(report: RunReport, charts: Sequence[Chart]) -> Page:
+    """The page as it can be rendered; `charts` are its `curves`."""
     record = report.record
     findings, vocabulary, configuration, reproduce = (
         macro("run.html.j2", name) for name in ("findings", "vocabulary", "configuration", "reproduce")
@@ -67,7 +69,7 @@ def run_page(report: RunReport) -> Page:
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
     sections = {
         "Outcome": facts(_facts(report)),
-        "Curves": chart_grid([*_curves(report)]) if record.rows else nothing,
+        "Curves": chart_grid(charts) if record.rows else nothing,
         "Findings": findings(report) if record.rows else nothing,
         "Samples": Markup().join(_samples(report)),
         "Vocabulary": vocabulary(report),
@@ -133,25 +135,34 @@ _CURVES: tuple[tuple[str, str, Sequence[str], str], ...] = (
 )
 
 
-def _curves(report: RunReport) -> Iterator[Chart]:
+def curves(report: RunReport) -> Iterator[Chart]:
     """All charts that there is data for."""
+    if not report.record.rows:
+        return
     record, metric = report.record, report.held_out.metric
     held_out = held_out_line(record, report.held_out)
     if held_out is not None:
         title = "Accuracy" if metric.is_share else "Held-out reward"
         in_training = _lines(record, {f"rewards/{metric.grader}/mean" if metric.is_share else "reward": "in training"})
-        if metric.is_share:
-            in_training = [line for line in in_training if min(line.values) >= 0 and max(line.values) <= 1]
-        svg = line_chart([held_out, *in_training], y_label=metric.name, percent=metric.is_share)
-        yield Chart(title, svg, f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals.")
+        if metric.is_share and not _is_right_or_wrong(report.completions, metric.grader):
+            in_training = []
+        note = f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals."
+        lines = [held_out, *in_training]
+        yield line_chart(lines, title=title, y_label=metric.name, percent=metric.is_share, note=note)
     logged = sorted({name for row in record.rows for name in row})
     of_functions = [name for name in logged if re.fullmatch(r"rewards/.+/(mean|weight)", name)]
     each = [("Each reward by itself", "mean score, or adaptive weight", of_functions, "")] * (len(of_functions) > 1)
     for title, label, metrics, note in (*_CURVES[:1], *each, *_CURVES[1:]):
         lines = _lines(record, dict(zip(metrics, metrics, strict=True)))
         if lines:
-            svg = line_chart(lines, y_label=label, percent=label.startswith("share"), title=title)
-            yield Chart(title, svg, note)
+            yield line_chart(lines, title=title, y_label=label, percent=label.startswith("share"), note=note)
+
+
+def _is_right_or_wrong(files: CompletionFiles, reward: str) -> bool:
+    """Whether the last step's scores are 0 or 1, so that their mean is an accuracy."""
+    with suppress(UserError):  # of a damaged file, which stands among the samples
+        return all(each.rewards.get(reward) in (0.0, 1.0, None) for each in files.read(files.steps[-1]))
+    return False
 
 
 def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:

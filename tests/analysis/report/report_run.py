@@ -111,7 +111,7 @@ class Tags(HTMLParser):
 
 
 def report(run: Path, max_samples: int = 24) -> str:
-    write_report(ReportSettings(run, run / "report.html", max_samples))
+    write_report(ReportSettings(run, run / "report.html", None, max_samples))
     return (run / "report.html").read_text(encoding="utf-8")
 
 
