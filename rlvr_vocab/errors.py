@@ -1,12 +1,14 @@
-"""User-facing errors as one line and an exit code, errors of several processes, and signals that stop a run."""
+"""User-facing errors as one line and an exit code, missing packages, errors of several processes, and signals."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -43,6 +45,41 @@ _OUT_OF_MEMORY = (
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of torch means that the memory, a GPU's or the machine's, is full."""
     return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+# --- optional packages ---
+
+# Their extras of pyproject.toml.
+_EXTRA_OF = {"bitsandbytes": "quantization", "openai": "judge", "reasoning_gym": "gym", "vllm": "vllm"}
+_REMARKS = {
+    "reasoning_gym": " (it builds a small extension, which needs a C compiler)",
+    "vllm": " in an environment of its own (docs/vllm.md)",
+}
+
+
+def installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def require_package(package: str, wanted_by: str, otherwise: str = "") -> None:
+    """Raises UserError where an optional package is missing, with how to install it and what to do without it."""
+    if installed(package):
+        return
+    name = package.replace("_", "-")
+    extra = _EXTRA_OF.get(package)
+    if _uses_uv():
+        no_dev = "--no-dev " if package == "vllm" else ""  # it takes an older Transformers than the group dev
+        command = f"uv run {no_dev}{f'--extra {extra}' if extra else f'--with {name}'} rlvr-vocab …"
+    else:
+        command = f"pip install -e '.[{extra}]'" if extra else f"pip install {name}"
+    how = f"install it with {command}{_REMARKS.get(package, '')}" + (otherwise and f", or {otherwise}")
+    raise UserError(f"{wanted_by}: {name} is not installed; {how}")
+
+
+def _uses_uv() -> bool:
+    """Whether uv started this process or made its environment, which then has no pip."""
+    made_by = Path(sys.prefix, "pyvenv.cfg")
+    return "UV" in os.environ or (made_by.is_file() and "\nuv = " in made_by.read_text(encoding="utf-8"))
 
 
 # --- several processes ---

@@ -17,7 +17,7 @@ MEM="${MEM:-}"              # on each node, such as 128G
 # Read inside the job, however it was submitted.
 MODULES="${MODULES:-}"      # for `module load`, such as "cuda/12.8 python/3.12"
 PROXY="${PROXY:-}"          # a web proxy, where compute nodes reach the hub through one
-VENV="${VENV:-.venv}"       # the environment that `make setup` made
+VENV="${VENV:-.venv}"       # the environment that `uv sync` or `make setup` made
 CONTAINER="${CONTAINER:-}"  # an Apptainer image that holds the environment, used in place of VENV
 ACCELERATE_CONFIG="${ACCELERATE_CONFIG:-}"  # for several GPUs: a file for `accelerate launch`
 LAUNCH_PYTHON="${LAUNCH_PYTHON:-}"          # any other command that starts Python
@@ -72,7 +72,7 @@ choose_python() {
   elif [[ -n "$CONTAINER" ]]; then
     python=(apptainer exec --nv "$CONTAINER" python)
   else
-    [[ -x "$VENV/bin/python" ]] || stop "$VENV/bin/python is not there: run \`make setup\` once, where there is a network"
+    [[ -x "$VENV/bin/python" ]] || stop "$VENV/bin/python is not there: run \`uv sync\` or \`make setup\` once, where there is a network"
     python=("$VENV/bin/python")
   fi
 }

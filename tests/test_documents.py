@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.config.checks.run import check_configuration, check_rewards
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import overview, printed
@@ -161,7 +160,7 @@ def folder_of_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def readers_folder(folder_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder_of_files)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(checks, "installed", lambda package: True)
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
 
 
 @pytest.mark.parametrize("line", list(our_commands()))

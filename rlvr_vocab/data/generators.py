@@ -6,20 +6,18 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import accumulate, pairwise, zip_longest
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from rlvr_vocab.bounds import Count, Whole
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.text import did_you_mean
 
 ARITHMETIC, REASONING_GYM = "arithmetic", "reasoning_gym"
 GYM_COLUMNS = ("problem", "answer", "reasoning", "task", "difficulty", "entry")
 SPLITS = ("train", "held_out", "test")  # from disjoint sets of seeds
-INSTALL = "pip install -e '.[gym]' (it builds a small extension, which needs a C compiler)"
 _MIXTURE = "composite"  # a family of families; `tasks` has the same purpose
 
 
@@ -155,15 +153,9 @@ class GymProblems:
         return [end - start for start, end in pairwise(ends)]
 
 
-def require_reasoning_gym(who: str) -> None:
-    """Raises UserError where the package is not installed."""
-    if find_spec(REASONING_GYM) is None:
-        raise UserError(f"{who} needs the package reasoning-gym: {INSTALL}")
-
-
 def check_tasks(problems: GymProblems) -> None:
     """Raises UserError for tasks with unknown names or refused parameters."""
-    require_reasoning_gym(f"dataset={REASONING_GYM}")
+    require_package(REASONING_GYM, f"dataset={REASONING_GYM}")
     if not problems.tasks:
         raise UserError("dataset.tasks is empty: name at least one, as in dataset.tasks=[chain_sum]")
     from reasoning_gym.factory import DATASETS, create_dataset

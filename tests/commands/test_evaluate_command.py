@@ -149,10 +149,10 @@ def test_vllm_is_refused_where_it_cannot_sample(
     model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [f"checkpoint={model_folder()}", "dataset=gsm8k"]
-    monkeypatch.setattr("rlvr_vocab.config.checks.run.installed", lambda package: False)
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: False)
     with pytest.raises(UserError, match="backend=vllm: vllm is not installed"):
         load_settings("evaluate", [*words, "backend=vllm"])
-    monkeypatch.setattr("rlvr_vocab.config.checks.run.installed", lambda package: True)
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
     monkeypatch.setattr("rlvr_vocab.config.checks.commands.check_checkpoint_folder", lambda *_: None)
     monkeypatch.setattr("rlvr_vocab.config.checks.commands.is_adapter", lambda folder: True)
     with pytest.raises(UserError, match=r"is an adapter: fold it into its base first, rlvr-vocab merge checkpoint="):

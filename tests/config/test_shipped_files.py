@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.checks import run as checks
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import printed
 from rlvr_vocab.config.load import parse_command_line, read_settings
@@ -54,7 +53,7 @@ def of_group(group: str) -> list[str]:
 def test_every_model_goes_with_every_problem_set_training_and_reward(
     model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(checks, "installed", lambda package: True)
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
     (tmp_path / "problems.csv").write_text("problem,answer\n1+1=,2\n")
     others = [of_group(group) for group in ("dataset", "training", "rewards")]
     for number in range(max(map(len, others))):  # each choice of a group once

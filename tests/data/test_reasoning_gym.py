@@ -11,17 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.data import generators
 from rlvr_vocab.data.generators import SPLITS, WORKED, GymProblems, GymTask
 from rlvr_vocab.data.load import check_source, read_problems
 from rlvr_vocab.data.reasoning_gym import difficulty_of, first_seed, make_entries
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, installed
 from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
 
-needs_package = pytest.mark.skipif(
-    generators.find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed: pip install -e '.[gym]'"
-)
+needs_package = pytest.mark.skipif(not installed("reasoning_gym"), reason="reasoning-gym is not installed")
 COLUMNS = Columns("problem", "answer")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "datasets.md"
 SHORT_SUMS = GymTask("chain_sum", params={"max_terms": 2, "max_digits": 1})
@@ -119,8 +116,10 @@ def test_an_unknown_split_is_refused():
 
 
 def test_without_the_package_the_line_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(generators, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"dataset=reasoning_gym needs .*pip install -e '\.\[gym\]'.*C compiler"):
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda name: False)
+    with pytest.raises(
+        UserError, match=r"dataset=reasoning_gym: reasoning-gym is not installed; .*\bgym\b.*C compiler"
+    ):
         check_source(source(SHORT_SUMS), PromptStyle(None))
 
 

@@ -9,7 +9,6 @@ from rlvr_vocab.config.checks.run import (
     check_loss,
     check_model,
     check_rewards,
-    require,
 )
 from rlvr_vocab.config.command_settings import (
     CheckSettings,
@@ -23,7 +22,7 @@ from rlvr_vocab.config.command_settings import (
 )
 from rlvr_vocab.data.load import check_source
 from rlvr_vocab.data.source import PromptStyle
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.rewards.grader import Grader
@@ -72,7 +71,7 @@ def check_evaluate(settings: EvaluateSettings) -> None:
                 f"backend=vllm: {folder} is an adapter: fold it into its base first, rlvr-vocab merge "
                 f"checkpoint={folder} out=…, or leave backend=transformers"
             )
-        require("vllm", "backend=vllm", "leave backend=transformers")
+        require_package("vllm", "backend=vllm", "leave backend=transformers")
     check_dataset(settings.dataset)
     Grader(grader_of_checkpoint(settings), dummy_context()).check_parameters()
 

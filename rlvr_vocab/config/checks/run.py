@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.generators import WORKED, without_worked_solutions
 from rlvr_vocab.data.load import check_source
-from rlvr_vocab.errors import UserError, is_main_process
+from rlvr_vocab.errors import UserError, is_main_process, require_package
 from rlvr_vocab.files import read_json
 from rlvr_vocab.record.files import SUMMARY
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
@@ -64,10 +63,6 @@ def check_configuration(settings: RunSettings) -> None:
 # --- model and machine ---
 
 _OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
-_INSTALLED_BY = {
-    "bitsandbytes": "pip install -e '.[quantization]'",
-    "vllm": "pip install -e '.[vllm]' (docs/vllm.md)",
-}
 
 
 def check_model(model: ModelSettings) -> None:
@@ -78,25 +73,13 @@ def check_model(model: ModelSettings) -> None:
         check_model_source(model)
 
 
-def installed(package: str) -> bool:
-    return find_spec(package) is not None
-
-
-def require(package: str, wanted_by: str, otherwise: str) -> None:
-    """Raises UserError where an optional package is missing, with how to install it and what to do without it."""
-    if not installed(package):
-        name = package.replace("_", "-")
-        command = _INSTALLED_BY.get(package, f"pip install {name}")
-        raise UserError(f"{wanted_by}: {name} is not installed; install it with {command}, or {otherwise}")
-
-
 def _check_packages(settings: RunSettings) -> None:
     """The optional packages of a model, its optimizer and its sampler are installed, and work together."""
     model, grpo = settings.model, settings.training.grpo
     half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
     if model.bits is not None:
         key = f"model.model_kwargs.load_in_{model.bits}bit"
-        require("bitsandbytes", f"{key}=true", f"set {key}=false")
+        require_package("bitsandbytes", f"{key}=true", f"set {key}=false")
         if grpo["use_vllm"]:
             raise UserError(f"training.use_vllm=true: vLLM takes no weights of bitsandbytes; set it or {key} to false")
     attention = str(model.model_kwargs.get("attn_implementation"))
@@ -104,11 +87,11 @@ def _check_packages(settings: RunSettings) -> None:
         key = "model.model_kwargs.attn_implementation"
         raise UserError(f"{key}={attention} computes in 16 bits: set training.bf16=true, or {key}=sdpa")
     if grpo["use_vllm"]:
-        require("vllm", "training.use_vllm=true", "set training.use_vllm=false")
+        require_package("vllm", "training.use_vllm=true", "set training.use_vllm=false")
     if grpo["optim"].startswith(_OF_BITSANDBYTES):
-        require("bitsandbytes", f"training.optim={grpo['optim']}", "set training.optim=adamw_torch_fused")
+        require_package("bitsandbytes", f"training.optim={grpo['optim']}", "set training.optim=adamw_torch_fused")
     if grpo.get("use_liger_kernel"):
-        require("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
+        require_package("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
     if grpo.get("use_transformers_continuous_batching") and half is not None:
         raise UserError(
             f"training.use_transformers_continuous_batching=true casts the weights that train to 16 bits under "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import importlib.util
 import itertools
 import json
 import logging
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.rewards.guard import run_coroutine
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.secrets import without_secrets
@@ -103,8 +102,7 @@ def llm_judge(
     global _sent
     if not scale[0] < scale[1]:
         raise UserError(f"llm_judge: scale={list(scale)}: should be the worst and the best score")
-    if importlib.util.find_spec("openai") is None:
-        raise UserError("llm_judge: openai is not installed; install it with pip install 'rlvr-vocab[judge]'")
+    require_package("openai", "llm_judge")
     request = functools.partial(_request, model=model, rubric=rubric, scale=scale, max_tokens=max_tokens)
     golds = [None] * len(completions) if solution is None else solution
     turns = map(turn_text, completions)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlvr_vocab.data.generators import require_reasoning_gym
 from rlvr_vocab.data.reasoning_gym import score_answers
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.rewards.library.answers import AnswerFrom, Deadline, extracted_answer
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, reward, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
@@ -37,7 +36,7 @@ def reasoning_gym(
     >>> reasoning_gym(["\\boxed{htob}", "\\boxed{ht}", "htob"], entry=[made.encoded] * 3)
     [1.0, 0.5, 0.0]
     """
-    require_reasoning_gym("reward reasoning_gym")
+    require_package("reasoning_gym", "reward reasoning_gym")
     found = (extracted_answer(turn_text(completion), think_tags, answer_from) for completion in completions)
     answers = [None if answer is None else answer.strip() for answer in found]
     pairs: list[tuple[Any, Any]] = list(zip(entry, answers, strict=True))

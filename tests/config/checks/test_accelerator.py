@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.checks import accelerator, run
+from rlvr_vocab.config.checks import accelerator
 from rlvr_vocab.config.checks.accelerator import check_accelerator, check_layers
 from rlvr_vocab.errors import UserError
 from tests.settings import load_settings
@@ -17,7 +17,7 @@ RUN = ("quickstart", "training.use_cpu=true", "output_dir=run")
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(run, "installed", lambda package: True)
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """What is refused before torch is imported: one line that says what would be right."""
 
 import re
+import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.checks import run as checks
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.vocab.layout import VocabLayout
 from tests.settings import load_settings
 
@@ -25,7 +26,7 @@ RIGHT_AND_BOXED = "rewards=[boxed,{name: accuracy, weight: 0}]"
 def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The optional packages that are there: all, until a test names some."""
     present: set[str] = set()
-    monkeypatch.setattr(checks, "installed", lambda package: not present or package in present)
+    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: not present or package in present)
     return present
 
 
@@ -130,9 +131,9 @@ def test_a_batch_that_is_advised_holds_whole_groups(words: list[str], monkeypatc
 @pytest.mark.parametrize(
     ("words", "package", "told"),
     [
-        ([FOUR_BIT], "bitsandbytes", "pip install -e '.[quantization]'"),
+        ([FOUR_BIT], "bitsandbytes", "quantization"),
         (["training=large_gpu"], "vllm", "docs/vllm.md"),
-        (["training.use_liger_kernel=true"], "liger-kernel", "pip install liger-kernel"),
+        (["training.use_liger_kernel=true"], "liger-kernel", "liger-kernel"),
     ],
 )
 def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, told: str, installed: set[str]) -> None:
@@ -142,6 +143,31 @@ def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, 
     assert f"{package} is not installed" in message and told in message
     if words == [FOUR_BIT]:  # which only a run needs
         load_settings("expand", ["out=new", FOUR_BIT])
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [("bitsandbytes", "quantization"), ("openai", "judge"), ("reasoning_gym", "gym"), ("vllm", "vllm"), ("zoo", None)],
+)
+def test_advice_on_installing_is_for_uv_where_uv_runs_or_made_the_environment(
+    package: str, extra: str | None, installed: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = "".join(project["optional-dependencies"][extra]) if extra else package
+    assert required.startswith(package.replace("_", "-"))
+    installed.add("another")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    def advice(uv: str, maker: str) -> str:
+        monkeypatch.setenv("UV", uv) if uv else monkeypatch.delenv("UV", raising=False)
+        (tmp_path / "pyvenv.cfg").write_text(f"home = /usr/bin\n{maker}version_info = 3.11.7\n")
+        with pytest.raises(UserError) as refused:
+            require_package(package, "a key")
+        return str(refused.value)
+
+    assert (f"pip install -e '.[{extra}]'" if extra else f"pip install {package}") in advice("", "")
+    assert (f"--extra {extra} " if extra else f"uv run --with {package} ") in advice("", "uv = 0.13.9\n")
+    assert advice("", "uv = 0.13.9\n") == advice("/usr/bin/uv", "")
 
 
 def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> None:

@@ -73,7 +73,9 @@ def test_a_warning_while_training_starts_up_waits_for_it_to_listen(cluster, gpus
     cluster.warn(job)
     ended = cluster.ended(job)
     assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "1"), cluster.told()
-    assert [event["signal"] for event in cluster.events("run", "signal")] == ["SIGUSR1"] * gpus
+    signals = [event["signal"] for event in cluster.events("run", "signal")]
+    assert signals[:gpus] == ["SIGUSR1"] * gpus
+    assert set(signals[gpus:]) <= {"SIGTERM"}  # of the launcher, for a rank that is slower than the first to end
 
 
 @pytest.mark.parametrize(
