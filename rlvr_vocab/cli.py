@@ -127,8 +127,8 @@ def run_command(line: CommandLine) -> int:
     if line.command in MAKE_FILES:
         write_on_unread("stdout")
     with stop_signals.listening() if line.command in TRAINS else nullcontext():
+        quiet_imports()  # user code may import torch
         settings = checked_settings(line)
-        quiet_imports()
         return COMMANDS[line.command].run(settings)
 
 

@@ -320,6 +320,7 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
         "resume": "auto",
         "allow_changes": [],
         "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size},
+        "training": {**config["training"], "trainer": run.training.trainer},
         "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
         "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},
         "evaluation": {**config["evaluation"], "grader": None if grader is None else [asdict(each) for each in grader]},
@@ -355,8 +356,10 @@ def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -
         run.rewards if typed("rewards.functions") else None,
         run.evaluation.grader if typed("evaluation.grader") else None,
     )
+    allow([run.training.trainer] if run.training.trainer and typed("training.trainer") else [])
     for stage in run.stages if typed("stages") else ():
         _allow(stage.run.rewards)
+        allow([stage.run.training.trainer] if stage.run.training.trainer else [])
     for key, value in single_values(run.resolved):
         name = key.rpartition(".")[2]
         brings_code = name in _BRING_CODE or (name == "attn_implementation" and "/" in str(value))

@@ -199,6 +199,13 @@ class DatasetSettings:
             raise UserError(f"dataset.name={self.name}: dataset.generator belongs to dataset=arithmetic alone")
 
 
+def with_full_path(name: Any) -> Any:
+    """`file.py:attribute` with the file's full path."""
+    file, _, attribute = str(name).rpartition(":")
+    path = Path(file).expanduser()
+    return f"{path.absolute()}:{attribute}" if file.endswith(".py") and path.is_file() else name
+
+
 @dataclass(frozen=True)
 class TrainingSettings:
     """grpo: the arguments of GRPOConfig, all but output_dir and report_to."""
@@ -211,6 +218,7 @@ class TrainingSettings:
     dynamic_sampling: bool
     max_rounds: Count
     max_tokens: Count | None
+    trainer: Annotated[str, BeforeValidator(with_full_path)] | None
 
 
 OURS = tuple(each.name for each in fields(TrainingSettings) if each.name != "grpo")
@@ -232,10 +240,7 @@ def as_function(function: Any) -> Any:
     function = dict(function)
     if isinstance(function.get("adaptive"), bool):
         function["adaptive"] = {} if function["adaptive"] else None
-    file, _, attribute = str(function.get("name")).rpartition(":")
-    if file.endswith(".py") and Path(file).expanduser().is_file():
-        function["name"] = f"{Path(file).expanduser().absolute()}:{attribute}"
-    return function
+    return {**function, "name": with_full_path(function.get("name"))}
 
 
 def as_tuple(value: Any) -> Any:

@@ -1,7 +1,6 @@
 """Fields of TRL's GRPOConfig: those with bounds of ours, those that nothing here uses, and the others by TRL."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
@@ -134,14 +133,6 @@ def trl_values(fields: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str,
         if name not in hints:
             raise UserError(unknown_key(f"training.{name}", {**known, **{f"training.{each}": None for each in hints}}))
     return {name: read(hints[name], value, f"training.{name}") for name, value in fields.items()}
-
-
-def completions_together(grpo: Mapping[str, Any], processes: int | None = None) -> tuple[int, int]:
-    """Completions at once over all processes, and steps of so many that are drawn together."""
-    at_once = grpo["per_device_train_batch_size"] * (processes or int(os.environ.get("WORLD_SIZE", "1")))
-    if grpo["generation_batch_size"] is not None:
-        return at_once, grpo["generation_batch_size"] // at_once
-    return at_once, grpo["steps_per_generation"] or grpo["gradient_accumulation_steps"]
 
 
 def held_out_batch(grpo: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward
@@ -118,29 +118,34 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function that `module:function` or `file.py:function` names; `file.py:object.method` names a method.
+    """What `load_attribute` loads, where it can be called; `file.py:object.method` names a method."""
+    function = load_attribute(name)
+    if not callable(function) or isinstance(function, type):
+        raise UserError(f"rewards: {name} is no function, and no object that can be called")
+    return cast(Callable[..., Any], function)
+
+
+def load_attribute(name: str, key: str = "rewards") -> Any:
+    """The attribute that `module:attribute` or `file.py:attribute` names.
 
     Raises:
-        UserError: this command may not import it, the file or module cannot be imported, or holds no such function.
+        UserError: this command may not import it, the file or module cannot be imported, or has no such attribute.
     """
     require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")
     try:
-        module = _from_file(Path(where).expanduser()) if where.endswith(".py") else importlib.import_module(where)
+        module = _from_file(Path(where).expanduser(), key) if where.endswith(".py") else importlib.import_module(where)
     except (KeyboardInterrupt, UserError):
         raise
     except BaseException as error:  # anything that user code raises, SystemExit too
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}") from error
+        raise UserError(f"{key}: {name} cannot be imported: {type(error).__name__}{line}: {error}") from error
     try:
-        function = attrgetter(attribute)(module)
+        return attrgetter(attribute)(module)
     except AttributeError:
-        functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        near = did_you_mean(attribute, functions)
-        raise UserError(f"rewards: {name}: {attribute!r} does not exist in {where}{near}") from None
-    if not callable(function) or isinstance(function, type):
-        raise UserError(f"rewards: {name} is no function, and no object that can be called")
-    return function
+        named = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        near = did_you_mean(attribute, named)
+        raise UserError(f"{key}: {name}: {attribute!r} does not exist in {where}{near}") from None
 
 
 def code_record(name: str) -> dict[str, str]:
@@ -156,21 +161,21 @@ def code_record(name: str) -> dict[str, str]:
     return {"name": function, "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def _from_file(path: Path) -> ModuleType:
+def _from_file(path: Path, key: str) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"rewards: no such file {path}")
+        raise UserError(f"{key}: no such file {path}")
     path = path.resolve()
-    key = f"rlvr_vocab_user_code_{path}"
-    if key in sys.modules:
-        return sys.modules[key]
-    spec = importlib.util.spec_from_file_location(key, path)
+    name = f"rlvr_vocab_user_code_{path}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
-    module = sys.modules[key] = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     if str(path.parent) not in sys.path:  # last: the folder hides no installed package
         sys.path.append(str(path.parent))
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[key]
+        del sys.modules[name]
         raise
     return module

@@ -28,7 +28,6 @@ from rlvr_vocab.config.sections import (
     stage_error_context,
     stages_of,
 )
-from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
@@ -53,6 +52,7 @@ from rlvr_vocab.runs.rewards import (
 )
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize, rows_in_words, short_text
+from rlvr_vocab.training.settings import completions_together
 from rlvr_vocab.verify.verifier import check_golds
 from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -36,7 +36,7 @@ from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
-from rlvr_vocab.rewards.build import build_rewards
+from rlvr_vocab.rewards.build import build_rewards, load_attribute
 from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
@@ -270,7 +270,10 @@ class StagedRun:
                 "model_init_kwargs": loading_kwargs(model, use_cpu=use_cpu),
             }
         )
-        return self.trainer_class(
+        trainer_class = self.trainer_class
+        if training.trainer is not None:
+            trainer_class = load_attribute(training.trainer, "training.trainer")
+        return trainer_class(
             self._run.initial_model,
             args=args,
             kl_log_steps=training.kl_log_steps,

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.device import device_type, has_bf16, require_one_gpu
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class GRPOConfig(trl.GRPOConfig):
             fields["bf16"] = False
         if fields["bf16"] and device_type(fields["use_cpu"]) == "cpu":
             fields["use_cpu"] = True  # or Transformers asks for a GPU
+        check_batches(fields)
         super().__post_init__()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -9,6 +11,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Lt, MinLen
 
 from rlvr_vocab.bounds import Count, NotNegative, Share, WholeFrom0
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import pluralize
 
 # The distribution whose KL to the initial model counts, where one text has several ids.
@@ -93,3 +96,33 @@ class Lora:
     lora_dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
     train_rows: Literal["reasoning", "all", "none"] = "reasoning"
     enabled: bool | None = None
+
+
+def completions_together(grpo: Mapping[str, Any], processes: int | None = None) -> tuple[int, int]:
+    """Completions at once over all processes, and steps of so many that are drawn together."""
+    at_once = grpo["per_device_train_batch_size"] * (processes or int(os.environ.get("WORLD_SIZE", "1")))
+    if grpo["generation_batch_size"] is not None:
+        return at_once, grpo["generation_batch_size"] // at_once
+    return at_once, grpo["steps_per_generation"] or grpo["gradient_accumulation_steps"]
+
+
+def check_batches(grpo: Mapping[str, Any], processes: int | None = None, key: str = "") -> None:
+    """Raises UserError, with values that work, where whole groups cannot be drawn together.
+
+    Args:
+        processes: how many train together; None for those that a launcher has begun.
+        key: what stands before the names of fields.
+    """
+    at_once, steps = completions_together(grpo, processes)
+    group, batch, together = grpo["num_generations"], grpo["generation_batch_size"], at_once * steps
+    if batch is not None and batch % at_once:
+        raise UserError(f"{key}generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
+    if together % group:
+        unit = group // math.gcd(at_once, group)
+        field, each = ("steps_per_generation", 1) if batch is None else ("generation_batch_size", at_once)
+        smaller = max((size for size in range(2, group) if together % size == 0), default=None)
+        raise UserError(
+            f"{key}num_generations={group} does not divide the {together} completions drawn together ({at_once} at "
+            f"once, {steps} steps per generation): set {key}{field}={unit * -(-steps // unit) * each} (a multiple of "
+            f"{unit * each})" + ("" if smaller is None else f", or {key}num_generations={smaller}")
+        )

@@ -42,6 +42,7 @@ STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {f
         ([NAMES], "foreign.py:correct is code"),
         (["evaluation.grader=foreign.py:correct"], "foreign.py:correct is code"),
         ([STAGES], "foreign.py:correct is code"),
+        (["training.trainer=foreign.py:Own"], "foreign.py:Own is code"),
         (["model.model_kwargs.trust_remote_code=true"], "model.model_kwargs.trust_remote_code=true runs code"),
         ([CODE_IN_A_STAGE], "stages.training.trust_remote_code=true runs code"),
         (["model.model_kwargs.use_kernels=true"], "model.model_kwargs.use_kernels=true runs code"),

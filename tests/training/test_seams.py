@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import rlvr_vocab
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
@@ -44,8 +46,8 @@ def trained_by(trainer):
     return trainer, weights() - before
 
 
-def completions(folder):
-    return pd.read_parquet(Path(folder, "completions", "step_00001.parquet"))
+def completions(folder, step=1):
+    return pd.read_parquet(Path(folder, "completions", f"step_{step:05d}.parquet"))
 
 
 @pytest.mark.slow
@@ -102,6 +104,28 @@ def test_groups_that_are_not_kept_have_no_advantage(rounds, expand_shape, make_t
         assert not any(advantages[:4]) and all(advantages[4:]) and row["groups/kept"] == 0.5
     else:  # one group of the first round, and one of the second
         assert all(advantages) and row["groups/kept"] == 1 and row["dynamic/rounds"] == 2
+
+
+@pytest.mark.slow
+def test_a_run_trains_with_the_trainer_that_it_names_also_after_a_resume(tmp_path):
+    file, run = tmp_path / "mine.py", tmp_path / "run"
+    file.write_text(
+        "from rlvr_vocab import GRPOTrainer\n"
+        "class Halved(GRPOTrainer):\n"
+        "    def advantages(self, rewards_BR, advantages_B):\n"
+        "        return advantages_B / 2\n"
+        "def letters(completions, **columns):\n"
+        "    return [float(len(turn[0]['content'])) for turn in completions]\n"
+    )
+    words = ["quickstart", f"output_dir={run}", f"training.trainer={file}:Halved", "warmup.max_steps=0", "report=false"]
+    words += ["training.per_device_train_batch_size=8", "training.num_generations=8", f"rewards=[{file}:letters]"]
+    for steps in (1, 2):
+        allowed = ["allow_changes=[training.max_steps]"] * (steps - 1)
+        assert main([*words, f"training.max_steps={steps}", *allowed]) == 0
+        rows = completions(run, steps)
+        expected = (rows["reward"] - rows["reward"].mean()) / (rows["reward"].std() + 1e-4) / 2
+        assert rows["advantage"].tolist() == pytest.approx(expected.tolist(), abs=1e-5) and expected.any()
+    assert read_recorded(run)["training"]["trainer"] == f"{file}:Halved"
 
 
 def returning(method, value):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.config.checks.run import (
-    check_batches,
     check_dataset,
     check_loss,
     check_model,
@@ -27,6 +26,7 @@ from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
+from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
 
@@ -92,7 +92,7 @@ def check_plan(settings: PlanSettings) -> None:
     """The settings can be planned; a package or a file that this machine lacks is no fault of a plan."""
     check_model(settings.model)
     for each in (settings, *(stage.run for stage in settings.stages)):
-        check_batches(each.training.grpo, settings.gpus)
+        check_batches(each.training.grpo, settings.gpus, key="training.")
         check_loss(each.training.grpo)
     if settings.fit is not None and settings.gpu == CPU:
         raise UserError(f"fit with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ from rlvr_vocab.config.sections import (
     stage_error_context,
     stages_of,
 )
-from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.generators import WORKED, without_worked_solutions
 from rlvr_vocab.data.load import check_source
@@ -31,11 +29,13 @@ from rlvr_vocab.errors import UserError, is_main_process, require_package
 from rlvr_vocab.files import read_json
 from rlvr_vocab.record.files import SUMMARY
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
-from rlvr_vocab.rewards.build import build_rewards, required_columns
+from rlvr_vocab.rewards.build import build_rewards, load_attribute, required_columns
 from rlvr_vocab.rewards.grader import Grader
+from rlvr_vocab.rewards.reward import is_user_code
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.text import nearest_and_all
+from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 
@@ -43,10 +43,12 @@ def check_run(settings: RunSettings) -> None:
     """Raises UserError for the first reason for which a training run cannot work."""
     check_model(settings.model)
     check_configuration(settings)
+    _check_trainer(settings)
     _check_problems_and_rewards(settings)
     for stage in settings.stages:
         with stage_error_context(stage.name):
             _check_training(stage.run)
+            _check_trainer(stage.run)
             _check_problems_and_rewards(stage.run)
             _check_until(stage)
     _check_measurements(settings)
@@ -132,26 +134,22 @@ def _check_training(settings: RunSettings) -> None:
     refuse_off_policy(grpo, reasoning=settings.model.adds_copies, key="training.")
     if settings.dataset.curriculum.skip_solved is not None and solved_by(settings) is None:
         raise UserError("dataset.curriculum.skip_solved: no reward of this run tells right from wrong; add one")
-    check_batches(grpo)
+    check_batches(grpo, key="training.")
     check_loss(grpo)
     _check_resumable(grpo, staged=bool(settings.resolved["stages"]))
     _check_packages(settings)
 
 
-def check_batches(grpo: Mapping[str, Any], processes: int | None = None) -> None:
-    """Whole groups are drawn together; `processes` train together, None for those that a launcher has begun."""
-    at_once, steps = completions_together(grpo, processes)
-    group, batch = grpo["num_generations"], grpo["generation_batch_size"]
-    if batch is not None and batch % at_once:
-        raise UserError(f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
-    if at_once * steps % group:
-        unit = group // math.gcd(at_once, group)
-        field, each = ("steps_per_generation", 1) if batch is None else ("generation_batch_size", at_once)
-        raise UserError(
-            f"training.num_generations={group} does not divide the {at_once * steps} completions drawn together "
-            f"({at_once} at once, {steps} steps per generation): set "
-            f"training.{field}={unit * -(-steps // unit) * each} (a multiple of {unit * each})"
-        )
+def _check_trainer(settings: RunSettings) -> None:
+    """`training.trainer` names a subclass of ours; its file is loaded, which imports torch if it is one."""
+    if (name := settings.training.trainer) is None:
+        return
+    key = f"training.trainer={name}"
+    if not is_user_code(name):
+        raise UserError(f"{key}: write file.py:Class or module:Class")
+    found, ours = load_attribute(name, "training.trainer"), "rlvr_vocab.training.trainer.RegionGRPOTrainer"
+    if ours not in [f"{each.__module__}.{each.__qualname__}" for each in getattr(found, "__mro__", ())]:
+        raise UserError(f"{key}: no subclass of GRPOTrainer as `from rlvr_vocab import GRPOTrainer` has it")
 
 
 def check_loss(grpo: Mapping[str, Any]) -> None:

@@ -122,8 +122,8 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path)
     ],
 )
 def test_a_batch_that_is_advised_holds_whole_groups(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    [advised] = re.findall(r"training\.\w+=\d+", refusal("train", words).partition("set ")[2])
-    load_settings("train", [*words, advised])
+    for advised in re.findall(r"training\.\w+=\d+", refusal("train", words).partition("set ")[2]):
+        load_settings("train", [*words, advised])
     monkeypatch.setenv("WORLD_SIZE", "2")  # so that twice as many completions are drawn together
     load_settings("train", ["training.num_generations=16"])
 
@@ -225,3 +225,19 @@ def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_o
     assert "WANDB_API_KEY" in refusal("train", [])
     monkeypatch.setenv("WANDB_API_KEY", "x")
     load_settings("train", [])
+
+
+@pytest.mark.parametrize(
+    ("trainer", "message"),
+    [
+        ("mine.py", "training.trainer=mine.py: write file.py:Class or module:Class"),
+        ("gone.py:Own", "training.trainer: no such file gone.py"),
+        ("{file}:Owm", "did you mean Own?"),
+        ("{file}:Own", "no subclass of GRPOTrainer as `from rlvr_vocab import GRPOTrainer` has it"),
+        ("{file}:later", "training.trainer={file}:later: no subclass of GRPOTrainer"),
+    ],
+)
+def test_a_trainer_of_ones_own_must_be_a_subclass_of_ours(trainer: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("class Own:\n    pass\nlater = Own()\n")
+    assert message.format(file=file) in refusal("train", [f"training.trainer={trainer.format(file=file)}"])
