@@ -5,6 +5,7 @@ Each section prints its part of the screen and returns advice: the changes to ma
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 
 from rich.console import Console
@@ -23,6 +24,7 @@ from rlvr_vocab.text import pluralize, rows_in_words, short_text, visible_text
 from rlvr_vocab.verify import check_golds
 
 _SHOWN = 3
+_TRAIN_LETTERS, _TRAIN_TESTS = "'rewards=[multiple_choice]'", "'rewards=[code_tests]'"
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
     "model": "the model must open the thinking with {tag}",
@@ -144,13 +146,18 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
     if isinstance(source.generator, GymProblems):
         print_section(console, title, ["each task scores answers with its own scorer"])
         return []
-    if source.columns.answer is None:
-        print_section(console, title, ["none: dataset.columns.answer=null; rewards that need one raise an error"])
+    if (columns := source.columns).answer is None:
+        none = "none: dataset.columns.answer=null; rewards that need one raise an error"
+        tests = [f"programs have tests in {columns.tests}: train with {_TRAIN_TESTS}"] if columns.tests else []
+        print_section(console, title, [none, *tests])
         return []
     with progress_bar(console, "reading gold answers", len(problems)) as display:
         golds = [gold_text(problem.solution) for problem in problems]
         found = check_golds(golds, display.update)
     lines = [] if found.unusable else [f"the verifier can use all {len(problems):,} of them"]
+    if columns.choices is not None:
+        shares = ", ".join(f"{letter} {count / len(golds):.0%}" for letter, count in sorted(Counter(golds).items()))
+        lines = [f"letters of choices ({shares}): train with {_TRAIN_LETTERS}"]
     for reasons, kind in (
         (found.unusable, f"of {len(problems):,} unusable for the verifier; training with accuracy leaves them out:"),
         (found.by_text_only, "hold a formula that is compared only as text"),

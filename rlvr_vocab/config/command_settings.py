@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +26,7 @@ from rlvr_vocab.config.sections import (
     RewardSettings,
     RunSettings,
     as_tuple,
+    problem_source,
 )
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.source import Columns, ProblemSource
@@ -295,10 +296,13 @@ class CheckSettings:
     seed: Seed
 
     def other_sets(self) -> list[ProblemSource]:
-        columns = Columns(self.against_problem_column or self.dataset.columns.problem, None)
-        subset, split = self.against_subset, self.against_split
+        own, subset, split = problem_source(self.dataset), self.against_subset, self.against_split
+        columns, header = Columns(self.against_problem_column or "", None), None
+        if self.against_problem_column is None:  # in the form of the set itself
+            columns, header = replace(own.columns, answer=None, reasoning=None, tests=None), own.header
         return [
-            ProblemSource(name, columns, subset, split, problem_key="against_problem_column") for name in self.against
+            ProblemSource(name, columns, subset, split, header=header, problem_key="against_problem_column")
+            for name in self.against
         ]
 
 

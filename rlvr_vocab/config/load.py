@@ -29,6 +29,7 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.config.trl_fields import GrpoFields, refuse_what_is_not_used, trl_values
 from rlvr_vocab.config.values import alternatives, as_typed, keys_of, leaves, read, single_values, unknown_key
+from rlvr_vocab.data.files import names_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
@@ -109,7 +110,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
 
 
 # Keys whose text may hold a literal ${, which is no interpolation there.
-_PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
+_PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "dataset.prompt", "problem", "contains")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
 # A tag in a list, for which Hydra's grammar has no characters.
 _BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
@@ -129,6 +130,10 @@ def _hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set
         key, value = match["key"], match["value"]
         if key == "rewards" and (value or "").startswith("["):
             key = "rewards.functions"
+        if key == "dataset" and names_file(value or ""):
+            key, value = "dataset.name", value or ""
+            chosen.add("dataset")
+            hydra.append("dataset=local")
         if key in COMMANDS[command].groups:
             chosen.add(key)
             hydra.append(f"{key}={value}")

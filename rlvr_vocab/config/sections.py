@@ -186,6 +186,8 @@ class DatasetSettings:
     columns: Columns
     answer_format: AnswerFormat
     decimal: DecimalMark
+    header: tuple[str, ...] | None
+    prompt: str | None
     generator: ArithmeticTask | None
     curriculum: CurriculumSettings
     system_prompt: str | None
@@ -383,6 +385,9 @@ def problem_source(dataset: DatasetSettings) -> ProblemSource:
     columns = dataset.columns
     if gym is not None and without_worked_solutions(gym.tasks):
         columns = replace(columns, reasoning=None)
+    key = "dataset.columns.problem"
+    if dataset.prompt is not None:
+        columns, key = replace(columns, problem=dataset.prompt), "dataset.prompt"
     return ProblemSource(
         name=dataset.name,
         columns=columns,
@@ -391,6 +396,8 @@ def problem_source(dataset: DatasetSettings) -> ProblemSource:
         eval_split=dataset.eval_split,
         answer_format=dataset.answer_format,
         decimal=dataset.decimal,
+        header=dataset.header,
+        problem_key=key,
         generator=dataset.generator if gym is None else gym,
     )
 

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -56,6 +56,38 @@ def gold_text(gold: object) -> str | None:
     return "" if gold is None or is_nan(gold) else plain_text(gold)
 
 
+def column_names(rows: Iterable[object]) -> list[str]:
+    """The columns that occur in any row, in the order of their first occurrence."""
+    return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
+
+
+_FIELD = re.compile(r"\{([^{}]+)\}")
+
+
+def fields_of(column: str) -> list[str]:
+    """The columns that a problem is joined from, as in `{Body} {Question}`; none for the name of one column."""
+    return _FIELD.findall(column)
+
+
+def cell_at(row: Mapping[str, Any], column: str) -> Any:
+    """The cell of a column, of a dotted path in one (`question.stem`, `answers.0`), or columns joined by a template."""
+    if column in row:
+        return row[column]
+    if fields_of(column):
+        cells = {name: cell_at(row, name) for name in fields_of(column)}
+        texts = {name: "" if cell is None or is_nan(cell) else cell_text(cell) or "" for name, cell in cells.items()}
+        return (
+            _FIELD.sub(lambda name: texts[name[1]], column.replace("\\n", "\n")).strip() if any(texts.values()) else ""
+        )
+    value: Any = row
+    for part in column.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        else:
+            value = value[int(part)] if isinstance(value, list) and part.isdigit() and int(part) < len(value) else None
+    return value
+
+
 def cell_text(value: object) -> str | None:
     """A cell as text: numbers in short, lists and objects as JSON, a missing one still missing."""
     if value is None:
@@ -84,6 +116,11 @@ def plain_text(value: object) -> str | None:
 def is_nan(value: object) -> bool:
     """Whether the value is NaN, which tables use for a missing value."""
     return isinstance(value, float | Decimal) and value != value
+
+
+def is_blank(value: object) -> bool:
+    """Whether a cell is missing or holds no text."""
+    return value is None or is_nan(value) or (isinstance(value, str) and not value.strip())
 
 
 def hash_answer(text: str) -> str:

@@ -1,15 +1,18 @@
 """Reads the rows of a file, a folder or a hub set, with their values unchanged."""
 
 import csv
+import gzip
 import io
 import json
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.data.suggest import header_keys
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import nearest_word, short_text
+from rlvr_vocab.text import nearest_word, pluralize, short_text
 
 
 def local_file(name: str) -> Path | None:
@@ -21,21 +24,33 @@ def local_file(name: str) -> Path | None:
     path = Path(name).expanduser()
     if path.is_dir():
         return None
-    if path.suffix.lower() not in READERS and not name.startswith((".", "/", "~")) and not path.exists():
+    if not names_file(name) and not path.exists():
         return None
     check_file(path)
     return path
+
+
+def names_file(name: str) -> bool:
+    """Whether a name is a path by its extension or a prefix like `./`, whether or not the file exists."""
+    return name.startswith((".", "/", "~")) or _extension(Path(name)) in READERS
+
+
+def _extension(path: Path) -> str:
+    """The extension in lower case, `.gz` aside."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def check_file(path: Path) -> None:
     """Raises UserError for a file that is missing or empty, or has an unknown extension; it is not opened."""
     absolute = path.absolute()
     if not path.exists():
-        names = sorted(entry.name for entry in absolute.parent.glob("*") if entry.suffix.lower() in READERS)
+        names = sorted(entry.name for entry in absolute.parent.glob("*") if _extension(entry) in READERS)
         nearest = nearest_word(path.name, names, cutoff=0)
         raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
-    if not path.is_file() or path.suffix.lower() not in READERS:
-        raise UserError(f"{absolute} is not a file with one of the extensions {', '.join(READERS)}")
+    if not path.is_file() or _extension(path) not in READERS:
+        raise UserError(
+            f"{absolute} is not a file with one of the extensions {', '.join(READERS)}, with or without .gz"
+        )
     if path.stat().st_size == 0:
         raise UserError(f"data file {absolute} is empty; it must hold at least one row")
 
@@ -55,21 +70,33 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
         ) from error
 
 
-def read_rows(path: Path) -> list[Any]:
+def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = None) -> list[Any]:
     """The rows of a file: dicts, lines of a .txt file, or any other value in place of a row of a JSON file.
 
     Cells of .csv and .tsv files are text, never guessed into numbers. Raises UserError, which names the place.
+
+    Args:
+        split: The key of the list of rows, where a JSON file holds several lists.
+        header: Names of the columns of a table whose first line is a row.
     """
     check_file(path)
+    extension = _extension(path)
+    if header is not None and extension not in (".csv", ".tsv"):
+        raise UserError(f"dataset.header names the columns of CSV and TSV files; {path.absolute()} names its own")
     try:
-        return READERS[path.suffix.lower()](path)
-    except OSError as error:
+        return READERS[extension](path, split, header)
+    except (OSError, EOFError, zlib.error) as error:  # the last two are raised for damaged .gz files
         raise UserError(f"{path.absolute()} cannot be read: {error}") from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
 
 
 def _read_text(path: Path) -> str:
     """The file as UTF-8 text, with or without a byte order mark."""
-    content = path.read_bytes()
+    content = _read_bytes(path)
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -87,38 +114,57 @@ def _read_lines(path: Path) -> list[tuple[int, str]]:
 LARGEST_CELL = 2**31 - 1  # the csv module's own limit, 128 KiB, is shorter than a long worked solution
 LINES_OF_PROSE = 4  # by chance, up to this many lines of prose have as many commas as the first line
 DELIMITERS = ",;\t|"
+BLANKS = re.compile(r"\s*")
+SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
 QUOTING_ADVICE = "put quotes around a cell that begins with one, and double those in it"
 
 
-def _read_csv(path: Path) -> list[dict[str, str | None]]:
-    """Rows of a table, keyed by its first line; cells missing at a line's end are None.
+def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str, str | None]]:
+    """Rows of a table, keyed by its first line or by `header`; cells missing at a line's end are None.
 
-    The delimiter is the extension's, or else detected from the first line. If every line has as many delimiters as the
-    first and no quote is doubled, quotes are ordinary text, except in a file with commas, as prose contains commas too.
+    If every line has as many delimiters as the first and no quote is doubled, quotes are ordinary text, except in a
+    file with commas, as prose contains commas too.
     """
     where = str(path.absolute())
     lines = list(io.StringIO(_read_text(path), newline=""))
+    delimiter = None
+    if lines and (named := SEPARATOR.fullmatch(lines[0].strip("\r\n"))):  # as spreadsheets write it
+        delimiter, lines[0] = named[1], "\n"
     filled = [line for line in lines if line.strip()] or [""]
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    delimiter = next((each for each in (usual, *DELIMITERS) if each in filled[0]), usual)
+    delimiter = delimiter or _delimiter(filled, "\t" if _extension(path) == ".tsv" else ",")
     is_plain = len({line.count(delimiter) for line in filled}) == 1 and not any('""' in line for line in filled)
     if is_plain and delimiter != "," and '"' not in filled[0]:
         cells_of = [ONLY_QUOTED.sub(r"\1", line.rstrip("\r\n")).split(delimiter) for line in lines]
         records = [(number, cells) for number, cells in enumerate(cells_of, start=1) if any(cells)]
     else:
         records = _quoted_records(lines, delimiter, where)
-    header = records[0][1] if records else []
-    if repeated := [name for name in header if header.count(name) > 1]:
-        raise UserError(f'{where}:1 names the column "{repeated[0]}" twice; names must differ')
-    for number, cells in records[1:]:
-        if len(cells) > len(header):
+    if header is None and records:
+        names, records, namer = records[0][1], records[1:], "the first line"
+    else:
+        names, namer = list(header or ()), "dataset.header"
+    if repeated := [name for name in names if names.count(name) > 1]:
+        last_cells = [cells[-1] for _, cells in records if cells]
+        advice = (header is None and header_keys(names, last_cells)) or "names must differ"
+        raise UserError(f'{where}:1 names the column "{repeated[0]}" twice; {advice}')
+    for number, cells in records:
+        if len(cells) > len(names) or (cells is records[0][1] and header is not None and len(cells) < len(names)):
             raise UserError(
-                f"{where}:{number} has {len(cells)} cells where the first line names {len(header)} columns;"
+                f"{where}:{number} has {pluralize(len(cells), 'cell')} where {namer} names {len(names)} columns;"
                 " put quotes around a cell that holds the delimiter"
             )
-    missing: list[str | None] = [None] * len(header)
-    return [dict(zip(header, [*cells, *missing], strict=False)) for _, cells in records[1:]]
+    missing: list[str | None] = [None] * len(names)
+    return [dict(zip(names, [*cells, *missing], strict=False)) for _, cells in records]
+
+
+def _delimiter(lines: Sequence[str], usual: str) -> str:
+    """The first delimiter of the first line that gives the first lines equally many cells, else the first one in it."""
+    found = [each for each in dict.fromkeys((usual, *DELIMITERS)) if each in lines[0]] or [usual]
+    try:
+        regular = (each for each in found if len(set(map(len, csv.reader(lines[:50], delimiter=each)))) == 1)
+        return next(regular, found[0])
+    except csv.Error:  # which names no line here; `_quoted_records` does
+        return found[0]
 
 
 def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[int, list[str]]]:
@@ -147,16 +193,54 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
     return records
 
 
-def _read_json(path: Path) -> list[Any]:
-    """Rows of a list of objects, or of an object in which exactly one key holds such a list."""
-    content = _parse_json(_read_text(path), str(path.absolute()))
-    if isinstance(content, list):
-        return content
-    table = content if isinstance(content, dict) else {}
-    lists = {key: rows for key, rows in table.items() if isinstance(rows, list) and dict in map(type, rows)}
-    if len(lists) == 1:
-        return next(iter(lists.values()))
-    raise UserError(f"{path.absolute()} holds neither a list of objects, nor an object of which one key does")
+def _read_json(path: Path, split: str) -> list[Any]:
+    """Rows of a list of objects, of the one list in an object or the one named `split`, or of values in sequence."""
+    where, text = path.absolute(), _read_text(path)
+    values: list[Any] = []
+    place, decoder = 0, json.JSONDecoder()
+    try:
+        while (start := BLANKS.match(text, place).end()) < len(text) or not values:  # type: ignore[union-attr]
+            value, place = decoder.raw_decode(text, start)
+            values.append(value)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not valid JSON: {error}") from error
+    tables = {"": values} if len(values) > 1 else _tables(values[0])
+    if len(tables) > 1 and split not in tables:
+        listed = ", ".join(f"{name} ({pluralize(len(rows), 'row')})" for name, rows in tables.items())
+        raise UserError(f"{where} holds {len(tables)} lists of objects, {listed:.300}: name one with dataset.split=…")
+    if not tables:
+        raise UserError(f"{where} holds no list of objects, and no object of rows or of columns")
+    return tables[split] if len(tables) > 1 else next(iter(tables.values()))
+
+
+def _tables(value: Any, name: str = "") -> dict[str, list[Any]]:
+    """The lists of objects in a JSON value, by their dotted keys, and tables that are objects of rows or of columns."""
+    if isinstance(value, list):
+        return {name: value} if dict in map(type, value) or not name else {}
+    inner = {f"{name}.{key}".removeprefix("."): each for key, each in value.items()} if isinstance(value, dict) else {}
+    if lists := {key: each for key, each in inner.items() if isinstance(each, list) and dict in map(type, each)}:
+        return lists
+    if rows := _rows_of_object(value) if inner else []:
+        return {name: rows}
+    return {key: rows for name, each in inner.items() for key, rows in _tables(each, name).items()}
+
+
+def _rows_of_object(table: dict[str, Any]) -> list[Any]:
+    """The rows of a table that is an object of rows, or of columns; none where it is neither."""
+    inner, kinds = list(table.values()), set(map(type, table.values()))
+    if len(inner) > 1 and kinds == {list} and len(set(map(len, inner))) == 1:
+        return [dict(zip(table, cells, strict=True)) for cells in zip(*inner, strict=True)]
+    shared = set.intersection(*map(set, inner)) if len(inner) > 1 and kinds == {dict} else set()
+    if shared and all(map(str.isdigit, shared)):  # as pandas writes columns
+        return [{column: cells.get(key) for column, cells in table.items()} for key in inner[0]]
+    return inner if len(shared) > 1 else []
+
+
+def _read_jsonl(path: Path, split: str) -> list[Any]:
+    lines = _read_lines(path)
+    if lines and lines[0][1].lstrip().startswith("["):
+        return _read_json(path, split)
+    return [_parse_json(line, f"{path.absolute()}:{number}") for number, line in lines]
 
 
 def _parse_json(text: str, where: str) -> Any:
@@ -171,16 +255,16 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
     from pyarrow.parquet import ParquetFile
 
     try:
-        return ParquetFile(path).read().to_pylist()
+        return ParquetFile(io.BytesIO(_read_bytes(path))).read().to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path.absolute()} is not a readable Parquet file: {short_text(error, 300)}") from error
 
 
-READERS: dict[str, Callable[[Path], list[Any]]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".json": _read_json,
-    ".jsonl": lambda path: [_parse_json(line, f"{path.absolute()}:{number}") for number, line in _read_lines(path)],
-    ".parquet": _read_parquet,
-    ".txt": lambda path: [line for _, line in _read_lines(path)],
+READERS: dict[str, Callable[[Path, str, Sequence[str] | None], list[Any]]] = {
+    ".csv": lambda path, split, header: _read_csv(path, header),
+    ".tsv": lambda path, split, header: _read_csv(path, header),
+    ".json": lambda path, split, header: _read_json(path, split),
+    ".jsonl": lambda path, split, header: _read_jsonl(path, split),
+    ".parquet": lambda path, split, header: _read_parquet(path),
+    ".txt": lambda path, split, header: [line for _, line in _read_lines(path)],
 }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rlvr_vocab.data.answers import cell_at
 from rlvr_vocab.data.files import hub_rows, local_file, read_rows
 from rlvr_vocab.data.generators import (
     ARITHMETIC,
@@ -21,7 +22,6 @@ from rlvr_vocab.data.rows import (
     DroppedRow,
     Problem,
     UsableRows,
-    column_names,
     disambiguate_by_system_prompt,
     refuse_examples,
     require_columns,
@@ -162,7 +162,7 @@ def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
         from rlvr_vocab.data.reasoning_gym import gym_rows
 
         return gym_rows(source.generator, source.split, seed)
-    return usable_rows(_read_table(source, seed), source.columns, source.answer_format, source.decimal)
+    return usable_rows(_read_table(source, seed), source)
 
 
 def _read_table(source: ProblemSource, seed: int) -> Sequence[object]:
@@ -172,12 +172,12 @@ def _read_table(source: ProblemSource, seed: int) -> Sequence[object]:
         task = source.generator if isinstance(source.generator, ArithmeticTask) else ArithmeticTask()
         rows = arithmetic_problems(task, seed)
     elif (path := local_file(source.name)) is not None:
-        rows = read_rows(path)
+        rows = read_rows(path, source.split, source.header)
     else:
         rows = hub_rows(source.name, source.subset, source.split)
     if not rows:
         raise UserError(f"{source.name} has no rows; it must hold at least one problem")
-    require_columns(source, column_names(rows))
+    require_columns(source, rows)
     return rows
 
 
@@ -233,10 +233,10 @@ def check_source(source: ProblemSource, style: PromptStyle) -> None:
     """Raises UserError for a bad file, task or column before anything heavy loads; the hub is not looked up."""
     if isinstance(source.generator, GymProblems):
         check_tasks(source.generator)
-        require_columns(source, GYM_COLUMNS)
+        require_columns(source, [dict.fromkeys(GYM_COLUMNS, "")])
     elif source.name == ARITHMETIC or local_file(source.name) is not None:
         rows = _read_table(source, seed=0)
-        if any(isinstance(row, dict) and isinstance(row.get(source.columns.problem), list) for row in rows):
+        if any(isinstance(row, dict) and isinstance(cell_at(row, source.columns.problem), list) for row in rows):
             refuse_examples(style)
         if source.eval_split is not None and source.name != ARITHMETIC:
             check_source(_eval_source(source), style)

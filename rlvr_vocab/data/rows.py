@@ -1,18 +1,20 @@
 """Turns the rows of a problem set into usable problems and prompts, with a reason for every row left out."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_at, column_names, is_nan, plain_text
+from rlvr_vocab.data.choices import READINGS, Choices, choices_in, reading_of
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.problem_key import problem_key
-from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle
+from rlvr_vocab.data.source import ProblemSource, PromptStyle
+from rlvr_vocab.data.suggest import suggested_keys
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import nearest_word, short_text
+from rlvr_vocab.text import nearest_word, short_text, visible_text
 
 Messages = list[dict[str, str]]
 
@@ -61,9 +63,10 @@ class UsableRows:
     columns: tuple[str, ...] = ()
 
 
-def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, decimal: str = "point") -> UsableRows:
+def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
-    problems, dropped = [], []
+    columns, problems, choices, dropped = source.columns, [], [], []
+    answer_format = "bare" if source.answer_format in READINGS else source.answer_format
     for row_number, row in enumerate(rows, start=1):
         text = None
         try:
@@ -71,14 +74,42 @@ def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, de
                 raise UnusableRow("row is not an object", row)
             if _has_lone_surrogate(row):
                 raise UnusableRow("text holds half a surrogate pair, which UTF-8 cannot write", row)
-            text, messages = read_problem(row.get(columns.problem), row)
+            text, messages = read_problem(cell_at(row, columns.problem), row)
+            if columns.tests is not None and not cell_at(row, columns.tests):
+                raise UnusableRow("no tests", row)
+            offered = None if columns.choices is None else choices_in(row, columns.choices)
+            decimal = "point" if offered else source.decimal  # an answer must stay the text of its choice
             answer = columns.answer
-            solution = None if answer is None else cell_answer(row.get(answer), answer_format, decimal)
+            solution = None if answer is None else cell_answer(cell_at(row, answer), answer_format, decimal)
             problems.append(Problem(text, solution, row, row_number, messages))
+            choices.append(offered)
         except UnusableRow as unusable:
             shown = text if text and str(unusable.shown).strip() in ("", "nan", "None") else unusable.shown
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(shown)))
+    if columns.choices is not None:
+        problems = _with_letters(problems, choices, dropped, source)
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
+
+
+def _with_letters(
+    problems: list[Problem], choices: list[Choices | None], dropped: list[DroppedRow], source: ProblemSource
+) -> list[Problem]:
+    """The problems with their choices, and the letters of the right ones as answers; other rows go to `dropped`."""
+    answer, reading, found = source.columns.answer, str(source.answer_format), []
+    pairs = [(problem, offered) for problem, offered in zip(problems, choices, strict=True) if offered is not None]
+    if answer is not None and reading not in READINGS:
+        reading = reading_of([(problem.solution, offered) for problem, offered in pairs], f"{source.name}: {answer}")
+    for problem, offered in pairs:
+        try:
+            letter = None if answer is None else offered.letter_of(problem.solution, reading)
+        except UnusableRow as unusable:
+            dropped.append(DroppedRow(problem.row_number, unusable.reason, short_text(unusable.shown)))
+            continue
+        messages = problem.messages
+        if messages is not None:
+            messages = [*messages[:-1], {**messages[-1], "content": f"{messages[-1]['content']}\n{offered}"}]
+        found.append(replace(problem, text=f"{problem.text}\n{offered}", solution=letter, messages=messages))
+    return found
 
 
 def _has_lone_surrogate(value: object) -> bool:
@@ -166,21 +197,19 @@ def refuse_examples(style: PromptStyle) -> None:
         )
 
 
-def require_columns(source: ProblemSource, found: Sequence[str]) -> None:
-    """Raises UserError where a mapped column is missing; names the existing columns, a similar one, and the key."""
-    columns = source.columns
-    keys = (source.problem_key, "dataset.columns.answer", "dataset.columns.reasoning")
-    for wanted, key in zip(columns.names, keys, strict=True):
-        if wanted is not None and wanted not in found:
-            nearest = nearest_word(wanted, [name for name in found if name not in columns.names])
-            hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-            names = ", ".join(found) or "none"
-            raise UserError(f'{source.name} has no column "{wanted}"; its columns are {names}{hint}; set {key}=…')
-
-
-def column_names(rows: Iterable[object]) -> list[str]:
-    """The columns that occur in any row, in the order of their first occurrence."""
-    return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
+def require_columns(source: ProblemSource, rows: Sequence[object]) -> None:
+    """Raises UserError where a mapped column is missing; names the columns, and the keys that fit them."""
+    mapped, found = source.columns.names, column_names(rows)
+    for wanted, key in mapped.items():
+        if wanted in found or any(isinstance(row, dict) and cell_at(row, wanted) is not None for row in rows):
+            continue
+        key = source.problem_key if key == "dataset.columns.problem" else key
+        names = ", ".join(map(visible_text, found)) or "none"
+        advice = suggested_keys(rows, source, key) if key.startswith("dataset.") else ""
+        if not advice:
+            nearest = nearest_word(wanted, [name for name in found if name not in mapped])
+            advice = f'nearest to it is "{nearest}"; ' * (nearest is not None) + f"set {key}=…"
+        raise UserError(f'{source.name} has no column "{wanted}"; its columns are {names:.600}; {advice}')
 
 
 # In a file for `generate`, the first of these columns that exists holds the prompts.

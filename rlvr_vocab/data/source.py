@@ -3,25 +3,43 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from rlvr_vocab.data.answers import fields_of
+from rlvr_vocab.data.choices import READINGS
 from rlvr_vocab.data.generators import SPLITS, ArithmeticTask, GymProblems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all
 
-AnswerFormat = Literal["bare", "hash", "boxed"]
+AnswerFormat = Literal["bare", "hash", "boxed", "letter", "text", "index_from_0", "index_from_1"]
 DecimalMark = Literal["point", "comma"]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that hold the problem, its answer (None: no gold answers) and a worked solution."""
+    """Names of the columns, or paths in them (`question.stem`), that hold the parts of a problem.
+
+    Args:
+        problem: The question; a template like `{Body} {Question}` joins several columns.
+        answer: The gold answer; None if there are none.
+        reasoning: A worked solution.
+        choices: The choices of the question, in one column or in one column each; an answer becomes the letter of one.
+        tests: The tests of a program.
+    """
 
     problem: str
     answer: str | None
     reasoning: str | None = None
+    choices: str | tuple[str, ...] | None = None
+    tests: str | None = None
 
     @property
-    def names(self) -> tuple[str | None, ...]:
-        return self.problem, self.answer, self.reasoning
+    def names(self) -> dict[str, str]:
+        """Each named column with its key."""
+        found: dict[str, str] = {}
+        for key in ("problem", "answer", "reasoning", "choices", "tests"):
+            value = getattr(self, key) or ()
+            for name in fields_of(value) or [value] if isinstance(value, str) else value:
+                found.setdefault(name, f"dataset.columns.{key}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -32,8 +50,10 @@ class ProblemSource:
         name: A hub name, a folder, a file, `arithmetic` or `reasoning_gym`.
         subset, split: Configuration and split of a hub set; a file has neither.
         eval_split: Source of held-out problems: another split, or a second file if `name` is a file.
-        answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`).
+        answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`);
+            with choices also one of `choices.READINGS`, which are otherwise found out.
         decimal: Decimal mark of numbers in text; with `comma`, dots separate thousands.
+        header: Names of the columns of a table whose first line is a row.
         problem_key: Configuration key that names the column of problems; for error messages.
     """
 
@@ -45,9 +65,14 @@ class ProblemSource:
     answer_format: AnswerFormat = "bare"
     decimal: DecimalMark = "point"
     generator: ArithmeticTask | GymProblems | None = None
+    header: tuple[str, ...] | None = None
     problem_key: str = "dataset.columns.problem"
 
     def __post_init__(self) -> None:
+        if self.answer_format in READINGS and self.columns.choices is None:
+            raise UserError(
+                f"dataset.answer_format={self.answer_format} is for answers to choices: add dataset.columns.choices=…"
+            )
         if isinstance(self.generator, GymProblems):
             for key, split in (("split", self.split), ("eval_split", self.eval_split)):
                 if split is not None and split not in SPLITS:

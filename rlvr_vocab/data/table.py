@@ -9,7 +9,8 @@ import datasets
 import pyarrow
 from datasets.table import InMemoryTable
 
-from rlvr_vocab.data.rows import Problem, column_names, prompt_of
+from rlvr_vocab.data.answers import cell_at, column_names
+from rlvr_vocab.data.rows import Problem, prompt_of
 from rlvr_vocab.data.source import Columns, PromptStyle
 
 OUR_COLUMNS = ("prompt", "problem", "solution", "answer")
@@ -35,7 +36,7 @@ class JsonCell(datasets.Json):
 
 def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Columns) -> datasets.Dataset:
     """One row per problem: `prompt`, `problem`, the gold answer as `solution` and `answer` if there are answers,
-    `reasoning` if mapped, then the original columns.
+    `reasoning` and `tests` if mapped, then the original columns.
     """
     columns: dict[str, list[Any]] = {
         "prompt": [prompt_of(problem, style) for problem in problems],
@@ -45,7 +46,9 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Colum
         solutions = [problem.solution for problem in problems]
         columns |= {"solution": solutions, "answer": solutions}
     if mapped.reasoning is not None:
-        columns["reasoning"] = [problem.row.get(mapped.reasoning) for problem in problems]
+        columns["reasoning"] = [cell_at(problem.row, mapped.reasoning) for problem in problems]
+    if mapped.tests is not None:
+        columns["tests"] = [cell_at(problem.row, mapped.tests) for problem in problems]
     for name, given_name in handed_on_names(column_names(problem.row for problem in problems), mapped).items():
         columns[given_name] = [problem.row.get(name) for problem in problems]
     arrays = {name: _array(values) for name, values in columns.items()}
@@ -63,12 +66,17 @@ def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
     >>> handed_on_names(["question", "answer"], Columns("question", "answer"))
     {'question': 'question', 'answer': 'raw_answer'}
     """
-    taken = {*OUR_COLUMNS, *TRL_NAMES, *(["reasoning"] if mapped.reasoning is not None else [])}
+    unchanged = {
+        "problem": None if mapped.choices else mapped.problem,
+        "reasoning": mapped.reasoning,
+        "tests": mapped.tests,
+    }
+    taken = {*OUR_COLUMNS, *TRL_NAMES, *(name for name in unchanged if unchanged[name] is not None)}
     used, handed_on = set(names) - taken, {}
     for name in names:
         given_name = name
         if name in taken:
-            if name == {"problem": mapped.problem, "reasoning": mapped.reasoning}.get(name):
+            if name == unchanged.get(name):
                 continue  # it is there already
             given_name = f"raw_{name}"
             while given_name in used:

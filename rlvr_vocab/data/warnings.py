@@ -4,9 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rlvr_vocab.data.answers import NEARLY_ALL, cell_text, is_nan, plain_text
-from rlvr_vocab.data.rows import ROLES, Problem, column_names, conversation_text
+from rlvr_vocab.data.answers import (
+    NEARLY_ALL,
+    cell_at,
+    cell_text,
+    column_names,
+    fields_of,
+    is_blank,
+    is_nan,
+    plain_text,
+)
+from rlvr_vocab.data.rows import ROLES, Problem, conversation_text
 from rlvr_vocab.data.source import Columns
+from rlvr_vocab.data.suggest import CHOICES, MATERIAL, ONE_CHOICE, joined_columns, typed_keys
 from rlvr_vocab.text import pluralize, rows_in_words
 
 # Texts of problems that are not a plain question.
@@ -24,17 +34,9 @@ TEXT_CHECKS = {
         re.IGNORECASE,
     ),
 }
-# Names of columns: all choices of a question, one choice per column, and material that the question refers to.
-CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
-ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
-MATERIAL = re.compile(
-    r"(?:context|ctx|passage|paragraph|article|document|background)s?|body|story|premise|input|starter_code"
-    r"|(?:image|table|figure|diagram|picture)(?:_?\d+|s)?|(?:pre|post)_text",
-    re.IGNORECASE,
-)
+_MANY = 10  # problems whose right choice is always the same letter: fewer may be chance
 _NOT_TEXT = "\0"  # stands for an image or another value that no prompt holds
 _WORD = re.compile(rf"\w+|{_NOT_TEXT}")
-_LETTER = re.compile(r"\(?[A-J]\)?\.?")
 
 
 def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[str]:
@@ -43,15 +45,31 @@ def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[
         if rows:
             are = pluralize(len(rows), "problem is", "problems are")
             yield f"{are} {kind} ({rows_in_words(rows)}): give a list of messages, or the question alone"
-    golds = [cell_text(problem.solution) or "" for problem in problems]
-    for names in _choice_columns(problems, columns):
-        if _nearly_all(_is_index(gold, _texts_of(each, names)) for gold, each in zip(golds, problems, strict=True)):
-            yield f"the gold answers are indices of {', '.join(names)}: give the text of the choice, or its letter"
-    by_letter = _nearly_all(_LETTER.fullmatch(gold.strip()) is not None for gold in golds)
-    for names in missing_columns(problems, columns):
-        letters = ", with their letters" * (by_letter and not MATERIAL.fullmatch(names[0]))
-        listed = f"column{'s' * (len(names) > 1)} {', '.join(names)}"
-        yield f"{listed}: not in the prompt, which holds {columns.problem} alone: add the content there{letters}"
+    golds, choices = [cell_text(problem.solution) or "" for problem in problems], _choice_columns(problems, columns)
+    lacking = missing_columns(problems, columns)
+    for names in choices:
+        is_index = (_is_index(gold, _texts_of(each, names)) for gold, each in zip(golds, problems, strict=True))
+        facts = ["not in the prompt"] * (names in lacking) + ["the gold answers are their indices"] * _nearly_all(
+            is_index
+        )
+        if facts:
+            keys = typed_keys({"dataset.columns.choices": names if len(names) > 1 else names[0]})
+            train = typed_keys({"rewards": ("multiple_choice",)})
+            yield f"{_listed(names)}: {' and '.join(facts)}: set {keys}, and train with {train}"
+    if material := [name for names in lacking if names not in choices for name in names]:
+        prompt = typed_keys({"dataset.prompt": joined_columns(columns.problem, material)})
+        yield f"{_listed(material)}: not in the prompt, which holds {columns.problem} alone: set {prompt}"
+    letters = [gold for gold in golds if gold] if columns.choices is not None else []
+    if len(letters) >= _MANY and letters.count(letters[0]) >= NEARLY_ALL * len(letters):
+        yield f"the right choice is nearly always {letters[0]}, which is all that the policy would learn: shuffle them"
+    for name in fields_of(columns.problem):
+        empty = [each.row_number for each in problems if is_blank(cell_at(each.row, name))]
+        if 0 < len(empty) <= len(problems) / 2:
+            yield f"dataset.prompt: {name} is empty in {pluralize(len(empty), 'problem')} ({rows_in_words(empty)})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"column{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def missing_columns(problems: Sequence[Problem], columns: Columns) -> list[tuple[str, ...]]:

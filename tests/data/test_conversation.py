@@ -26,7 +26,7 @@ def assistant(text: str) -> dict[str, Any]:
 
 
 def laid_out(*cells: Any, system_prompt: str | None = "Fill the gap.") -> list[dict[str, Any]]:
-    found = usable_rows([{"prompt": cell} for cell in cells], COLUMNS, "bare")
+    found = usable_rows([{"prompt": cell} for cell in cells], ProblemSource("p", COLUMNS))
     assert not found.dropped
     return list(problem_table(found.problems, PromptStyle(system_prompt), COLUMNS))
 
@@ -62,7 +62,7 @@ def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> N
     ],
 )
 def test_what_is_no_conversation_is_dropped_with_its_reason(cell: Any, reason: str) -> None:
-    found = usable_rows([{"prompt": [user("a")]}, {"prompt": cell}], COLUMNS, "bare")
+    found = usable_rows([{"prompt": [user("a")]}, {"prompt": cell}], ProblemSource("p", COLUMNS))
     [dropped] = found.dropped
     assert dropped.row_number == 2 and dropped.reason.startswith(reason)
     assert len(found.problems) == 1

@@ -1,6 +1,7 @@
 """What a set's name stands for, and rows as they were written in its file; a failure is one line."""
 
 import csv
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -24,30 +25,42 @@ ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}
         json.dumps({"version": "1", "data": ROWS}),
         "\ufeff" + json.dumps(ROWS, ensure_ascii=False),
         json.dumps({"examples": ROWS, "version": 1, "authors": ["A", "B"]}),
+        "\n".join(map(json.dumps, ROWS)),
+        "\n\n".join(json.dumps(row, indent=1) for row in ROWS),
+        json.dumps({"a7": ROWS[0], "b1": ROWS[1]}),
+        json.dumps({name: [row[name] for row in ROWS] for name in ROWS[0]}),
+        json.dumps({name: {str(n): row[name] for n, row in enumerate(ROWS)} for name in ROWS[0]}),
+        json.dumps({"result": {"page": 1, "data": {"rows": ROWS}}}),
     ],
 )
 def test_every_layout_of_json_gives_the_same_rows(write: Write, content: str) -> None:
     assert read_rows(write("p.json", content)) == ROWS
 
 
-@pytest.mark.parametrize(
-    "content", ['{"problem": "1+1=", "answer": 2}', "3", '{"a": [1]}', json.dumps({"train": ROWS, "test": ROWS})]
-)
+@pytest.mark.parametrize("content", ['{"problem": "1+1=", "answer": 2}', "3", '{"a": [1]}'])
 def test_json_that_is_no_table_is_refused(write: Write, content: str) -> None:
-    with pytest.raises(UserError, match=r"p\.json holds neither a list of objects"):
+    with pytest.raises(UserError, match=r"p\.json holds no list of objects"):
         read_rows(write("p.json", content))
+
+
+def test_of_several_lists_in_json_the_split_names_one(write: Write) -> None:
+    path = write("p.json", json.dumps({"info": {"by": ["A"]}, "data": {"train": ROWS, "dev": ROWS[:1]}}))
+    assert read_rows(path, "data.dev") == ROWS[:1]
+    with pytest.raises(UserError, match=r"2 lists of objects, data\.train \(2 rows\), data\.dev \(1 row\): name one"):
+        read_rows(path)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("p.json", '[{"a": 1},\n {"b": 2', r"\.json is not valid JSON: .*line 2 column 9 \(char 19\)$"),
-        ("p.json", '{"a": 1}\n{"a": 2}\n', r"\.json is not valid JSON: Extra data: line 2"),
+        ("p.json", '{"a": 1}\n{"a" 2}\n', r"\.json is not valid JSON: .*line 2 column 6"),
+        ("p.csv.gz", gzip.compress(b"problem,answer\n1,2\n")[:-9], r"\.csv\.gz cannot be read: Compressed file ended"),
         ("p.jsonl", '{"a": 1}\n\n{"a": \n', r"\.jsonl:3 is not valid JSON: .*\(char 6\)$"),
         ("p.parquet", "not parquet at all", r"\.parquet is not a readable Parquet file: .*Parquet magic bytes"),
     ],
 )
-def test_a_broken_file_is_one_line_with_the_place(write: Write, name: str, content: str, said: str) -> None:
+def test_a_broken_file_is_one_line_with_the_place(write: Write, name: str, content: str | bytes, said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
         read_rows(write(name, content))
     assert "\n" not in str(caught.value)
@@ -56,6 +69,30 @@ def test_a_broken_file_is_one_line_with_the_place(write: Write, name: str, conte
 def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"answer": [60, None]}), tmp_path / "p.parquet")
     assert read_rows(tmp_path / "p.parquet") == [{"answer": 60}, {"answer": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.csv", "problem,answer\n1+1=,2\n"),
+        ("p.tsv", "problem\tanswer\n1+1=\t2\n"),
+        ("p.jsonl", '{"problem": "1+1=", "answer": "2"}\n'),
+        ("p.jsonl", '[\n{"problem": "1+1=", "answer": "2"}\n]'),
+        ("p.csv", 'sep=;\nproblem;answer\n"1+1=";2\n'),
+    ],
+)
+def test_a_compressed_file_is_read_like_the_file(write: Write, name: str, text: str) -> None:
+    for path in (write(name, text), write(f"{name}.gz", gzip.compress(text.encode()))):
+        assert local_file(str(path)) == path and read_rows(path) == [{"problem": "1+1=", "answer": "2"}]
+
+
+def test_a_table_without_a_header_has_the_names_that_are_given(write: Write) -> None:
+    path, names = write("p.csv", "Wie viel ist 1,5 + 1?;2,5\nWie viel ist 7 + 1?;8\n"), ["problem", "answer"]
+    assert [row["answer"] for row in read_rows(path, header=names)] == ["2,5", "8"]
+    with pytest.raises(UserError, match=r"p\.csv:1 has 2 cells where dataset\.header names 3 columns"):
+        read_rows(path, header=[*names, "level"])
+    with pytest.raises(UserError, match=r"p\.jsonl names its own"):
+        read_rows(write("p.jsonl", "{}"), header=names)
 
 
 def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:

@@ -30,20 +30,20 @@ def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows
     row: Any, reason: str, shown: str
 ) -> None:
     good = {"question": "q", "answer": "1"}
-    found = usable_rows([good, row, good], COLUMNS, "bare")
+    found = usable_rows([good, row, good], ProblemSource("p", COLUMNS))
     assert [(drop.row_number, drop.reason, drop.shown) for drop in found.dropped] == [(2, reason, shown)]
     assert [problem.row_number for problem in found.problems] == [1, 3]
 
 
 def test_a_problem_that_is_a_number_becomes_text() -> None:
-    [problem] = usable_rows([{"question": 17.0, "answer": 4.0}], COLUMNS, "bare").problems
+    [problem] = usable_rows([{"question": 17.0, "answer": 4.0}], ProblemSource("p", COLUMNS)).problems
     assert (problem.text, problem.solution) == ("17", 4.0)
 
 
 def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
     with pytest.raises(UserError) as caught:
-        require_columns(ProblemSource("p.csv", Columns("problem", "answer")), ["problem_text", "answer"])
+        require_columns(ProblemSource("p.csv", Columns("problem", "answer")), [{"problem_txt": 1, "answer": 2}])
     assert str(caught.value) == (
-        'p.csv has no column "problem"; its columns are problem_text, answer; nearest to it is "problem_text"; '
+        'p.csv has no column "problem"; its columns are problem_txt, answer; nearest to it is "problem_txt"; '
         "set dataset.columns.problem=…"
     )

@@ -115,7 +115,7 @@ def test_gold_answers_that_are_indices_of_choices_are_named(
 ) -> None:
     problem = f"Which of {' or '.join(choices)}?"  # in the prompt or not
     rows = [row(n, f"{n}. {problem}", answer=gold, choices=choices) for n, gold in enumerate(golds)]
-    assert any("indices of" in line for line in divided(write_jsonl, *rows).warnings()) is are_indices
+    assert any("are their indices" in line for line in divided(write_jsonl, *rows).warnings()) is are_indices
 
 
 def test_a_system_prompt_that_no_row_takes_is_said(write_jsonl: Any) -> None:

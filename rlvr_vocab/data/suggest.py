@@ -1,0 +1,175 @@
+"""The keys that fit the columns of a file, guessed from names and cells: for messages, never for reading."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rlvr_vocab.data.answers import NEARLY_ALL, UnusableRow, cell_at, column_names, is_blank, plain_text, unread_marker
+from rlvr_vocab.data.choices import choices_in, readings_that_fit
+from rlvr_vocab.data.source import ProblemSource
+
+_ROWS = 200  # that are looked at
+# Names of columns in lower case, the likeliest first; other names may have one of them as a word.
+_PROBLEMS = (
+    *("problem", "question", "prompt", "instruction", "query", "stem", "sentence", "ctx", "goal", "input", "content"),
+    *("text", "statement", "frage"),
+)
+_ANSWERS = (
+    *("answer", "final_answer", "answerkey", "answer_key", "correct_answer", "correct_option", "answer_idx", "correct"),
+    *("target", "label", "gold", "ground_truth", "answers.text.0", "cop", "result", "antwort", "output", "solution"),
+)
+_TESTS = ("tests", "test", "test_list", "input_output", "test_code", "test_cases")
+# All choices of a question, one choice per column, and material that the question refers to.
+CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
+ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
+MATERIAL = re.compile(
+    r"(?:context|ctx|passage|paragraph|article|document|background)s?|body|story|premise|input|starter_code"
+    r"|(?:image|table|figure|diagram|picture)(?:_?\d+|s)?|(?:pre|post)_text",
+    re.IGNORECASE,
+)
+_AFTERWARDS = ("input", "starter_code")  # material that follows some questions
+_LETTER = re.compile(r"\(?[A-J]\)?\.?")
+_LONGEST_ANSWER = 200  # characters of an answer that is no worked solution
+_WRITE_PROGRAM = "Think between <think> and </think>, then write the whole program in one block of Python."
+Rows = Sequence[Mapping[str, Any]]
+
+
+def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) -> str:
+    """What to type for a file that lacks the column of the key `missing`; "" where nothing fits."""
+    few = [row for row in rows[:_ROWS] if isinstance(row, dict)]
+    names = column_names(few)
+    if names and source.header is None and (advice := header_keys(names, [row.get(names[-1]) for row in few])):
+        return advice
+    paths = list(dict.fromkeys(path for row in few for path in _paths(row)))
+    asking = _named((source.columns.problem, *_PROBLEMS), paths, few, _asks)
+    if not asking:
+        return ""
+    problem, reward = asking[0], ""
+    material = [name for name in _material(few) if not _is_in(few, name, problem)]
+    keys: dict[str, Any] = {"dataset.columns.problem": problem}
+    if material:
+        keys = {"dataset.prompt": joined_columns(problem, material)}
+    answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(plain_text(cell)))
+    if tests := _named(_TESTS, paths, few, _tests):
+        keys |= {"dataset.columns.tests": tests[0], "dataset.columns.answer": "null"}
+        keys["dataset.system_prompt"], reward = _WRITE_PROGRAM, "code_tests"
+    elif found := _choice_keys(paths, answers, few):
+        keys, reward = keys | found, "multiple_choice"
+    elif found := next(filter(None, (_answer_keys(path, few) for path in answers)), {}):
+        keys |= found
+        letters = all(_LETTER.fullmatch(plain_text(cell_at(row, found["dataset.columns.answer"])) or "") for row in few)
+        reward = "multiple_choice" * letters
+    else:
+        return f"type {typed_keys(keys)} and dataset.columns.answer=…, or =null if there are no answers"
+    given = {"dataset.columns.problem": source.columns.problem, "dataset.columns.answer": source.columns.answer}
+    given["dataset.answer_format"] = source.answer_format
+    keys = {key: value for key, value in keys.items() if value != given.get(key)}
+    if not {missing, "dataset.prompt"} & keys.keys():
+        return ""
+    return f"type {typed_keys(keys)}" + f"; train with {typed_keys({'rewards': (reward,)})} too" * bool(reward)
+
+
+def joined_columns(problem: str, material: Sequence[str]) -> str:
+    """A template of a problem and its material."""
+    before = "".join(f"{{{name}}} " for name in material if name.lower() not in _AFTERWARDS)
+    return f"{before}{{{problem}}}" + "".join(f"\\n\\n{{{name}}}" for name in material if name.lower() in _AFTERWARDS)
+
+
+def typed_keys(keys: Mapping[str, Any]) -> str:
+    """Keys as a shell takes them."""
+    lists = {key: ",".join(map(_element, value)) for key, value in keys.items() if isinstance(value, tuple)}
+    return " ".join(shlex.quote(f"{key}={f'[{lists[key]}]' if key in lists else value}") for key, value in keys.items())
+
+
+def _element(name: str) -> str:
+    return name if re.fullmatch(r"[\w .-]+", name) else f"'{name}'"
+
+
+def _named(names: Sequence[str], paths: Sequence[str], few: Rows, fits: Callable[[Any], bool]) -> list[str]:
+    """The paths whose cells fit: those of a name first; else the only one that has a name as a word."""
+    filled = [path for path in paths if _share(few, path, fits) >= NEARLY_ALL]
+    by_name = [path for name in names for path in filled if name in (path, _last(path).lower())]
+    by_name.sort(key=lambda path: path.count("."))
+    by_word = [path for path in filled if set(names) & set(re.split(r"\W|_", _last(path).lower()))]
+    return list(dict.fromkeys(by_name)) or by_word * (len(by_word) == 1)
+
+
+def _paths(cell: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The paths of all cells, of those in objects, and of a list's only text."""
+    for name, value in cell.items():
+        path = f"{prefix}{name}"
+        yield f"{path}.0" if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else path
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{path}.")
+
+
+def _last(path: str) -> str:
+    return path.removesuffix(".0").rpartition(".")[2]
+
+
+def _share(few: Rows, path: str, fits: Callable[[Any], bool]) -> float:
+    return sum(fits(cell_at(row, path)) for row in few) / len(few)
+
+
+def _asks(cell: Any) -> bool:
+    is_chat = isinstance(cell, list) and all(isinstance(each, Mapping) and "role" in each for each in cell)
+    return not is_blank(cell) and (is_chat or isinstance(cell, str))
+
+
+def _tests(cell: Any) -> bool:
+    text = cell if isinstance(cell, str) else json.dumps(cell, default=str)
+    return "assert" in text or all(re.search(rf'"{name}s?"', text) for name in ("input", "output"))
+
+
+def _material(few: Rows) -> list[str]:
+    """The columns of texts that most questions refer to, and those that follow some questions."""
+    names = dict.fromkeys(name for row in few for name in row if MATERIAL.fullmatch(name))
+    shares = {name: _share(few, name, lambda cell: isinstance(cell, str) and not is_blank(cell)) for name in names}
+    return [name for name, share in shares.items() if share > (0 if name.lower() in _AFTERWARDS else 0.5)]
+
+
+def _is_in(few: Rows, name: str, problem: str) -> bool:
+    return sum(str(cell_at(row, name)) in str(cell_at(row, problem)) for row in few) > len(few) / 2
+
+
+def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dict[str, Any]:
+    """The columns of choices and of the answer that names one of them."""
+    single = tuple(path for path in paths if ONE_CHOICE.fullmatch(path))
+    for columns in (
+        *(path for path in paths if CHOICES.fullmatch(_last(path))),
+        *([single] if len(single) > 1 else []),
+    ):
+        for answer in answers:
+            asked = []
+            for row in few:
+                with suppress(UnusableRow):
+                    asked.append((cell_at(row, answer), choices_in(row, columns)))
+            if len(asked) >= NEARLY_ALL * len(few) and readings_that_fit(asked):
+                return {"dataset.columns.choices": columns, "dataset.columns.answer": answer}
+    return {}
+
+
+def _answer_keys(path: str, few: Rows) -> dict[str, Any]:
+    """The column of answers and their format; none for worked solutions without a marked answer."""
+    texts = [plain_text(cell_at(row, path)) or "" for row in few]
+    answer_format = unread_marker(texts) or "bare"
+    is_long = sum(len(text) > _LONGEST_ANSWER for text in texts) > (1 - NEARLY_ALL) * len(texts)
+    found = {"dataset.columns.answer": path, "dataset.answer_format": answer_format}
+    return {} if is_long and answer_format == "bare" else found
+
+
+def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:
+    """Names for the columns of a table whose first line names none: its last cell is like all below it; "" if not."""
+    letters = tuple("ABCDEFGHIJ"[: len(names) - 2])
+    kind = next((kind for kind in ("[A-J]", "[-+]?[0-9][0-9.,]*") if names and re.fullmatch(kind, names[-1])), None)
+    if kind is None or not all(isinstance(cell, str) and re.fullmatch(kind, cell) for cell in cells):
+        return ""
+    keys: dict[str, Any] = {"dataset.header": ("problem", *(f"column_{n}" for n in range(2, len(names))), "answer")}
+    if kind == "[A-J]" and len(letters) > 1:
+        keys = {"dataset.header": ("problem", *letters, "answer"), "dataset.columns.choices": letters}
+    return f"if its first line is a row, type {typed_keys(keys)}"
