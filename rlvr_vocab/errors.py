@@ -51,6 +51,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 # Their extras of pyproject.toml.
 _EXTRA_OF = {"bitsandbytes": "quantization", "openai": "judge", "reasoning_gym": "gym", "vllm": "vllm"}
+_EXTRA_OF |= {tracker: tracker for tracker in ("tensorboard", "trackio", "mlflow")}
 _REMARKS = {
     "reasoning_gym": " (it builds a small extension, which needs a C compiler)",
     "vllm": " in an environment of its own (docs/vllm.md)",

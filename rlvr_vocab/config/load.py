@@ -137,6 +137,11 @@ def _hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set
         if key in COMMANDS[command].groups:
             chosen.add(key)
             hydra.append(f"{key}={value}")
+            if key == "logging" and (value or "").startswith("["):  # of each key Hydra keeps the last file's alone
+                names = re.findall(r"[\w-]+", value)
+                trackers = ",".join("wandb" if name == "offline" else name for name in names)
+                hydra.append(f"++logging.trackers=[{trackers}]")
+                hydra += ["++logging.mode=offline"] * ("offline" in names)
             continue
         if key.startswith("hydra."):
             raise UserError(f"{key} is not used here: everything of a run goes to output_dir")

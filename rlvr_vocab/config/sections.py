@@ -271,14 +271,17 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class LoggingSettings:
+    """Where metrics go beside metrics.jsonl; `mode` is that of W&B."""
+
     enabled: bool
     project: str
     mode: Literal["online", "offline", "disabled"]
+    trackers: tuple[Literal["wandb", "tensorboard", "trackio", "mlflow"], ...] = ("wandb",)
 
     @property
-    def report_to(self) -> str:
-        """GRPOConfig's report_to: "wandb" or "none"."""
-        return "wandb" if self.enabled and self.mode != "disabled" else "none"
+    def report_to(self) -> list[str]:
+        """GRPOConfig's report_to."""
+        return list(self.trackers) if self.enabled and self.mode != "disabled" else []
 
 
 def _run_name(name: str) -> str:

@@ -86,7 +86,7 @@ _INSTEAD = {
     "max_length": "set training.max_prompt_length and training.max_completion_length",
     "lr": "set training.learning_rate",
     "batch_size": "set training.per_device_train_batch_size",
-    "report_to": "set logging=wandb, logging=offline or logging=disabled (logging.enabled and logging.mode)",
+    "report_to": "set logging=wandb, tensorboard, trackio, mlflow or none, or several: logging=[wandb,tensorboard]",
     "output_dir": "set output_dir",
     "model_init_kwargs": "set model.model_kwargs",
     "reward_weights": "set the weight of each of rewards.functions",

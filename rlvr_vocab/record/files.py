@@ -8,7 +8,7 @@ from pathlib import Path
 INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
 METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"
 CONFIG, ENVIRONMENT, PROBLEMS, CHANGES = "config.yaml", "environment.json", "problems.json", "changes.jsonl"
-STAGE_RECORD, WANDB = "stage.json", "wandb.json"
+STAGE_RECORD, TRACKERS, TENSORBOARD = "stage.json", "trackers.json", "tensorboard"
 # Written by `rlvr-vocab probe` into the run's folder, or into one of several runs.
 PROBE_FOLDER, PROBE, PROBE_PAGE = "probe", "probe.json", "probe.html"
 # In the folder of an evaluation by `rlvr-vocab evaluate`, beside its summary.json.

@@ -28,7 +28,6 @@ from rlvr_vocab.errors import (
     RESUME_ME,
     Interrupted,
     UserError,
-    block_signals_in_children,
     stop_signals,
     write_exit_code,
 )
@@ -59,8 +58,7 @@ from rlvr_vocab.training.stage import (
     StopEarly,
     StopOnSignalOrTime,
     logged_row,
-    record_wandb,
-    recorded_wandb,
+    start_trackers,
     write_rows_until_now,
 )
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -176,7 +174,9 @@ class StagedRun:
         self._run, self._stages, self._held_out, self._stop = run, stages, held_out, stop
         self._console = run.console
         if PartialState().is_main_process:
-            start_wandb(run.settings)
+            logging = run.settings.logging
+            wandb = {"mode": logging.mode, "config": run.settings.resolved, "dir": str(run.folder)}
+            start_trackers(run.folder, logging.report_to, logging.project, run.settings.exp_name, **wandb)
         self.records = ended_records(stages)
         self.seconds_of_earlier_starts = 0.0  # of training, before the current start of the run
 
@@ -266,6 +266,7 @@ class StagedRun:
                 "seed": training.grpo["seed"] + stage.number - 1,
                 "output_dir": str(stage.folder),
                 "report_to": settings.logging.report_to,
+                "project": settings.logging.project,
                 "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
                 "model_init_kwargs": loading_kwargs(model, use_cpu=use_cpu),
             }
@@ -376,24 +377,3 @@ class DisplayCallback(TrainerCallback):
         new = [finding for finding in self._doctor.look(row) if finding.name not in self._known]
         self._known.update(finding.name for finding in new)
         return new
-
-
-def start_wandb(settings: RunSettings) -> None:
-    """Start or resume the W&B run that the trainer logs to, in the main process; does nothing if W&B is off."""
-    if settings.logging.report_to != "wandb":
-        return
-    import wandb
-
-    known = recorded_wandb(settings.output_dir)
-    with block_signals_in_children():
-        run = wandb.init(
-            project=settings.logging.project,
-            name=settings.exp_name,
-            mode=settings.logging.mode,
-            config=settings.resolved,
-            dir=str(settings.output_dir),
-            id=known.get("id"),
-            resume="allow",
-        )
-    if not known:
-        record_wandb(settings.output_dir, run.id, 0)

@@ -1,6 +1,6 @@
 """The stage of a run that a trainer trains: the steps and rows of the whole run, and its early end.
 
-A logged row goes to `metrics.jsonl`, and to Weights & Biases with the steps of the whole run.
+A logged row goes to `metrics.jsonl`, and to each tracker of `report_to` with the steps of the whole run.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ import copy
 import json
 import logging
 import math
+import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
-from transformers.integrations import WandbCallback
+from transformers.integrations import TensorBoardCallback
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from rlvr_vocab.errors import UserError, stop_signals
+from rlvr_vocab.errors import UserError, block_signals_in_children, stop_signals
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
-from rlvr_vocab.record.files import WANDB
+from rlvr_vocab.record.files import TENSORBOARD, TRACKERS
 from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.training.settings import UntilSettings
@@ -30,7 +32,7 @@ from rlvr_vocab.training.settings import UntilSettings
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class StageContext:
     """The folder of the whole run, the name of the stage (empty in a run in one piece), the steps before it."""
 
@@ -91,43 +93,76 @@ def write_rows_until_now(path: Path, context: StageContext, state: TrainerState)
         atomic_write(path, "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def recorded_wandb(run_folder: Path) -> dict[str, Any]:
-    """The id of the W&B run and the last step whose row it was sent, from `wandb.json`; empty where it is not there."""
-    return read_json_if_there(run_folder / WANDB, {"id": str, "last_step": int}) or {}
+# --- trackers: W&B, TensorBoard, trackio, MLflow and the others of `report_to` ---
 
 
-def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
-    atomic_write(run_folder / WANDB, json_text({"id": run_id, "last_step": last_step}))
+def tracker_records(run_folder: Path) -> dict[str, Any]:
+    """By tracker the `last_step` whose row it was sent, and the `id` of its run if it has one: `trackers.json`."""
+    return read_json_if_there(run_folder / TRACKERS) or {}
 
 
-def log_run_steps_to_wandb(trainer: Trainer, context: StageContext) -> None:
-    """Where W&B is on, let it count steps through stages and resumes."""
-    if trainer.pop_callback(WandbCallback) is not None:
-        trainer.add_callback(RunStepsCallback(context))
+def record_tracker(run_folder: Path, tracker: str, **facts: Any) -> None:
+    records = tracker_records(run_folder)
+    atomic_write(run_folder / TRACKERS, json_text({**records, tracker: {**records.get(tracker, {}), **facts}}))
 
 
-class RunStepsCallback(WandbCallback):
-    """W&B with the steps of the whole run, one W&B run over all resumes, and no row sent twice."""
+def start_trackers(
+    run_folder: Path, trackers: Sequence[str], project: str | None, name: str | None, **wandb: Any
+) -> None:
+    """Start or resume the run of W&B and of MLflow, where the script has started none; others need no start.
 
-    def __init__(self, context: StageContext) -> None:
-        super().__init__()
-        self._context = context
+    Args:
+        project: of W&B; in MLflow the experiment, which `MLFLOW_EXPERIMENT_NAME` overrides.
+        wandb: further arguments of `wandb.init`.
+    """
+    records = tracker_records(run_folder)
+    if "wandb" in trackers:
+        import wandb as weights_and_biases
 
-    def on_log(
-        self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, logs: Any = None, **more: Any
-    ) -> None:
-        """Send a row, unless it was sent before the run was resumed from an earlier step."""
-        step = self._context.run_step(state.global_step)
-        recorded = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
-        of_a_step, of_an_evaluation = (name in (logs or {}) for name in ("loss", "eval_problems"))
-        last = recorded.get("last_step", 0)
+        known = records.get("wandb", {}).get("id")
+        with block_signals_in_children():
+            started = weights_and_biases.run or weights_and_biases.init(
+                project=project, name=name, id=known, resume="allow", **wandb
+            )
+        record_tracker(run_folder, "wandb", id=started.id)
+    if "mlflow" in trackers:
+        import mlflow
+
+        if (active := mlflow.active_run()) is None:
+            if (experiment := os.environ.get("MLFLOW_EXPERIMENT_NAME", project)) is not None:
+                mlflow.set_experiment(experiment)
+            active = mlflow.start_run(run_id=records.get("mlflow", {}).get("id"), run_name=name)
+        record_tracker(run_folder, "mlflow", id=active.info.run_id)
+
+
+def count_run_steps(trainer: Trainer, context: StageContext) -> None:
+    """Let each tracker count steps through stages and resumes, and be sent no row twice."""
+    for tracker, kind in INTEGRATION_TO_CALLBACK.items():
+        for callback in trainer.callback_handler.callbacks:
+            if type(callback) is kind:
+                callback.on_log = _SendsOnce(callback.on_log, tracker, context)
+                if isinstance(callback, TensorBoardCallback):  # else each resume would be a run of its own there
+                    callback.logging_dir = callback.logging_dir or str(context.run_folder / TENSORBOARD)
+
+
+class _SendsOnce:
+    """A tracker's `on_log` at the step of the run, without rows that it was sent before a resume."""
+
+    def __init__(self, send: Callable[..., object], tracker: str, context: StageContext) -> None:
+        self._send, self._tracker, self._context = send, tracker, context
+
+    def __call__(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **more: Any) -> None:
+        step, folder = self._context.run_step(state.global_step), self._context.run_folder
+        records = tracker_records(folder) if state.is_world_process_zero else {}
+        of_a_step, of_an_evaluation = "loss" in (logs or {}), any(name.startswith("eval_") for name in logs or ())
+        last = records.get(self._tracker, {}).get("last_step", 0)
         if (of_a_step and step <= last) or (of_an_evaluation and step < last):  # it comes after the row of its step
             return
         state = copy.copy(state)
         state.global_step = step
-        super().on_log(args, state, control, model, logs, **more)
-        if of_a_step and recorded:
-            record_wandb(self._context.run_folder, recorded["id"], step)
+        self._send(args, state, control, logs=logs, **more)
+        if of_a_step and state.is_world_process_zero:
+            record_tracker(folder, self._tracker, last_step=step)
 
 
 class AtTrainBegin(TrainerCallback):

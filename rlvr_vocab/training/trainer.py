@@ -35,7 +35,7 @@ from rlvr_vocab.training.models.load import (
 from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, without_dropout
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
-from rlvr_vocab.training.stage import AtTrainBegin, StageContext, log_run_steps_to_wandb
+from rlvr_vocab.training.stage import AtTrainBegin, StageContext, count_run_steps
 from rlvr_vocab.training.trl_seams import CLIPPED_RATIO, TRLSeams, region_head_in_trl, scores_of, take_token_losses
 from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
 from rlvr_vocab.vocab.expand import Expansion
@@ -171,7 +171,7 @@ class RegionGRPOTrainer(TRLSeams):
         self.add_callback(UpdatedShare(self.train_metrics))
         self.add_callback(self._clock)
         self.add_callback(AtTrainBegin(self.checkpoints.restore))
-        log_run_steps_to_wandb(self, self.stage_context)
+        count_run_steps(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self.send_whole_tables_to_vllm()
             self.add_callback(AtTrainBegin(partial(check_vllm, self)))

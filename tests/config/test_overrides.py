@@ -16,7 +16,7 @@ from rlvr_vocab.errors import UserError
         ("qqqqq=1", ["qqqqq", "--help"]),
         ("model=qwen4", ["model=qwen4", "qwen3_0.6b?", "smollm2_135m", "model.name"]),
         ("experiment=quickstrt", ["quickstart?", "gsm8k_reasoning"]),
-        ("training.report_to=wandb", ["set logging=wandb, logging=offline or logging=disabled"]),
+        ("training.report_to=wandb", ["set logging=wandb, tensorboard, trackio, mlflow or none"]),
         ("training.include_num_input_tokens_seen=all", ["include_num_input_tokens_seen is not used here"]),
         ("hydra.run.dir=x", ["output_dir"]),
         ("seed", ["'seed'", "key=value"]),

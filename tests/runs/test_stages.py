@@ -24,7 +24,6 @@ from rlvr_vocab.runs.stages import (
     StageRecord,
     checkpoint_to_resume,
     ended_records,
-    start_wandb,
 )
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -116,16 +115,6 @@ def test_a_budget_of_tokens_is_the_goal_of_a_run_and_of_each_stage():
     goal = "stages=[{name: a, until: {metric: reward, above: 0.5}, training: {max_tokens: 100}}]"
     with pytest.raises(UserError, match=r"until and training\.max_tokens=100"):
         check_run(load_settings("train", [words[0], goal]))
-
-
-def test_a_resumed_run_goes_on_in_the_same_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[dict[str, Any]] = []
-    monkeypatch.setattr("wandb.init", lambda **keys: given.append(keys) or SimpleNamespace(id="abc"))
-    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}", "logging=offline"])
-    start_wandb(settings)
-    start_wandb(settings)
-    assert [keys["id"] for keys in given] == [None, "abc"] and given[0]["resume"] == "allow"
-    assert given[0]["config"]["exp_name"] == settings.exp_name
 
 
 def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages: list[Stage]) -> None:

@@ -1,11 +1,12 @@
 """Steps count through the stages of a run, in rows and for Weights & Biases; a stage may end early."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
 from transformers import TrainerControl, TrainerState
-from transformers.integrations import WandbCallback
+from transformers.integrations import TensorBoardCallback, WandbCallback
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import UntilSettings
@@ -13,9 +14,10 @@ from rlvr_vocab.training.stage import (
     MetricsFile,
     StageContext,
     StopEarly,
-    log_run_steps_to_wandb,
-    record_wandb,
-    recorded_wandb,
+    count_run_steps,
+    record_tracker,
+    start_trackers,
+    tracker_records,
 )
 
 
@@ -58,21 +60,44 @@ def test_the_rows_of_earlier_stages_stay_and_are_named_where_they_are_lost(tmp_p
     assert rows_in(path) == [own] and str(path) in caplog.text
 
 
-def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
-    """The second stage begins after step 40 of the run."""
-    record_wandb(tmp_path, "abc", last_step=42)
-    added, logged = [], []
-    trainer = SimpleNamespace(pop_callback=lambda kind: WandbCallback(), add_callback=added.append)
-    log_run_steps_to_wandb(trainer, StageContext(tmp_path, "long", first_step=40))
-    [callback] = added
-    callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
+@pytest.mark.parametrize("of_an_evaluation", ["eval_problems", "eval_reward"])
+def test_a_tracker_counts_the_steps_of_the_run_and_is_sent_no_row_twice(of_an_evaluation, tmp_path, monkeypatch):
+    """The second stage begins after step 40 of the run; W&B had row 42 before the resume, TensorBoard row 41."""
+    record_tracker(tmp_path, "wandb", id="abc", last_step=42)
+    record_tracker(tmp_path, "tensorboard", last_step=41)
+    callbacks = [WandbCallback(), TensorBoardCallback.__new__(TensorBoardCallback)]
+    sent = {type(callback): [] for callback in callbacks}
+    for callback in callbacks:
+        kind = type(callback)
+        monkeypatch.setattr(
+            kind, "on_log", lambda self, args, state, control, logs: sent[type(self)].append((state.global_step, logs))
+        )
+    callbacks[1].logging_dir = None
+    trainer = SimpleNamespace(callback_handler=SimpleNamespace(callbacks=callbacks))
+    count_run_steps(trainer, StageContext(tmp_path, "long", first_step=40))
+    assert callbacks[1].logging_dir == str(tmp_path / "tensorboard")
     for step in (1, 2, 3):
-        callback.on_log(None, state(step), None, logs={"loss": 0.0})
-    assert [row["train/global_step"] for row in logged] == [43]
-    assert recorded_wandb(tmp_path) == {"id": "abc", "last_step": 43}
+        for callback in callbacks:
+            callback.on_log(None, state(step), None, logs={"loss": float(step)})
+    assert [[step for step, _ in rows] for rows in sent.values()] == [[43], [42, 43]]
+    assert tracker_records(tmp_path) == {"wandb": {"id": "abc", "last_step": 43}, "tensorboard": {"last_step": 43}}
     for step in (2, 3):
-        callback.on_log(None, state(step), None, logs={"eval_problems": 5})
-    assert logged[1:] == [{"eval/problems": 5, "train/global_step": 43}]
+        callbacks[0].on_log(None, state(step), None, logs={of_an_evaluation: 5})
+    assert sent[WandbCallback][1:] == [(43, {of_an_evaluation: 5})]
+
+
+def test_a_resumed_run_goes_on_in_the_same_runs_of_wandb_and_mlflow(tmp_path, monkeypatch):
+    given = []
+    run = SimpleNamespace(id="abc", info=SimpleNamespace(run_id="def"))
+    mlflow = SimpleNamespace(
+        active_run=lambda: None, set_experiment=given.append, start_run=lambda **keys: given.append(keys) or run
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.setattr("wandb.init", lambda **keys: given.append(keys) or run)
+    for _ in range(2):
+        start_trackers(tmp_path, ["wandb", "mlflow"], "project", "name", mode="offline")
+    assert [keys["id"] for keys in given[::3]] == [None, "abc"] and given[0]["resume"] == "allow"
+    assert [keys["run_id"] for keys in given[2::3]] == [None, "def"] and given[1] == "project"
 
 
 def test_a_figure_of_held_out_problems_ends_a_stage_by_the_name_that_it_is_logged_by():

@@ -52,7 +52,7 @@ def check_run(settings: RunSettings) -> None:
             _check_problems_and_rewards(stage.run)
             _check_until(stage)
     _check_measurements(settings)
-    _check_wandb_login(settings.logging)
+    _check_trackers(settings.logging)
     _check_run_folder(settings)
 
 
@@ -101,10 +101,12 @@ def _check_packages(settings: RunSettings) -> None:
         )
 
 
-def _check_wandb_login(logging: LoggingSettings) -> None:
-    """Without a terminal nobody can type the key that W&B asks for once the model is loaded."""
+def _check_trackers(logging: LoggingSettings) -> None:
+    """Their packages are installed; without a terminal nobody can type the key that W&B asks for at its start."""
+    for tracker in logging.report_to:
+        require(tracker, f"logging={tracker}", "set logging=none")
     offline = {logging.mode, os.environ.get("WANDB_MODE")} & {"offline", "disabled", "dryrun"}
-    if logging.report_to == "none" or offline or os.environ.get("WANDB_API_KEY"):
+    if "wandb" not in logging.report_to or offline or os.environ.get("WANDB_API_KEY"):
         return
     from requests.utils import get_netrc_auth  # as W&B looks for it
 
