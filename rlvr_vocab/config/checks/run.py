@@ -104,7 +104,7 @@ def _check_packages(settings: RunSettings) -> None:
 def _check_trackers(logging: LoggingSettings) -> None:
     """Their packages are installed; without a terminal nobody can type the key that W&B asks for at its start."""
     for tracker in logging.report_to:
-        require(tracker, f"logging={tracker}", "set logging=none")
+        require_package(tracker, f"logging={tracker}", "set logging=none")
     offline = {logging.mode, os.environ.get("WANDB_MODE")} & {"offline", "disabled", "dryrun"}
     if "wandb" not in logging.report_to or offline or os.environ.get("WANDB_API_KEY"):
         return
