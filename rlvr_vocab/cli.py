@@ -36,6 +36,9 @@ from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unr
 from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
+# Turns of the loop in which a thread of torch's OpenMP waits for the others before it sleeps, about 0.1 ms. Its own
+# 300,000 keep a processor from the thread that is waited for, where other programs compute too (docs/LOG.md).
+SPIN_COUNT = "5000"
 MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on where nobody reads their output
 DECIDE_MEMORY = (
     *("batch_size", "max_new_tokens", "warmup.batch_size", "training.per_device_train_batch_size"),
@@ -55,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # the encoding of a log file may lack characters
     write_exit_code(None)
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported
     code = run_and_report(list(sys.argv[1:] if argv is None else argv))
     write_exit_code(code)
     return code

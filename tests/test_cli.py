@@ -69,6 +69,22 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys: pytest.CaptureF
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [({}, cli.SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+def test_threads_of_torch_sleep_soon_unless_the_user_says_how_they_wait(
+    own: dict[str, str], found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # put back after the test, also what the command sets
+        monkeypatch.delenv(name)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["--help"]) == 0
+    assert os.environ.get("GOMP_SPINCOUNT") == found
+
+
 def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
