@@ -25,7 +25,7 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
 from rlvr_vocab.plan.workload import Sharding, Workload
-from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, WANDB
+from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, TRACKERS
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
@@ -141,7 +141,7 @@ def next_commands(summary: Mapping[str, Any], folder: Path) -> list[str]:
     if (folder / FINAL_ADAPTER).is_dir():
         merge = f"merge checkpoint={run}/{FINAL_ADAPTER} out={run}/merged dtype=auto"
         found.append((merge, "a model in the type of its base, to serve"))
-    if not (folder / WANDB).is_file():
+    if not (folder / TRACKERS).is_file():
         found.append((f"report run={run} figures={run}/figures", "its curves as files"))
     return [f"rlvr-vocab {command}  # {use}" for command, use in found[:3]]
 

@@ -59,7 +59,7 @@ GAINED = {"accuracy_before": 0.2, "accuracy_after": 0.6, "held_out_problems": 20
     ("summary", "files", "expected"),
     [
         (GAINED, (), ["generate", "report"]),
-        (GAINED | {"reasoning_vocab_size": 9}, ("wandb.json",), ["generate", "probe"]),
+        (GAINED | {"reasoning_vocab_size": 9}, ("trackers.json",), ["generate", "probe"]),
         (GAINED | {"findings": [{}]}, ("final_adapter/x",), ["doctor", "generate", "merge"]),
         ({"accuracy_after": 0.3}, (), ["samples", "report"]),  # 8 problems: chance
         ({"accuracy_before": None, "findings": [{}], "held_out_problems": 0}, (), ["doctor", "samples", "report"]),
