@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rlvr_vocab.vocab.expand import expand as expand
     from rlvr_vocab.vocab.merge import merge_adapter as merge_adapter
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor as RegionLogitsProcessor
-    from rlvr_vocab.vocab.tokenizer import token_ids as token_ids
 
     GRPOTrainer = RegionGRPOTrainer
 
@@ -28,7 +27,6 @@ _MODULES = {
     "after_thinking": "rewards.reward",
     "expand": "vocab.expand",
     "merge_adapter": "vocab.merge",
-    "token_ids": "vocab.tokenizer",
 }
 
 

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 # torch is there already, under another label than the wheel asks for; the others are for sound and pictures.
 NOT_OF_VLLM = {"torch", "torchaudio", "torchvision", "torchcodec"}
-FOR_TESTS = ("pytest", "gguf", "tiktoken")
+FOR_TESTS = ("pytest", "gguf", "tiktoken", "lm_eval==0.4.13")
 # vLLM holds these at versions of its own.
 DECIDED_BY_VLLM = {"transformers", "torch", "huggingface-hub"}
 

@@ -12,9 +12,11 @@ import torch
 
 pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
 
+from openai import OpenAI
 from trl.generation.vllm_client import VLLMClient
 from trl.generation.vllm_generation import VLLMGeneration
 
+from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import regions_after
@@ -105,6 +107,17 @@ def test_greedy_answers_and_truncated_sampling_keep_the_policy_too(served):
         ids = torch.tensor([asked["prompt"] + choice["token_ids"]])
         chosen_in = regions_after(ids, layout)[0, 3:-1]
         assert torch.isfinite(policy.bias[chosen_in, ids[0, 4:]]).all()
+
+
+def test_an_openai_client_gets_the_ids_of_our_own_generation(served):
+    address, folder = served
+    client = OpenAI(base_url=f"{address}/v1", api_key="none")
+    messages = [{"role": "user", "content": "Tell me about the sea."}]
+    asked = {"temperature": 0, "max_tokens": 48, "extra_body": {"return_token_ids": True}}
+    answer = client.chat.completions.create(model=str(folder), messages=messages, **asked).choices[0]
+    settings = SamplingSettings(max_new_tokens=48, temperature=0.0)
+    [own] = sample_completions(load_checkpoint(folder), [messages], settings)
+    assert answer.token_ids == own.completion_ids and len(own.completion_ids) > 10
 
 
 def test_with_a_server_grpo_trains_but_for_the_transfer_of_weights(served, make_trainer, tmp_path, monkeypatch):

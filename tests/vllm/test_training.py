@@ -51,6 +51,6 @@ def test_without_the_plugin_a_run_ends_before_its_first_step(chatty_smollm2, mak
     monkeypatch.setattr(engine_args, "create_engine_config", engine_args.create_engine_config.__wrapped__)
     monkeypatch.setattr(vllm_plugin, "reasoning_layout", lambda model_config: None)
     trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
-    with pytest.raises(UserError, match=r"vLLM samples past the region policy.*rlvr-vocab is not installed"):
+    with pytest.raises(UserError, match=r"vLLM does not follow the region policy.*install rlvr-vocab"):
         trainer.train()
     assert trainer.state.global_step == 0
