@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlvr_vocab.rewards.reward import after_thinking as after_thinking
+    from rlvr_vocab.runs.python_run import RecordedTrainer as RegionGRPOTrainer
     from rlvr_vocab.training.arguments import GRPOConfig as GRPOConfig
     from rlvr_vocab.training.settings import Lora as Lora
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer as RegionGRPOTrainer
     from rlvr_vocab.vocab.expand import Expansion as Expansion
     from rlvr_vocab.vocab.expand import expand as expand
     from rlvr_vocab.vocab.merge import merge_adapter as merge_adapter
@@ -20,9 +20,9 @@ __version__ = "0.1.0"
 _MODULES = {
     "Expansion": "vocab.expand",
     "GRPOConfig": "training.arguments",
-    "GRPOTrainer": "training.trainer:RegionGRPOTrainer",
+    "GRPOTrainer": "runs.python_run:RecordedTrainer",
     "Lora": "training.settings",
-    "RegionGRPOTrainer": "training.trainer",
+    "RegionGRPOTrainer": "runs.python_run:RecordedTrainer",
     "RegionLogitsProcessor": "vocab.sampling",
     "after_thinking": "rewards.reward",
     "expand": "vocab.expand",

@@ -42,7 +42,7 @@ from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import only_writer, run_of_checkpoint
 from rlvr_vocab.runs.problems import problems_line
-from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
+from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns, rewards_in_script
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
@@ -97,7 +97,12 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
         )
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
-    for line in [problems_line(dataset.name, keys, run), *problems.account]:
+    lines = [problems_line(dataset.name, keys, run), *problems.account]
+    if not settings.rewards.functions and (held := rewards_in_script(run.settings)):
+        lines.append(
+            f"its rewards are in a Python script and grade with rewards=[{','.join(held)}]; without, the usual one"
+        )
+    for line in lines:
         console.print(line, markup=False)
     return chosen
 

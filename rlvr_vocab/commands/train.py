@@ -65,7 +65,7 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
     print_prompt_warnings([(stage.settings, stage.train) for stage in stages], plan, console)
 
     run = start_run(settings, plan, console)
-    held_out = HeldOutEvaluator(run, problems.held_out)
+    held_out = HeldOutEvaluator.of_run(run, problems.held_out)
     if is_main:
         write_forecast(run, [stage.prompt_lengths for stage in stages])
         write_problems_record(run, problems, [len(stage.train) for stage in stages], held_out.graded_by)
@@ -77,4 +77,4 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
     summary = {**training.summary(), **measured, "seconds": seconds}
-    return write_summary(run, summary, training.trainer.state.log_history)
+    return write_summary(run.folder, summary, training.trainer.state.log_history)

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.generators import REASONING_GYM
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
 
@@ -97,6 +98,11 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
         raise UserError(f"{path}: {' '.join(str(error).split())}") from error
     assert isinstance(whole, dict)
     return {str(key): value for key, value in whole.items()}
+
+
+def is_from_python(config: Mapping[str, Any]) -> bool:
+    """Whether a recorded configuration is that of a run from Python, whose script holds problems and rewards."""
+    return str(config["dataset"]["name"]).startswith(FROM_PYTHON)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

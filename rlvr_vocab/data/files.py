@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.data.suggest import header_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_word, pluralize, short_text
@@ -21,6 +22,9 @@ def local_file(name: str) -> Path | None:
     A name with a known extension or a prefix like `./` is a path even if no such file exists: a typo is not looked up
     on the hub. Raises UserError where `check_file` does.
     """
+    if name.startswith(FROM_PYTHON):
+        script = name.removeprefix(FROM_PYTHON)
+        raise UserError(f"this run is from Python, and its script makes the problems ({script}): give dataset=…")
     path = Path(name).expanduser()
     if path.is_dir():
         return None

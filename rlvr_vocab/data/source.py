@@ -9,6 +9,8 @@ from rlvr_vocab.data.generators import SPLITS, ArithmeticTask, GymProblems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all
 
+# Begins the names of problems and rewards that the script of a run from Python holds.
+FROM_PYTHON = "python:"
 AnswerFormat = Literal["bare", "hash", "boxed", "letter", "text", "index_from_0", "index_from_1"]
 DecimalMark = Literal["point", "comma"]
 

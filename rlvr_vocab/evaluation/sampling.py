@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -50,11 +51,12 @@ class Completion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model that follows its region policy, with what is needed to talk to it."""
+    """A model that follows its region policy, with what is needed to talk to it; arguments for its chat template."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     layout: VocabLayout
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
@@ -85,7 +87,7 @@ def sample_completions(
         UserError: a prompt and its completion could exceed the model's context; nothing is sampled.
     """
     model, completions = checkpoint.model, list[Completion]()
-    require_room(model.config, checkpoint.tokenizer, prompts, settings)
+    require_room(model.config, checkpoint.tokenizer, prompts, settings, checkpoint.template)
     training = model.training
     model.eval()
     try:
@@ -106,27 +108,37 @@ def require_room(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Messages],
     settings: SamplingSettings,
+    template: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """UserError where a prompt and its completion could exceed the context of a model with that config."""
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     if context is None or not prompts:
         return
-    ids = chat_ids(tokenizer, prompts)
+    ids = chat_ids(tokenizer, prompts, **template)
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
     length, key = len(ids[longest]), settings.limit_key
     if length + settings.max_new_tokens > context:
         remedy = f"set {key} to {context - length} or less" if length < context else "shorten the prompt"
         raise UserError(
-            f'prompt {longest + 1}, "{short_text(prompts[longest][-1]["content"], 40)}": its {length} tokens and '
+            f'prompt {longest + 1}, "{short_text(_last_text(prompts[longest]), 40)}": its {length} tokens and '
             f"{key}={settings.max_new_tokens} do not fit the model's context of {context}; {remedy}"
         )
 
 
+def _last_text(prompt: Messages | str) -> str:
+    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
+
+
 def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings: SamplingSettings) -> list[Completion]:
     tokenizer, model = checkpoint.tokenizer, checkpoint.model
-    inputs = tokenizer.apply_chat_template(
-        list(prompts), add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
-    ).to(model.device)
+    padding: dict[str, Any] = {"padding": True, "return_tensors": "pt"}
+    side, settings_of_template = {"padding_side": "left"}, {"add_generation_prompt": True, **checkpoint.template}
+    if isinstance(prompts[0], str):  # from a script: TRL encodes it as it is
+        inputs = tokenizer(list(prompts), **padding, **side).to(model.device)
+    else:
+        inputs = tokenizer.apply_chat_template(
+            list(prompts), **settings_of_template, **padding, return_dict=True, tokenizer_kwargs=side
+        ).to(model.device)
     draws = settings.temperature > 0
     output = model.generate(
         input_ids=inputs["input_ids"],

@@ -39,7 +39,7 @@ def parents_of(checkpoint: Path) -> tuple[Path, ...]:
 
 def _runs_around(checkpoint: Path) -> list[Path]:
     """Candidates for the run that wrote the checkpoint: the folder around it, or around its stage."""
-    found = []
+    found = [checkpoint]  # where a script saves its model into the folder of the run
     for folder in parents_of(checkpoint):
         found += [folder, folder.parent.parent] if folder.parent.name == "stages" else [folder]
     return found

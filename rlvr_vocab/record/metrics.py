@@ -12,8 +12,6 @@ from rlvr_vocab.errors import UserError
 
 Row = Mapping[str, Any]
 
-# In every row of an evaluation on held-out problems.
-EVAL_PROBLEMS = "eval/problems"
 # Squares and sums of larger ones would leave the range of a float.
 _LARGEST = 1e150
 
@@ -135,8 +133,8 @@ def read_metrics(path: Path) -> list[Row]:
 
 
 def is_step_row(row: Row) -> bool:
-    """Whether a row has the metrics of an optimisation step, and not those of an evaluation."""
-    return EVAL_PROBLEMS not in row
+    """Whether a row has the metrics of an optimisation step, and not those of an evaluation, ours or TRL's."""
+    return not any(name.startswith("eval/") for name in row)
 
 
 def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:

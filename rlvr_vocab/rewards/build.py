@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.library import LIBRARY
@@ -23,6 +24,8 @@ from rlvr_vocab.text import did_you_mean, nearest_and_all
 
 # Arguments that TRL passes to every reward function beside the columns of the data set.
 FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+# The reward functions of the script that runs, by the names that its configuration has for them.
+IN_SCRIPT: dict[str, Callable[..., Any]] = {}
 # Seconds that user code has for a batch, unless it is given others.
 DEADLINE = 300.0
 
@@ -67,6 +70,14 @@ def find_function(name: str) -> Callable[..., Any]:
     Raises:
         UserError: there is none, it takes no completions by keyword, or a recorded run alone names it.
     """
+    if name in IN_SCRIPT:
+        return IN_SCRIPT[name]
+    if name.startswith(FROM_PYTHON):
+        named = name.removeprefix(FROM_PYTHON)
+        raise UserError(
+            f"rewards: {named.rpartition(':')[2]} is a function of a Python script, which trained this run: give "
+            f"rewards=[{named}], which imports that file, or a reward of the library"
+        )
     if is_user_code(name):
         function = load_function(name)
         parameters, takes_any = parameters_of(function)
@@ -103,7 +114,7 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
     plain: list[str] = []
     for spec in specs:
         where, _, name = spec.name.rpartition(":")
-        if where and name in LIBRARY:
+        if where and name in LIBRARY and not where.startswith(FROM_PYTHON):  # TRL logs it by its own name
             module = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
             name = f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{name}"
         plain.append(name)
@@ -153,7 +164,9 @@ def code_record(name: str) -> dict[str, str]:
     if name in LIBRARY:
         return {"name": LIBRARY[name].__name__}
     find_function(name)  # which imports its module
-    where, _, function = name.rpartition(":")
+    where, _, function = name.removeprefix(FROM_PYTHON).rpartition(":")
+    if name in IN_SCRIPT and not Path(where).is_file():
+        return {"name": function}
     file = where if where.endswith(".py") else getattr(sys.modules[where], "__file__", None)
     if file is None:
         return {"name": name}

@@ -148,7 +148,8 @@ class Grader:
         found: list[Grade] = []
         for start in range(0, len(turns), _BATCH):
             part = slice(start, start + _BATCH)
-            completions = [[{"role": "assistant", "content": turn}] for turn in turns[part]]
+            chat = not isinstance(rows[part][0]["prompt"], str)
+            completions = [[{"role": "assistant", "content": turn}] if chat else turn for turn in turns[part]]
             columns = trial_columns(rows[part], completions)
             columns["completion_ids"] = [list(ids) for ids in completion_ids[part]]
             by_turn = zip(*(reward(**columns) for reward in self._parts), strict=True)

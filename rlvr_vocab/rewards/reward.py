@@ -196,10 +196,10 @@ def turn_text(completion: Any) -> str:
     if isinstance(completion, str):
         return completion
     messages = [message for message in completion or () if message.get("role", "assistant") == "assistant"]
-    return "\n".join(_content_text(message.get("content")) for message in messages)
+    return "\n".join(content_text(message.get("content")) for message in messages)
 
 
-def _content_text(content: Any) -> str:
+def content_text(content: Any) -> str:
     if isinstance(content, list):  # parts, of which some are text
         return "".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
     return content or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from statistics import mean, stdev
@@ -11,6 +11,7 @@ from typing import Any
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
+from rich.console import Console
 
 from rlvr_vocab.config.sections import stages_of
 from rlvr_vocab.config.trl_fields import held_out_batch
@@ -39,26 +40,38 @@ from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
+# Rows with `prompt`, `problem` (its text) and the columns that the grader reads.
+Problems = Dataset | Sequence[Mapping[str, Any]]
+
 
 class HeldOutEvaluator:
-    """Evaluates a model on the held-out problems of a run, with answers sampled as in its last stage.
+    """Evaluates a model on the held-out problems of a run, None for none.
 
     Results are stored in `evaluation/<when>.jsonl`; an existing evaluation is not repeated.
     """
 
-    def __init__(self, run: Run, problems: Dataset | None) -> None:
-        settings = stages_of(run.settings)[-1].run
-        grpo = settings.training.grpo
-        self._run, self.problems = run, problems
-        self._grader = Grader(grader_of_run(settings), reward_context(settings))
+    def __init__(
+        self, folder: Path, console: Console, problems: Problems | None, grader: Grader, sampling: SamplingSettings
+    ) -> None:
+        self._folder, self._console, self.problems = folder, console, problems
+        self._grader, self._sampling = grader, sampling
         self.graded_by = self._grader.spec.record()
         self.metric = HeldOutMetric.of(self.graded_by)
-        self._sampling = SamplingSettings(
+
+    @classmethod
+    def of_run(cls, run: Run, problems: Dataset | None) -> HeldOutEvaluator:
+        """Grades and samples as in the last stage of a run."""
+        settings = stages_of(run.settings)[-1].run
+        grpo = settings.training.grpo
+        sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
             batch_size=held_out_batch(grpo),
             seed=settings.seed,
             limit_key="training.max_completion_length",
+        )
+        return cls(
+            run.folder, run.console, problems, Grader(grader_of_run(settings), reward_context(settings)), sampling
         )
 
     def measure_before(self, trainer: RegionGRPOTrainer) -> None:
@@ -81,7 +94,7 @@ class HeldOutEvaluator:
         Args:
             step: the step of the weights, whose evaluation during training is reused; None to evaluate again.
         """
-        before = self._recorded([results_file(self._run.folder, "before")])
+        before = self._recorded([results_file(self._folder, "before")])
         figures = {
             "before": held_out_figures(before or ()),
             "after": held_out_figures(self._measured("after", trainer, step)),
@@ -97,14 +110,14 @@ class HeldOutEvaluator:
 
     def _measured(self, when: str, trainer: RegionGRPOTrainer, step: int | None = None) -> Sequence[ProblemResult]:
         """The results before or after training, as recorded, or of an evaluation now."""
-        path = results_file(self._run.folder, when)
+        path = results_file(self._folder, when)
         results = self._recorded([path, *([] if step is None else [self._step_file(step)])])
         if results is None:
             if self.problems is None:
                 return []
             title = f"held-out problems {when} GRPO"
             # Under the autocast of training: flash attention supports only 16-bit types.
-            with progress_bar(self._run.console, title, len(self.problems)) as bar, trainer.accelerator.autocast():
+            with progress_bar(self._console, title, len(self.problems)) as bar, trainer.accelerator.autocast():
                 results = self._results(trainer, lambda done, total: bar.update(done))
         if PartialState().is_main_process and not path.exists():
             write_results(results, path)
@@ -120,7 +133,7 @@ class HeldOutEvaluator:
         return results
 
     def _step_file(self, step: int) -> Path:
-        return results_file(self._run.folder, f"step_{step:05d}")
+        return results_file(self._folder, f"step_{step:05d}")
 
     @peak_memory.phase("evaluation")
     def _results(
@@ -146,7 +159,9 @@ class HeldOutEvaluator:
 
 
 def _checkpoint(trainer: RegionGRPOTrainer) -> Checkpoint:
-    return Checkpoint(on_its_device(trainer), trainer.processing_class, trainer.policy.layout)
+    return Checkpoint(
+        on_its_device(trainer), trainer.processing_class, trainer.policy.layout, trainer.chat_template_kwargs
+    )
 
 
 def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:

@@ -111,7 +111,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     division = {"held_out": {"measured_on": len(measured), _FINGERPRINT: fingerprint_of(measured)}}
     used = [loaded[stage.run.dataset] for stage in stages_of(settings)] + [own.train] * (settings.warmup.max_steps > 0)
     trained = {problem_key(text) for train in used for text in train["problem"]}
-    keys = {"held_out": _hashes(own.reserved_keys), "trained": _hashes(trained)}
+    keys = {"held_out": hashes(own.reserved_keys), "trained": hashes(trained)}
     report = {**division, "training": training, "keys": keys}
     problems = RunProblems(own.train, held_out, tuple(by_stage), report)
     _require_same_problems(settings, problems.report)
@@ -241,7 +241,7 @@ def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [where for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
 
 
-def _hashes(keys: Iterable[str]) -> str:
+def hashes(keys: Iterable[str]) -> str:
     """48 bits of the hash of each problem, by its key (`problem_key`), as sorted words."""
     return " ".join(sorted({hashlib.sha256(key.encode()).hexdigest()[:12] for key in keys}))
 
@@ -253,7 +253,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
     recorded = (read_json_if_there(run.folder / PROBLEMS) or {}).get("keys")
     if recorded is None:
         return f"warning: {run.folder} does not record its problems ({PROBLEMS}): it may have trained on these"
-    asked = set(_hashes(keys).split())
+    asked = set(hashes(keys).split())
     known = len(asked.intersection(recorded["trained"].split()))
     if known:
         return f"warning: the run in {run.folder} trained on {known:,} of these {pluralize(len(asked), 'problem')}"

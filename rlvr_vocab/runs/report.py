@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from rlvr_vocab.analysis.report.run_page import RunReport, curves, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
 from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, read_recorded
+from rlvr_vocab.config.recorded import NOT_COMPARED, command_to_repeat, config_yaml, is_from_python, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, read_json_if_there
@@ -53,7 +54,7 @@ def write_report(settings: ReportSettings) -> None:
             (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
             for row in read_rows(folder / CHANGES)
         ),
-        command_to_repeat=command_to_repeat(folder, str(recorded["exp_name"])),
+        command_to_repeat=_command_to_repeat(folder, recorded),
         max_samples=settings.max_samples,
     )
     charts = [*curves(report)]
@@ -62,6 +63,12 @@ def write_report(settings: ReportSettings) -> None:
         save_charts(charts, settings.figures)
     if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         write_vocabulary(vocabulary)
+
+
+def _command_to_repeat(folder: Path, recorded: Mapping[str, Any]) -> str:
+    if not is_from_python(recorded):
+        return command_to_repeat(folder, str(recorded["exp_name"]))
+    return shlex.join(["python", *(read_json_if_there(folder / ENVIRONMENT) or {}).get("command", ())])
 
 
 def report_at_the_end(run: Path, console: Console) -> None:

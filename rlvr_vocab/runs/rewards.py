@@ -12,6 +12,7 @@ from rlvr_vocab.config.recorded import reward_of
 from rlvr_vocab.config.sections import RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Messages
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, logged_names, required_columns
 from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
@@ -71,10 +72,16 @@ def grader_of_warmup(settings: RunSettings) -> GraderSpec:
 def grader_of_checkpoint(settings: EvaluateSettings) -> GraderSpec:
     """The grader of a checkpoint's answers: the requested one, else that of its run."""
     run, rewards = run_of_checkpoint(settings.checkpoint).settings, settings.rewards.functions
-    if run is not None and not rewards:
+    if run is not None and not rewards and not rewards_in_script(run):
         return grader_of_run(run, settings.grader, settings.threshold)
     usual = (RewardSpec(reward_of(settings.dataset.name)),)
     return grader_spec(rewards or usual, settings.grader, settings.threshold)
+
+
+def rewards_in_script(run: RunSettings | None) -> list[str]:
+    """The rewards of a run from Python that only its script has, as `rewards=[…]` would name them."""
+    functions = () if run is None else stages_of(run)[-1].run.rewards.functions
+    return [each.name.removeprefix(FROM_PYTHON) for each in functions if each.name.startswith(FROM_PYTHON)]
 
 
 def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:

@@ -38,8 +38,11 @@ Rows = Sequence[Mapping[str, Any]]
 _SHARDING: dict[str, Sharding] = {"FSDP": "fsdp2", "DEEPSPEED": "deepspeed_zero3"}
 
 
-def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
-    """Write `forecast.json` from the prompt lengths of each stage, unless the model's shape is unknown."""
+def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]], problems: int | None = None) -> None:
+    """Write `forecast.json` from the prompt lengths of each stage, unless the model's shape is unknown.
+
+    problems: of the first stage; None where each has its length.
+    """
     try:
         shape = replace(architecture_of(str(run.initial_model)), rows=run.layout.standard_size)
     except UserError as error:
@@ -56,7 +59,7 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
         copies=run.layout.size,
         processes=state.num_processes,
         sharding=_SHARDING.get(state.distributed_type, "none"),
-        problems=len(prompt_lengths[0]),
+        problems=problems or len(prompt_lengths[0]),
         prompts=tuple(chain.from_iterable(prompt_lengths)),
     )
     atomic_write(run.folder / FORECAST, forecast_of(work).to_json())
@@ -79,14 +82,14 @@ def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
     return summary
 
 
-def write_summary(run: Run, summary: dict[str, Any], rows: Rows) -> dict[str, Any]:
+def write_summary(folder: Path, summary: dict[str, Any], rows: Rows) -> dict[str, Any]:
     """Write `summary.json`, which marks the run as finished; `rows` are the logged ones of the last stage."""
     summary["peak_memory"] = _peaks_of_run(rows)
-    summary["forecast"] = graded_forecast(run.folder, rows)
+    summary["forecast"] = graded_forecast(folder, rows)
     if PartialState().is_main_process:
-        record = replace(run_record(run.folder), summary=summary)
+        record = replace(run_record(folder), summary=summary)
         summary["findings"] = [asdict(finding) for finding in diagnose(record)]
-        atomic_write(run.folder / SUMMARY, json_text(summary))
+        atomic_write(folder / SUMMARY, json_text(summary))
     return summary
 
 
@@ -105,7 +108,7 @@ def _peaks_of_run(rows: Rows) -> dict[str, float]:
 def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     """Print the outcome, warnings, a sampled answer, and the next commands to type."""
     console.print()
-    console.print(_outcome(summary))
+    console.print(outcome_line(summary))
     warnings = [
         f"reward {name} failed on {pluralize(failures, 'completion')}, which got no score from it: "
         f"rewards/{name}/failures in metrics.jsonl"
@@ -132,7 +135,7 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
     )
 
 
-def _outcome(summary: dict[str, Any]) -> str:
+def outcome_line(summary: dict[str, Any]) -> str:
     """The held-out figures before and after GRPO, as one line of Rich markup."""
     steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
     metric = HeldOutMetric.of(summary.get("grader"))

@@ -108,14 +108,17 @@ def record_tracker(run_folder: Path, tracker: str, **facts: Any) -> None:
 
 def start_trackers(
     run_folder: Path, trackers: Sequence[str], project: str | None, name: str | None, **wandb: Any
-) -> None:
-    """Start or resume the run of W&B and of MLflow, where the script has started none; others need no start.
+) -> bool:
+    """Start or resume the run of W&B and of MLflow, where none is active; the others need no start.
 
     Args:
         project: of W&B; in MLflow the experiment, which `MLFLOW_EXPERIMENT_NAME` overrides.
         wandb: further arguments of `wandb.init`.
+
+    Returns:
+        Whether a run of MLflow was started, which its callback then leaves active.
     """
-    records = tracker_records(run_folder)
+    records, starts_mlflow = tracker_records(run_folder), False
     if "wandb" in trackers:
         import wandb as weights_and_biases
 
@@ -128,11 +131,13 @@ def start_trackers(
     if "mlflow" in trackers:
         import mlflow
 
-        if (active := mlflow.active_run()) is None:
+        active = mlflow.active_run()
+        if starts_mlflow := active is None:
             if (experiment := os.environ.get("MLFLOW_EXPERIMENT_NAME", project)) is not None:
                 mlflow.set_experiment(experiment)
             active = mlflow.start_run(run_id=records.get("mlflow", {}).get("id"), run_name=name)
         record_tracker(run_folder, "mlflow", id=active.info.run_id)
+    return starts_mlflow
 
 
 def count_run_steps(trainer: Trainer, context: StageContext) -> None:

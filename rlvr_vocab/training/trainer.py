@@ -80,7 +80,7 @@ class RegionGRPOTrainer(TRLSeams):
         peft_config: LoraConfig | Lora | None = None,
         reasoning_vocab_size: int | None = 0,
         expansion: Expansion | None = None,
-        kl_log_steps: int | None = 0,
+        kl_log_steps: int | None = None,
         kl_over: KLOver = "text",
         max_rounds: int = 1,
         curriculum: CurriculumSettings | None = None,
@@ -138,6 +138,8 @@ class RegionGRPOTrainer(TRLSeams):
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
         self._measure = measure
+        self.model_name = str(model) if isinstance(model, str | Path) else model.config.name_or_path
+        self.kl_over, self.kl_log_steps = kl_over, kl_log_steps
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, copies=self.policy.layout.size > 0)
         self._check_per_token_loss(args)

@@ -118,10 +118,15 @@ def template_text(path: Path | None) -> str | None:
 
 
 def chat_ids(
-    tokenizer: PreTrainedTokenizerBase, conversations: Sequence[Messages], row_numbers: Sequence[int] | None = None
+    tokenizer: PreTrainedTokenizerBase,
+    conversations: Sequence[Messages],
+    row_numbers: Sequence[int] | None = None,
+    **arguments: Any,
 ) -> list[list[int]]:
-    """The prompt ids of each conversation; raises as `chat_texts` does."""
-    texts = chat_texts(tokenizer, conversations, row_numbers)
+    """The prompt ids of each conversation, or of prompts that are text; raises as `chat_texts` does."""
+    if conversations and isinstance(conversations[0], str):
+        return tokenizer(list(conversations))["input_ids"]
+    texts = chat_texts(tokenizer, conversations, row_numbers, **arguments)
     return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
 
 

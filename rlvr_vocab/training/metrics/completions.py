@@ -30,7 +30,8 @@ def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Ma
     def cells(name: str) -> list[str]:
         return gather_object([cell_text(row.get(name)) or "" for row in inputs])
 
-    solutions, logs = cells("solution"), trainer.logged_completions
+    gold = "solution" if "solution" in inputs[0] else "answer"  # as scripts name it
+    solutions, logs = cells(gold), trainer.logged_completions
 
     def newest(values: Any) -> list[Any]:
         return list(values)[-len(solutions) :]

@@ -1,0 +1,341 @@
+"""A run from Python: the trainer that `rlvr_vocab` exports records its training as the command line does."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, fields
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+from peft import LoraConfig, PeftModel
+from torch import nn
+
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import config_yaml, is_from_python, read_recorded
+from rlvr_vocab.config.trl_fields import NOT_USED, held_out_batch
+from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.data.problem_key import problem_key
+from rlvr_vocab.data.source import FROM_PYTHON
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.sampling import SamplingSettings
+from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.plan.forecast import FORECAST
+from rlvr_vocab.record.files import (
+    CONFIG,
+    ENVIRONMENT,
+    INITIAL_MODEL,
+    METRICS,
+    PROBLEMS,
+    SUMMARY,
+    SYSTEM_PROMPT_USED,
+    TENSORBOARD,
+    TRACKERS,
+)
+from rlvr_vocab.rewards.build import IN_SCRIPT, RewardContext
+from rlvr_vocab.rewards.grader import Grader, grader_spec
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import RewardSpec, content_text
+from rlvr_vocab.runs.folder import Run, environment, results_file
+from rlvr_vocab.runs.held_out import HeldOutEvaluator
+from rlvr_vocab.runs.problems import fingerprint_of, hashes
+from rlvr_vocab.runs.summary import outcome_line, write_forecast, write_summary
+from rlvr_vocab.terminal import make_console
+from rlvr_vocab.training.arguments import prompt_tokens
+from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
+from rlvr_vocab.training.stage import MetricsFile, start_trackers
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+
+_ROWS_READ = 1_000  # of the training problems, for their system prompt and the lengths of their prompts
+# Arguments that other keys or the machine decide.
+_NOT_RECORDED = {*NOT_USED, "activation_checkpointing", "dataloader_pin_memory", "disable_tqdm", "log_level"}
+_TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow")
+
+
+class RecordedTrainer(RegionGRPOTrainer):
+    """`RegionGRPOTrainer` whose `train()` makes `args.output_dir` the folder of a run, which the commands read.
+
+    Where there is an `eval_dataset`, its first `max_eval_samples` problems (None: all) are answered before and after
+    the training and graded by the reward functions. A second `train()` goes on in the same files.
+    """
+
+    max_eval_samples: int | None = 64
+    _recorder: _Recorder | None = None
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+        """Train as `RegionGRPOTrainer` does, with a record of it unless a command makes one."""
+        if self._recorder is None and any(isinstance(each, MetricsFile) for each in self.callback_handler.callbacks):
+            return super().train(resume_from_checkpoint, **kwargs)
+        checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
+        if self._recorder is None:
+            self._recorder = _Recorder(self)
+        self._recorder.begin(checkpoint)
+        result = super().train(None if checkpoint is None else str(checkpoint), **kwargs)
+        self._recorder.end()
+        return result
+
+
+class _Recorder:
+    """Writes the files of a run around the trainings of a trainer."""
+
+    def __init__(self, trainer: RecordedTrainer) -> None:
+        self._trainer, self._folder = trainer, trainer.stage_context.run_folder
+        self._is_main = trainer.accelerator.is_main_process
+        self._console = make_console(quiet=not self._is_main)
+        self._trained = False
+        self._seconds = self._grpo_seconds = 0.0  # of earlier trainings
+        specs = reward_specs(trainer)
+        self._config = configuration(trainer, specs)
+        self._held_out = self._evaluator(specs)
+        trainer.add_callback(MetricsFile(self._folder / METRICS, trainer.stage_context))
+
+    def begin(self, checkpoint: Path | None) -> None:
+        """Write what is known before a training, and evaluate the held-out problems before the first one."""
+        trainer, folder, args = self._trainer, self._folder, self._trainer.args
+        self._began = time.monotonic()
+        if self._trained and checkpoint is None:
+            trainer.stage_context.first_step += trainer.state.global_step
+        if self._is_main:
+            if not self._trained:
+                self._start_folder(resumes=checkpoint is not None)
+            for path in (folder / SUMMARY, results_file(folder, "after")):
+                path.unlink(missing_ok=True)
+            project = os.environ.get("WANDB_PROJECT", args.project)
+            self._starts_mlflow = start_trackers(folder, args.report_to, project, args.run_name)
+        trainer.accelerator.wait_for_everyone()
+        if self._held_out is not None and checkpoint is None and not self._trained:
+            self._held_out.measure_before(trainer)
+        if checkpoint is not None:
+            self._grpo_seconds = 0.0  # the checkpoint has them
+        self._trained = True
+
+    def end(self) -> None:
+        """Evaluate the held-out problems, and write and print the outcome."""
+        trainer, context = self._trainer, self._trainer.stage_context
+        steps = context.run_step(trainer.state.global_step)
+        nothing = {"held_out_problems": 0, "grader": None, "sample": None}
+        measured = nothing if self._held_out is None else self._held_out.outcome(trainer, None)
+        self._grpo_seconds += trainer.checkpoints.trained_seconds
+        self._seconds += time.monotonic() - self._began
+        summary = {
+            "exp_name": self._config["exp_name"],
+            "finished": True,
+            "reasoning_vocab_size": trainer.policy.layout.size,
+            "train_problems": _length(trainer.train_dataset),
+            "steps": steps,
+            "reward_failures": {},
+            "grpo_seconds": round(self._grpo_seconds, 1),
+            **measured,
+            "seconds": round(self._seconds, 1),
+        }
+        summary = write_summary(self._folder, summary, trainer.state.log_history)
+        self._console.print(outcome_line(summary))
+        self._console.print(f"the run is in {self._folder}: rlvr-vocab report run={self._folder}", markup=False)
+        if self._is_main and self._starts_mlflow:
+            import mlflow
+
+            mlflow.end_run()
+
+    def _start_folder(self, *, resumes: bool) -> None:
+        trainer, folder = self._trainer, self._folder
+        if (folder / CONFIG).is_file() and not is_from_python(read_recorded(folder)):
+            raise UserError(f"output_dir={folder} holds a run from the command line; choose another output_dir")
+        if not resumes:  # TRL trains anew into a folder that is there
+            for name in (PROBLEMS, FORECAST, TRACKERS, METRICS):
+                (folder / name).unlink(missing_ok=True)
+            for name in ("evaluation", TENSORBOARD):
+                shutil.rmtree(folder / name, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / INITIAL_MODEL).exists():  # the given folder was an expanded one
+            (folder / INITIAL_MODEL).symlink_to(trainer.initial_model.resolve())
+        atomic_write(folder / CONFIG, config_yaml(self._config))
+        atomic_write(folder / ENVIRONMENT, json_text(environment()))
+        atomic_write(folder / PROBLEMS, json_text(self._problems_record()))
+        self._write_forecast()
+
+    def _evaluator(self, specs: Sequence[RewardSpec]) -> HeldOutEvaluator | None:
+        """None, with a line, where the rewards or the held-out problems are such as no command could use."""
+        trainer, given = self._trainer, self._trainer.eval_dataset
+        models = [name for name, function in _named_rewards(trainer) if isinstance(function, nn.Module)]
+        if models or not isinstance(given, Dataset | IterableDataset | None):
+            what = f"reward {models[0]} is a model" if models else f"eval_dataset is a {type(given).__name__}"
+            self._console.print(f"no held-out problem is measured before and after training: {what}", markup=False)
+            return None
+        rows = None if given is None else [problem_row(row) for row in islice(given, trainer.max_eval_samples)]
+        if rows is not None and len(rows) < (_length(given) or 0):
+            some = f"the first {len(rows):,} of {_length(given):,}"
+            self._console.print(f"held-out problems: {some} (max_eval_samples={trainer.max_eval_samples})")
+        args = trainer.args
+        sampling = SamplingSettings(
+            max_new_tokens=args.max_completion_length,
+            temperature=args.temperature,
+            batch_size=held_out_batch(vars(args)),
+            seed=args.seed,
+            limit_key="max_completion_length",
+        )
+        grader = Grader(grader_spec(specs), RewardContext())
+        return HeldOutEvaluator(self._folder, self._console, rows or None, grader, sampling)
+
+    def _problems_record(self) -> dict[str, Any]:
+        """The content of `problems.json`; a streamed set is not read for it."""
+        train, held_out = self._trainer.train_dataset, self._held_out and self._held_out.problems
+        known = set(getattr(train, "column_names", None) or ()).intersection(
+            ("prompt", "problem", "solution", "answer")
+        )
+        rows = map(problem_row, train.select_columns(sorted(known))) if isinstance(train, Dataset) else ()
+        trained, measured = _pairs(rows), _pairs(held_out or ())
+        name = self._config["dataset"]["name"]
+        own = {"stage": "", "dataset": name, "sha256": fingerprint_of(trained), "trained_on": len(trained)}
+        return {
+            "held_out": {"measured_on": len(measured), "sha256": fingerprint_of(measured)},
+            "training": [own] if trained else [],
+            "keys": {
+                name: hashes(problem_key(problem) for problem, _ in pairs)
+                for name, pairs in (("held_out", measured), ("trained", trained))
+            },
+            "grader": self._held_out and self._held_out.graded_by,
+            SYSTEM_PROMPT_USED: self._config["dataset"]["system_prompt"] is not None,
+        }
+
+    def _write_forecast(self) -> None:
+        trainer = self._trainer
+        lengths = [prompt_tokens(row, trainer.tokenizer) for row in _first_rows(trainer)]
+        try:
+            settings = read_settings("train", [f"config={self._folder / CONFIG}"])
+        except UserError as error:
+            self._console.print(f"no forecast of this run: {error}", markup=False)
+            return
+        run = Run(settings, trainer.policy.layout, self._console)
+        write_forecast(run, [lengths], problems=_length(trainer.train_dataset))
+
+
+# --- the configuration of a script ---
+
+
+def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict[str, Any]:
+    """The keys of a run as far as its trainer has them; data and rewards are named by the script that holds them."""
+    args, folder = trainer.args, trainer.stage_context.run_folder
+    values = args.to_dict()
+    training = {
+        field.name: values[field.name]
+        for field in fields(args)
+        if field.default is not MISSING and values[field.name] != field.default and field.name not in _NOT_RECORDED
+    }
+    limits = {"max_completion_length": args.max_completion_length, "temperature": args.temperature}
+    training |= {**limits, "max_steps": args.max_steps if args.max_steps > 0 else None, "kl_over": trainer.kl_over}
+    training |= {"kl_log_steps": trainer.kl_log_steps, "dynamic_sampling": trainer.dynamic_sampling is not None}
+    derived = ["generation_batch_size"]  # of steps_per_generation
+    derived += ["steps_per_generation"] * (args.steps_per_generation == args.gradient_accumulation_steps)
+    derived += ["warmup_steps"] * (training.get("warmup_ratio") is not None)
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    systems = {_system_prompt(row) for row in _first_rows(trainer)}
+    return {
+        "exp_name": Path(args.run_name or folder.resolve().name).name,
+        "seed": args.seed,
+        "output_dir": str(folder),
+        "model": _model_keys(trainer),
+        "dataset": {
+            "name": f"{FROM_PYTHON}{Path(script).resolve() if script else 'a session'}",
+            "eval_fraction": 0.0,
+            "max_eval_samples": trainer.max_eval_samples,
+            "system_prompt": systems.pop() if len(systems) == 1 else None,
+        },
+        "training": json.loads(
+            json.dumps({name: value for name, value in training.items() if name not in derived}, default=str)
+        ),
+        "rewards": {"functions": [asdict(spec) for spec in specs]},
+        "logging": {
+            "enabled": bool(args.report_to),
+            "project": args.project,
+            "mode": "online",
+            "trackers": [name for name in args.report_to if name in _TRACKERS],
+        },
+    }
+
+
+def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
+    args, layout, model = trainer.args, trainer.policy.layout, trainer.accelerator.unwrap_model(trainer.model)
+    cyclic = all(source == k for source, k in zip(layout.source_ids, cycle(range(layout.standard_size)), strict=False))
+    of_copies = {"reasoning_mode": layout.mode} | {
+        name: getattr(layout, name) for name in ("reasoning_rank", "preserve_odds")
+    }
+    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+    adapter = model.peft_config["default"] if isinstance(model, PeftModel) else None
+    tags = trainer.tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
+    return {
+        "name": trainer.model_name,
+        "reasoning_vocab_size": layout.size,
+        "source_ids": None if cyclic else list(layout.source_ids),
+        **(of_copies if layout.size else {}),
+        "think_tags": list(tags),
+        "pure_bf16": adapter is None and dtype == "bfloat16",
+        "model_kwargs": {"torch_dtype": dtype},
+        "generation_kwargs": {"max_new_tokens": args.max_completion_length, "temperature": args.temperature},
+        "lora": {} if adapter is None else {"enabled": True, **_lora_keys(adapter)},
+    }
+
+
+def _lora_keys(adapter: LoraConfig) -> dict[str, Any]:
+    targets = adapter.target_modules
+    keys = {name: getattr(adapter, name) for name in ("r", "lora_alpha", "lora_dropout")}
+    return {**keys, "target_modules": targets if isinstance(targets, str) else sorted(targets or ())}
+
+
+def reward_specs(trainer: RegionGRPOTrainer) -> list[RewardSpec]:
+    """The rewards of a trainer, each under a name by which this process finds it again."""
+    specs = []
+    for (name, function), weight in zip(_named_rewards(trainer), trainer.reward_weights.tolist(), strict=True):
+        if LIBRARY.get(name) is function:
+            specs.append(RewardSpec(name, weight))
+            continue
+        specs.append(RewardSpec(f"{FROM_PYTHON}{_source_file(function)}:{name}", weight))
+        IN_SCRIPT[specs[-1].name] = function
+    return specs
+
+
+def _named_rewards(trainer: RegionGRPOTrainer) -> list[tuple[str, Callable[..., Any]]]:
+    return list(zip(trainer.reward_func_names, trainer.reward_funcs, strict=True))
+
+
+def _source_file(function: Callable[..., Any]) -> str:
+    code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
+    try:
+        return str(Path(inspect.getsourcefile(code if inspect.isroutine(code) else type(code)) or "").resolve())
+    except TypeError:  # written in C, or in a session
+        return "a session"
+
+
+# --- the problems of a script ---
+
+
+def problem_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a script with the columns `problem`, its text without the system prompt, and `solution`."""
+    prompt = row["prompt"]
+    asked = [message for message in prompt if message["role"] != "system"] if not isinstance(prompt, str) else []
+    text = prompt if isinstance(prompt, str) else "\n\n".join(content_text(each["content"]) for each in asked)
+    found = {"problem": row["problem"] if isinstance(row.get("problem"), str) else text}
+    return {**row, **found, **({"solution": row["answer"]} if "solution" not in row and "answer" in row else {})}
+
+
+def _pairs(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(row["problem"], cell_text(row.get("solution"))) for row in rows]
+
+
+def _first_rows(trainer: RegionGRPOTrainer) -> list[Mapping[str, Any]]:
+    return list(islice(trainer.train_dataset, _ROWS_READ)) if isinstance(trainer.train_dataset, Dataset) else []
+
+
+def _system_prompt(row: Mapping[str, Any]) -> str | None:
+    first = row["prompt"][0] if row["prompt"] else None
+    return first["content"] if isinstance(first, Mapping) and first["role"] == "system" else None
+
+
+def _length(rows: Any) -> int | None:
+    return len(rows) if hasattr(rows, "__len__") else None

@@ -1,0 +1,133 @@
+"""A run from Python leaves what a run from the command line leaves, and the commands read it."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.recorded import is_from_python
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import find_function, logged_names
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.runs.python_run import problem_row
+from tests.settings import load_settings
+
+SCRIPT = """
+import sys
+from datasets import Dataset
+from rlvr_vocab import GRPOConfig, GRPOTrainer
+from rlvr_vocab.rewards import accuracy
+
+def length(completions, **columns):
+    return [len(turn[0]["content"]) / 100 for turn in completions]
+
+def rows(numbers):
+    system = {"role": "system", "content": "Box it."}
+    asked = [{"role": "user", "content": f"What is {n} + 4?"} for n in numbers]
+    return Dataset.from_list([{"prompt": [system, each], "solution": str(n + 4)} for n, each in zip(numbers, asked)])
+
+def trainer(out, model, copies, steps=2, **fields):
+    args = GRPOConfig(
+        output_dir=str(out), max_steps=steps, per_device_train_batch_size=4, num_generations=4, learning_rate=1e-3,
+        max_completion_length=8, logging_steps=1, save_steps=1, use_cpu=True, bf16=False, report_to="none",
+        reward_weights=[1.0, 0.5], seed=copies, **fields)
+    return GRPOTrainer(
+        model, [accuracy, length], args, rows(range(8)), eval_dataset=rows(range(8, 14)), reasoning_vocab_size=copies)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def rows_in(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_every_command_reads_a_run_from_python(script, make_shape, tmp_path, capsys):
+    base, make = make_shape("qwen3").folder, runpy.run_path(str(script))["trainer"]
+    runs = [tmp_path / "out" / name for name in ("baseline", "copies")]
+    for run, copies in zip(runs, (0, 20), strict=True):
+        make(run, base, copies).train()
+    problems = tmp_path / "held.jsonl"
+    problems.write_text("".join(f'{{"problem": "What is {n} + 4?", "answer": "{n + 4}"}}\n' for n in range(8, 14)))
+    common = [f"model.name={base}", f"dataset.name={problems}", "dataset.eval_fraction=0.4", "training.use_cpu=true"]
+    common += ["training.max_steps=1", "training.per_device_train_batch_size=4", "training.num_generations=4"]
+    common += ["training.max_completion_length=8", "training.bf16=false", "training.gradient_accumulation_steps=1"]
+    common += ["rewards=[accuracy]", "logging=none", "report=false", f"output_dir={runs[0].parent / 'typed'}"]
+    assert main(["train", *common]) == 0
+    of_command = rows_in(runs[0].parent / "typed")[0]
+    of_python = rows_in(runs[0])[0]
+    own = {name for name in of_python if name.startswith("rewards/length")}
+    assert set(of_python) - own == set(of_command) and of_python["kl"] == 0.0
+    capsys.readouterr()
+    assert main(["doctor", f"run={runs[0]}"]) == 0
+    assert main(["report", f"run={runs[1]}"]) == 0 and "train.py" in (runs[1] / "report.html").read_text()
+    assert main(["samples", f"run={runs[1]}", "step=2", "verdict=wrong", "max_samples=1"]) == 0
+    assert "gold answer: " in capsys.readouterr().out
+    assert main(["compare", f"runs=[{','.join(map(str, runs))}]", f"out={tmp_path / 'compared'}"]) == 0
+    compared = json.loads((tmp_path / "compared" / "comparison.json").read_text())
+    assert compared["key"] == "model.reasoning_vocab_size" and not compared["differences"]
+    both = f"runs=[{runs[0]},{runs[0].parent / 'typed'}]"
+    assert main(["compare", both, "key=dataset.name", f"out={tmp_path / 'with_typed'}"]) == 0
+    evaluate = ["evaluate", f"checkpoint={runs[1]}/checkpoint-2", "batch_size=8", f"out={tmp_path / 'evaluated'}"]
+    assert main(evaluate) == 2 and "its script makes the problems" in capsys.readouterr().err
+    own_problems = [f"dataset.name={problems}", "dataset.eval_fraction=0", "split=train"]
+    assert main([*evaluate, *own_problems]) == 0
+    assert f"problems held out by the run in {runs[1]}" in capsys.readouterr().out
+    assert main(["train", f"config={runs[0]}"]) == 2
+    summary = json.loads((runs[0] / "summary.json").read_text())
+    figures = {figure["name"] for figure in summary["forecast"]}
+    assert summary["finished"] and summary["accuracy_before"] == 0 and "seconds, step" in figures
+
+
+@pytest.mark.slow
+def test_a_second_training_and_a_resume_go_on_in_the_same_files(script, make_shape, tmp_path):
+    base, make = make_shape("qwen3").folder, runpy.run_path(str(script))["trainer"]
+    run = tmp_path / "out"
+    trainer = make(run, base, 0)
+    trainer.train()
+    once = rows_in(run)
+    trainer.train()
+    assert [row["step"] for row in rows_in(run)] == [1, 2, 3, 4] and rows_in(run)[:2] == once
+    assert json.loads((run / "summary.json").read_text())["steps"] == 4
+    assert [path.stem for path in sorted((run / "completions").iterdir())] == [f"step_0000{n}" for n in (1, 2, 3, 4)]
+    make(run, base, 0).train()  # TRL trains anew
+    assert [row["step"] for row in rows_in(run)] == [1, 2]
+    before = (run / "evaluation" / "before.jsonl").stat().st_mtime_ns
+    longer = make(run, base, 0, steps=3)
+    longer.train(resume_from_checkpoint=True)
+    assert [row["step"] for row in rows_in(run)] == [1, 2, 3]
+    assert (run / "evaluation" / "before.jsonl").stat().st_mtime_ns == before
+    measured = make(tmp_path / "measured", base, 0)
+    measured.evaluate()
+    assert not (tmp_path / "measured" / "config.yaml").exists()
+
+
+def test_problems_of_a_script_have_the_fingerprint_of_the_same_problems_in_a_file():
+    prompt = [{"role": "system", "content": "Box it."}, {"role": "user", "content": "What is 3 + 4?"}]
+    row = problem_row({"prompt": prompt, "answer": "7"})
+    assert (row["problem"], row["solution"]) == ("What is 3 + 4?", "7")
+    assert problem_row({"prompt": "3 + 4 =", "solution": "7"})["problem"] == "3 + 4 ="
+    parts = [{"role": "user", "content": [{"type": "text", "text": "What is 3 + 4?"}]}]
+    assert problem_row({"prompt": parts})["problem"] == "What is 3 + 4?"
+
+
+def test_rewards_of_a_script_keep_the_names_that_trl_logs_and_are_named_where_they_are_missing():
+    specs = [RewardSpec("python:/w/train.py:accuracy_reward"), RewardSpec("/w/mine.py:accuracy_reward")]
+    assert logged_names(specs) == ["accuracy_reward", "mine_accuracy_reward"]
+    with pytest.raises(
+        UserError, match=r"accuracy_reward is a function of a Python script.*rewards=\[/w/train\.py:acc"
+    ):
+        find_function(specs[0].name)
+    assert is_from_python({"dataset": {"name": "python:/w/train.py"}})
+    with pytest.raises(
+        UserError, match=r"from Python, and its script makes the problems \(/w/train\.py\): give dataset="
+    ):
+        load_settings("train", ["dataset.name=python:/w/train.py", "logging=none"])
