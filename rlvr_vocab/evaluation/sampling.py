@@ -72,7 +72,7 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_
 
 def sample_completions(
     checkpoint: Checkpoint,
-    prompts: Sequence[Messages],
+    prompts: Sequence[Messages | str],
     settings: SamplingSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     on_batch: Callable[[list[Completion]], None] = lambda completions: None,
@@ -106,7 +106,7 @@ def sample_completions(
 def require_room(
     config: PretrainedConfig,
     tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[Messages],
+    prompts: Sequence[Messages | str],
     settings: SamplingSettings,
     template: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
@@ -129,7 +129,9 @@ def _last_text(prompt: Messages | str) -> str:
     return prompt if isinstance(prompt, str) else prompt[-1]["content"]
 
 
-def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings: SamplingSettings) -> list[Completion]:
+def _sample_batch(
+    checkpoint: Checkpoint, prompts: Sequence[Messages | str], settings: SamplingSettings
+) -> list[Completion]:
     tokenizer, model = checkpoint.tokenizer, checkpoint.model
     padding: dict[str, Any] = {"padding": True, "return_tensors": "pt"}
     side, settings_of_template = {"padding_side": "left"}, {"add_generation_prompt": True, **checkpoint.template}

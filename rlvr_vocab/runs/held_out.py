@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, TypeAlias
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -41,7 +41,7 @@ from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 # Rows with `prompt`, `problem` (its text) and the columns that the grader reads.
-Problems = Dataset | Sequence[Mapping[str, Any]]
+Problems: TypeAlias = "Dataset | Sequence[Mapping[str, Any]]"
 
 
 class HeldOutEvaluator:

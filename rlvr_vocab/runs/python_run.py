@@ -185,7 +185,7 @@ class _Recorder:
 
     def _problems_record(self) -> dict[str, Any]:
         """The content of `problems.json`; a streamed set is not read for it."""
-        train, held_out = self._trainer.train_dataset, self._held_out and self._held_out.problems
+        train, held_out = self._trainer.train_dataset, None if self._held_out is None else self._held_out.problems
         known = set(getattr(train, "column_names", None) or ()).intersection(
             ("prompt", "problem", "solution", "answer")
         )

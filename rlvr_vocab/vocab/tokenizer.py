@@ -119,13 +119,14 @@ def template_text(path: Path | None) -> str | None:
 
 def chat_ids(
     tokenizer: PreTrainedTokenizerBase,
-    conversations: Sequence[Messages],
+    prompts: Sequence[Messages | str],
     row_numbers: Sequence[int] | None = None,
     **arguments: Any,
 ) -> list[list[int]]:
-    """The prompt ids of each conversation, or of prompts that are text; raises as `chat_texts` does."""
-    if conversations and isinstance(conversations[0], str):
-        return tokenizer(list(conversations))["input_ids"]
+    """The ids of conversations, or of prompts that are text; raises as `chat_texts` does."""
+    if plain := [prompt for prompt in prompts if isinstance(prompt, str)]:
+        return tokenizer(plain)["input_ids"]
+    conversations = [prompt for prompt in prompts if not isinstance(prompt, str)]
     texts = chat_texts(tokenizer, conversations, row_numbers, **arguments)
     return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
 
