@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rlvr_vocab.vocab.expand import expand as expand
     from rlvr_vocab.vocab.merge import merge_adapter as merge_adapter
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor as RegionLogitsProcessor
+    from rlvr_vocab.vocab.tokenizer import token_ids as token_ids
 
     GRPOTrainer = RegionGRPOTrainer
 
@@ -27,6 +28,7 @@ _MODULES = {
     "after_thinking": "rewards.reward",
     "expand": "vocab.expand",
     "merge_adapter": "vocab.merge",
+    "token_ids": "vocab.tokenizer",
 }
 
 

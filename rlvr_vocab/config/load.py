@@ -318,18 +318,26 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
     """The settings of a run, stages apart; `resolved` is the configuration as it reloads to the same settings."""
     config = _without_secrets(composed.config)
     _unify_shared_keys(config, composed)
+    chooses = config["model"]["source_ids"] is not None and "model.source_ids" in composed.given
+    if chooses and "model.reasoning_vocab_size" not in composed.given:
+        config["model"]["reasoning_vocab_size"] = 0  # of a recipe
     run: Run = read(kind, {key: value for key, value in config.items() if key != "stages"})
     others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
     training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
     run = replace(run, training=training)
     grader, tasks = run.evaluation.grader, run.dataset.tasks
+    chosen = list(run.model.source_ids) if isinstance(run.model.source_ids, tuple) else run.model.source_ids
     resolved = {
         **config,
         # A recorded configuration must not overwrite anything, or go back to a checkpoint, when it is reloaded.
         "overwrite": False,
         "resume": "auto",
         "allow_changes": [],
-        "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size},
+        "model": {
+            **config["model"],
+            "reasoning_vocab_size": run.model.reasoning_vocab_size,
+            "source_ids": chosen,
+        },
         "training": {**config["training"], "trainer": run.training.trainer},
         "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
         "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -30,10 +31,16 @@ ABSENT = "(absent)"
 
 
 def _arm(n: Any, source_ids: Any) -> str:
-    """The part of a run's name that differs between the arms of a comparison."""
-    if isinstance(source_ids, (list, ListConfig)) and not n:
-        n = len(source_ids)
-    return f"reasoning_{n}" if n else "baseline"
+    """The part of a run's name that differs between the arms of a comparison; chosen tokens with a hash."""
+    if source_ids is None:
+        return f"reasoning_{n}" if n else "baseline"
+    if isinstance(source_ids, (list, ListConfig)):
+        name, chosen = str(len(source_ids)), repr(list(source_ids)).encode()
+    elif (file := Path(str(source_ids)).expanduser()).is_file():
+        name, chosen = re.sub(r"[^\w.-]", "_", file.stem), file.read_bytes()
+    else:
+        name, chosen = "re", str(source_ids).encode()
+    return f"reasoning_{name}_{hashlib.sha256(chosen).hexdigest()[:6]}"
 
 
 def reward_of(dataset: str | None) -> str:

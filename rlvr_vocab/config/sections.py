@@ -90,12 +90,36 @@ else:
     ModelKwargs = Annotated[FromPretrained, AfterValidator(_no_other_spelling)]
 
 
+PATTERN = "re:"
+
+
+def _chosen_tokens(chosen: Any) -> Any:
+    """A list, `re:` with a pattern, or in place of a file its lines: whole numbers are ids, other lines words."""
+    if not isinstance(chosen, str):
+        return tuple(chosen) if isinstance(chosen, list) else chosen
+    if chosen.startswith(PATTERN):
+        try:
+            re.compile(chosen.removeprefix(PATTERN))
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from error
+        return chosen
+    try:
+        lines = Path(chosen).expanduser().read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"expected a list, {PATTERN}PATTERN, or a text file with a word or an id a line") from error
+    words = [line.strip() for line in lines if line.strip()]
+    return tuple(int(word) if word.isdecimal() else word for word in words)
+
+
+TokenChoice = tuple[WholeFrom0 | Annotated[str, MinLen(1)], ...]
+
+
 @dataclass(frozen=True)
 class ModelSettings:
     name: Annotated[str, MinLen(1)]
     reasoning_vocab_size: WholeFrom0 | Literal["full"]
     reasoning_multiplicity: Count
-    source_ids: Annotated[tuple[WholeFrom0, ...], MinLen(1)] | None
+    source_ids: Annotated[Annotated[TokenChoice, MinLen(1)] | str | None, BeforeValidator(_chosen_tokens)]
     reasoning_mode: Literal["expand", "replace"]
     reasoning_rank: WholeFrom0 | None
     preserve_odds: bool
@@ -110,9 +134,9 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         ids, n, lora = self.source_ids, self.reasoning_vocab_size, self.lora
-        if ids is not None and n not in (0, len(ids)):
-            raise UserError(f"model.source_ids has {len(ids)} ids but model.reasoning_vocab_size={n}: give one of them")
-        if ids is not None:
+        if ids is not None and n != 0 and (self.chooses_by_text or n != len(ids)):
+            raise UserError(f"model.source_ids sets the number of copies, and model.reasoning_vocab_size={n} another")
+        if ids is not None and not self.chooses_by_text:
             object.__setattr__(self, "reasoning_vocab_size", len(ids))
         if (self.tiny is not None) != (self.name == "tiny"):
             raise UserError(f"model.name={self.name}: model.tiny belongs to model=tiny alone, choose that file")
@@ -140,7 +164,12 @@ class ModelSettings:
 
     @property
     def adds_copies(self) -> bool:
-        return self.reasoning_vocab_size != 0
+        return self.reasoning_vocab_size != 0 or self.source_ids is not None
+
+    @property
+    def chooses_by_text(self) -> bool:
+        """Whether `source_ids` has words or a pattern, so that the tokenizer decides the number of copies."""
+        return isinstance(self.source_ids, str) or any(isinstance(each, str) for each in self.source_ids or ())
 
     @property
     def trains_adapter(self) -> bool:

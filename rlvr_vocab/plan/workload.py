@@ -215,6 +215,8 @@ def architecture_of_run(run: RunSettings) -> Architecture:
 def workload_of(run: RunSettings, device: Device, **known: Any) -> Workload:
     """The work of a run on a device; `known` are further attributes of the workload."""
     shape, size = architecture_of_run(run), run.model.reasoning_vocab_size
+    if run.model.chooses_by_text:  # the tokenizer decides: at most
+        size = "full" if isinstance(run.model.source_ids, str) else 2 * len(run.model.source_ids or ())
     copies = shape.rows * run.model.reasoning_multiplicity if size == "full" else size
     return Workload(run, device, shape, copies, **known)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +23,7 @@ from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
 
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings, stages_of
+from rlvr_vocab.config.sections import PATTERN, DatasetSettings, ModelSettings, RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.errors import UserError
@@ -52,14 +53,17 @@ from rlvr_vocab.vocab.expand import (
     Expansion,
     ExpansionPlan,
     plan_expansion,
+    read_base,
     read_with_think_tags,
     require_same_expansion,
     write_expansion,
 )
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import chat_texts, find_turn_ids, prompt_is_thinking, template_text
+from rlvr_vocab.vocab.tokenizer import chat_texts, find_turn_ids, prompt_is_thinking, template_text, token_ids
+from rlvr_vocab.vocab.weights import NO_CODE
 
 T = TypeVar("T")
+_SHOWN = 10  # of the tokens that words or a pattern choose
 _OUTCOME = "warmup.json"
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions determine the bytes of a created model
 # Environment variables by which a launcher's processes find each other.
@@ -115,6 +119,9 @@ def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> R
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)
     copies = pluralize(layout.size, "reasoning token")
+    if settings.model.chooses_by_text:
+        texts = [repr(plan.tokenizer.decode([token_id])) for token_id in layout.source_ids[:_SHOWN]]
+        copies += f" (of {', '.join(texts)}{', …' * (layout.size > _SHOWN)})"
     console.print(f"model: {layout.standard_size} standard tokens and {copies}, in {folder}")
     return Run(settings, layout, console)
 
@@ -152,10 +159,15 @@ def expansion_plan(
     open_thinking = "auto" if dataset is None else dataset.open_thinking
     if open_thinking == "auto" and not (thinks or model.adds_copies):
         open_thinking = "model"
+    source_ids: Any = model.source_ids
+    if model.chooses_by_text:
+        _, tokenizer = read_base(base, {**NO_CODE, **source_kwargs(model, base)})
+        pattern = isinstance(source_ids, str)
+        source_ids = token_ids(tokenizer, re.compile(source_ids.removeprefix(PATTERN)) if pattern else source_ids)
     expansion = Expansion(
         size=None if model.reasoning_vocab_size == "full" else model.reasoning_vocab_size,
         multiplicity=model.reasoning_multiplicity,
-        source_ids=model.source_ids,
+        source_ids=source_ids,
         mode=model.reasoning_mode,
         preserve_odds=model.preserve_odds,
         think_tags=model.think_tags,

@@ -328,7 +328,9 @@ class StagedRun:
             trainer.add_callback(StopEarly(until))
         if trainer.accelerator.is_main_process:
             results_file(self._run.folder, "after").unlink(missing_ok=True)  # stale: the weights change now
-        with stage_error_context(stage.name), live_display(self._console, stage.title) as display:
+
+        shown = live_display(self._console, stage.title, peak_memory.current)
+        with stage_error_context(stage.name), shown as display:
             facts = run_facts(self._run.settings.resolved, self._run.folder)
             trainer.add_callback(DisplayCallback(facts, trainer.stage_context, display))
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -365,6 +367,12 @@ class DisplayCallback(TrainerCallback):
             for row in read_metrics(self._context.run_folder / METRICS):  # their findings were shown before
                 self._new_findings(row)
             self._display.begins(state.global_step, state.max_steps)
+
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._display.step_begins()
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._display.step_ends()
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
         row = logged_row(self._context, state.global_step, logs)

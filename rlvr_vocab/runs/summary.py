@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,13 +25,13 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import card_of_driver, this_processor
 from rlvr_vocab.plan.forecast import FORECAST, forecast_of, graded_forecast
 from rlvr_vocab.plan.workload import Sharding, Workload
-from rlvr_vocab.record.files import FINAL_MODEL, SUMMARY
+from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, TRACKERS
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import Run, changes_of, run_record
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.text import pluralize, visible_text
+from rlvr_vocab.text import pluralize, short_text, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
@@ -114,9 +115,7 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
         f"rewards/{name}/failures in metrics.jsonl"
         for name, failures in summary.get("reward_failures", {}).items()
     ]
-    more = f"rlvr-vocab doctor run={shlex.quote(str(folder))}"
-    for finding in summary.get("findings", ()):
-        warnings.append(f"finding: {finding['title']} (step {finding['step']}): {more}")
+    warnings += [f"finding: {finding['title']} (step {finding['step']})" for finding in summary.get("findings", ())]
     for line in warnings:
         console.print(line, style="yellow", markup=False)
     sample = summary["sample"]
@@ -124,15 +123,42 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
         gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
         console.print(f"\na sampled answer to {sample['problem']!r}{gold}, reasoning tokens marked:", markup=False)
         console.print(Text("  ") + marked_text(sample["stretches"], colour=shows_colours(console)))
-    models = "final_adapter/, final_model" if (folder / "final_adapter").is_dir() else "final_model"
-    prompt = "…" if sample is None else sample["problem"]
-    console.print(
-        f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
-        f"  rlvr-vocab samples run={folder}\n"
-        f"  rlvr-vocab generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
-        "  rlvr-vocab train --help                          # every key",
-        markup=False,
-    )
+    models = "final_adapter/, final_model" if (folder / FINAL_ADAPTER).is_dir() else "final_model"
+    console.print(f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/", markup=False)
+    console.print("next:", *next_commands(summary, folder), sep="\n  ", markup=False)
+
+
+def next_commands(summary: Mapping[str, Any], folder: Path) -> list[str]:
+    """At most three commands that fit the outcome of a run, each with its use; the most useful one first."""
+    run, metric, sample = shlex.quote(str(folder)), HeldOutMetric.of(summary.get("grader")), summary.get("sample")
+    found = []
+    if summary.get("findings"):
+        found.append((f"doctor run={run}", "why, and which key to change"))
+    if _has_gained(summary, metric):
+        prompt = shlex.quote("…" if sample is None else short_text(sample["problem"]))
+        found.append((f"generate checkpoint={run}/{FINAL_MODEL} prompt={prompt}", "ask the trained model"))
+        if summary.get("reasoning_vocab_size"):
+            found.append((f"probe run={run}", "whether the reasoning tokens carry meaning"))
+    else:
+        found.append((f"samples run={run} order=lowest", "no clear gain: read what it writes"))
+    if (folder / FINAL_ADAPTER).is_dir():
+        merge = f"merge checkpoint={run}/{FINAL_ADAPTER} out={run}/merged dtype=auto"
+        found.append((merge, "a model in the type of its base, to serve"))
+    if not (folder / TRACKERS).is_file():
+        found.append((f"report run={run} figures={run}/figures", "its curves as files"))
+    return [f"rlvr-vocab {command}  # {use}" for command, use in found[:3]]
+
+
+def _has_gained(summary: Mapping[str, Any], metric: HeldOutMetric) -> bool:
+    """Whether the held-out metric has risen by two standard errors of independent measurements."""
+    before, after = (summary.get(f"{metric.name}_{when}") for when in ("before", "after"))
+    if before is None or after is None:
+        return False
+    if metric.is_share:
+        variance = before * (1 - before) + after * (1 - after)
+    else:
+        variance = sum((summary.get(f"reward_std_{when}") or 0.0) ** 2 for when in ("before", "after"))
+    return bool(after - before > 2 * math.sqrt(variance / summary["held_out_problems"]))
 
 
 def outcome_line(summary: dict[str, Any]) -> str:

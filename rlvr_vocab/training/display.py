@@ -1,15 +1,17 @@
-"""The display of a run that trains: a line for each logged row and, on a terminal, a bar below them."""
+"""The display of a run that trains: a line for each logged row, a bar on a terminal, signs of life in long steps."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -27,14 +29,21 @@ _DISPLAYED = (
     ("kl", "kl", "{:.3f}"),
     ("entropy", "entropy", "{:.2f}"),
 )
+# Of a step without an end: seconds until the first sign of life, and between two lines where there is no terminal.
+_QUIET, _BETWEEN_LINES = 30.0, 60.0
 
 
 @contextmanager
-def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
-    """The display of a training, while the block runs."""
-    display = LiveDisplay(console, title)
+def live_display(console: Console, title: str, phase: Callable[[], str | None] = lambda: None) -> Iterator[LiveDisplay]:
+    """The display of a training, while the block runs; `phase` names what a step is at."""
+    display = LiveDisplay(console, title, phase)
     if not can_redraw(console):
-        yield display
+        ended = threading.Event()
+        threading.Thread(target=display.print_signs, args=(ended,), daemon=True).start()
+        try:
+            yield display
+        finally:
+            ended.set()
         return
     # Rich's own redirection reads an unfinished line as markup, and in a forked process it waits for a lock for ever.
     with Live(
@@ -47,15 +56,29 @@ def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
 class LiveDisplay:
     """Prints the metrics of each logged row in a line; `bar` shows the step and the time left."""
 
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
+    def __init__(self, console: Console, title: str, phase: Callable[[], str | None]) -> None:
+        self._console, self._title, self._phase = console, title, phase
+        self._spinner = Spinner("dots")
+        self._step_began: float | None = None
+        self._step_seconds: float | None = None  # of the last one
         self.begins(0, 0)
 
     def begins(self, step: int, steps: int) -> None:
         """The training begins after `step`; not 0 in a run that is resumed."""
         self._first = self._step = step
         self._steps = steps
-        self._began = self._at = time.monotonic()
+        self._began = self._at = self._active = time.monotonic()
+        self._signs = 0
+
+    def step_begins(self) -> None:
+        self._step_began = self._active = time.monotonic()
+        self._signs = 0
+
+    def step_ends(self) -> None:
+        """An evaluation or a checkpoint may follow."""
+        self._active, self._signs = time.monotonic(), 0
+        if self._step_began is not None:
+            self._step_seconds, self._step_began = self._active - self._step_began, None
 
     def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
         """Print a logged row; `step` of `steps` counts within the stage."""
@@ -76,12 +99,40 @@ class LiveDisplay:
         seconds_per_step = (self._at - self._began) / (self._step - self._first)
         return max(0.0, seconds_per_step * (self._steps - self._step) - (time.monotonic() - self._at))
 
+    def stopping(self) -> str:
+        """What follows from a signal, with the time by the last step; empty without one."""
+        if stop_signals.reason is None:
+            return ""
+        about = ""
+        if self._step_began is not None and self._step_seconds is not None:
+            left = self._step_began + self._step_seconds - time.monotonic()
+            about = f", about {left:.0f} s" if left >= 1 else ""
+        return f"{stop_signals.reason}: stopping after this step{about}; a second signal ends at once"
+
+    def sign_of_life(self) -> str:
+        """The phase of a long step, evaluation or checkpoint, and the seconds since its beginning; else empty."""
+        seconds = time.monotonic() - self._active
+        where = "in this step" if self._step_began is not None else "since the last step"
+        return f"{self._phase() or 'working'}, {clock(seconds)} {where}" if seconds >= _QUIET else ""
+
+    def print_signs(self, ended: threading.Event) -> None:
+        """Print the reaction to a signal at once, and a line each minute of a long step, until `ended` is set."""
+        answered = False
+        while not ended.wait(0.2):
+            if (notice := self.stopping()) and not answered:
+                answered = True
+                self._print(notice)
+            elif time.monotonic() - self._active >= _QUIET + self._signs * _BETWEEN_LINES:
+                self._signs += 1
+                self._print(f"{self._title} {self._step}/{self._steps}  {self.sign_of_life()}")
+
     def bar(self) -> Table:
         bar, line = ProgressBar(total=max(self._steps, 1), completed=self._step, width=20), Table.grid(padding=(0, 1))
-        reason = stop_signals.reason
-        notice = "" if reason is None else f"{reason}: stopping after this step; a second signal ends at once"
         count = "  ".join([f"{self._step}/{self._steps}", *self._time_left()])
-        line.add_row(Text(self._title, style="bold"), bar, count, Text(notice, style="yellow"))
+        life = self.sign_of_life()
+        self._spinner.update(text=life)
+        notice = Text(self.stopping(), style="yellow")
+        line.add_row(Text(self._title, style="bold"), bar, count, self._spinner if life and not notice else notice)
         return line
 
     def _time_left(self) -> list[str]:

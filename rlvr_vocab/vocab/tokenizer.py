@@ -7,6 +7,7 @@ conversations to text, marks the start of an assistant turn, and may open the th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -65,6 +66,34 @@ def add_think_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> d
         if tag not in added or added[tag].special:
             tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False)])
     return {tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in pieces.items()}
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, chosen: Sequence[int | str] | re.Pattern[str]) -> tuple[int, ...]:
+    """The ids of tokens, for `Expansion(source_ids=…)`: those with a pattern in their text, or ids and words in turn.
+
+    A word stands for the tokens that are the word, with a space before it or without. Special tokens have no text.
+    Raises UserError for a word that is no token, and for a pattern that no token has.
+    """
+    special = {token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special}
+    ids = sorted({*tokenizer.get_vocab().values()} - special)
+    before = tokenizer.encode("a", add_special_tokens=False)[-1:]  # a decoder may drop the space of a first token
+    decoded = tokenizer.backend_tokenizer.decode_batch([before, *([*before, token_id] for token_id in ids)])
+    texts = {token_id: text[len(decoded[0]) :] for token_id, text in zip(ids, decoded[1:], strict=True)}
+    if isinstance(chosen, re.Pattern):
+        found = [token_id for token_id, text in texts.items() if chosen.search(text)]
+        if not found:
+            raise UserError(f"source_ids: no token has {chosen.pattern!r} in its text")
+        return tuple(found)
+    by_word: dict[str, list[int]] = {}
+    for token_id, text in texts.items():
+        for word in {text, text.removeprefix(" ")}:
+            by_word.setdefault(word, []).append(token_id)
+    missing = [word for word in chosen if isinstance(word, str) and word not in by_word]
+    if missing:
+        shown = ", ".join(map(repr, missing[:5])) + ", …" * (len(missing) > 5)
+        raise UserError(f"source_ids: {shown}: no single token of this tokenizer; leave it out, or take a part of it")
+    ids_of = [by_word[each] if isinstance(each, str) else [each] for each in chosen]
+    return tuple(dict.fromkeys(token_id for found in ids_of for token_id in found))
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, folder: Path) -> None:

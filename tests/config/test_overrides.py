@@ -28,7 +28,7 @@ from rlvr_vocab.errors import UserError
         ("training.loss_type=drgrpo", ["training.loss_type=drgrpo", "dr_grpo?", "sapo"]),
         ("seed=true", ["seed=true", "a valid integer"]),
         ("model.reasoning_vocab_size=half", ["size=half", "a valid integer or should be 'full'"]),
-        ("model.source_ids=[1,x]", ["model.source_ids[1]=x"]),
+        ("model.source_ids=[1,2.5]", ["model.source_ids[1]=2.5"]),
         ("model.generation_kwargs.max_new_tokens=many", ["max_new_tokens=many", "a valid integer"]),
         ("dataset.examples=[{problem: a}]", ["dataset.examples[0].answer"]),
         ("rewards.functions=[{nme: accuracy}]", ["rewards.functions[0].nme", "rewards.functions[].name?"]),

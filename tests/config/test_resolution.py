@@ -1,5 +1,6 @@
 """Keys that say the same thing twice: one value in the end, two values refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,30 @@ def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -
 def test_source_ids_give_the_number_of_reasoning_tokens() -> None:
     settings = read_settings("train", ["model.source_ids=[5,6,7]"])
     assert settings.model.reasoning_vocab_size == 3 and settings.model.source_ids == (5, 6, 7)
+
+
+def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themselves(tmp_path: Path) -> None:
+    file = tmp_path / "first words.txt"
+    file.write_text("wait\n\n 17 \nso, then\n")
+    settings = read_settings("train", [f"model.source_ids={file}"])
+    model, recorded = settings.model, settings.resolved["model"]["source_ids"]
+    assert model.source_ids == ("wait", 17, "so, then") == tuple(recorded) and model.adds_copies
+    assert re.fullmatch(r"grpo_reasoning_first_words_[0-9a-f]{6}", settings.exp_name)
+    file.write_text("wait\n")
+    assert read_settings("train", [f"model.source_ids={file}"]).exp_name != settings.exp_name
+    by_pattern = read_settings("quickstart", ["model.source_ids=re:^ ?[0-9]+$"])
+    assert by_pattern.model.source_ids == "re:^ ?[0-9]+$" == by_pattern.resolved["model"]["source_ids"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.source_ids=gone.txt"], r"model.source_ids=gone.txt: expected a list, re:PATTERN, or a text file"),
+        (["model.source_ids=re:("], r"model.source_ids=re:\(: no regular expression: missing \)"),
+        (["model.source_ids=[a,b]", "model.reasoning_vocab_size=2"], "sets the number of copies"),
+        (["model.source_ids=[]"], "model.source_ids"),
+    ],
+)
+def test_tokens_to_copy_that_cannot_be_read_are_named(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_settings("train", words)

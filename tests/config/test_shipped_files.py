@@ -90,6 +90,9 @@ def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> Non
         (["model.reasoning_vocab_size=1000"], "grpo_reasoning_1000"),
         (["experiment=quickstart", "seed=7"], "quickstart_reasoning_full_seed7"),
         (["experiment=quickstart", "model.reasoning_vocab_size=0"], "quickstart_baseline_seed42"),
+        (["model.source_ids=[5,6]"], "grpo_reasoning_2_805009"),
+        (["model.source_ids=[5,7]"], "grpo_reasoning_2_73bd24"),
+        (["model.source_ids=re:^ ?[0-9]+$"], "grpo_reasoning_re_afc47d"),
         (["exp_name=mine", "model.reasoning_vocab_size=1000"], "mine"),
     ],
 )

@@ -1,12 +1,16 @@
 """The summary on the screen: the outcome, failures of rewards, findings, and a sampled answer."""
 
 import io
+import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from rlvr_vocab.runs.summary import print_summary
+from rlvr_vocab.config.command_settings import COMMANDS
+from rlvr_vocab.config.values import keys_of
+from rlvr_vocab.runs.summary import next_commands, print_summary
 
 SUMMARY = {
     "accuracy_before": 0.25,
@@ -38,7 +42,7 @@ def test_failed_rewards_and_findings_are_named() -> None:
     lines = screen(reward_failures={"mine": 1_200, "[bold]": 1}, findings=found)[2:5]
     assert lines[0].startswith("reward mine failed on 1,200 completions")
     assert lines[1].startswith("reward [bold] failed on 1 completion,")
-    assert lines[2].startswith("finding: KL [above] its limit (step 37): ") and lines[2].endswith("doctor run=runs/a")
+    assert lines[2] == "finding: KL [above] its limit (step 37)"
 
 
 def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() -> None:
@@ -46,3 +50,28 @@ def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() 
     assert screen(sample=sample)[4:6] == ["  <think>", "␛[2J6⟦*7⟧"]
     coloured = "\n".join(screen(colour=True, sample=sample))
     assert "⟦" not in coloured and "\x1b[2J" not in coloured
+
+
+GAINED = {"accuracy_before": 0.2, "accuracy_after": 0.6, "held_out_problems": 200}
+
+
+@pytest.mark.parametrize(
+    ("summary", "files", "expected"),
+    [
+        (GAINED, (), ["generate", "report"]),
+        (GAINED | {"reasoning_vocab_size": 9}, ("trackers.json",), ["generate", "probe"]),
+        (GAINED | {"findings": [{}]}, ("final_adapter/x",), ["doctor", "generate", "merge"]),
+        ({"accuracy_after": 0.3}, (), ["samples", "report"]),  # 8 problems: chance
+        ({"accuracy_before": None, "findings": [{}], "held_out_problems": 0}, (), ["doctor", "samples", "report"]),
+    ],
+)
+def test_the_next_commands_fit_what_happened(
+    tmp_path: Path, summary: dict[str, Any], files: tuple[str, ...], expected: list[str]
+) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    commands = [shlex.split(line, comments=True) for line in next_commands({**SUMMARY, **summary}, tmp_path)]
+    assert [words[1] for words in commands] == expected
+    for _, command, *words in commands:
+        assert {word.partition("=")[0] for word in words} <= set(keys_of(COMMANDS[command].settings))

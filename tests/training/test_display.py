@@ -108,6 +108,10 @@ def test_a_signal_restores_the_cursor(finishes, code, last):
     assert shown.strip().startswith(last)
 
 
+def display_in_a_pipe():
+    return LiveDisplay(Console(file=io.StringIO(), width=200), "GRPO", lambda: "generation")
+
+
 @pytest.fixture
 def at(monkeypatch):
     """Sets the clock."""
@@ -117,7 +121,7 @@ def at(monkeypatch):
 
 
 def test_a_line_fits_into_100_columns(at):
-    shown = LiveDisplay(Console(file=io.StringIO()), "GRPO")
+    shown = display_in_a_pipe()
     shown.begins(0, 12_000)
     at(30.0)
     shown.row(row(1_234, kl=0.25, **{"rewards/accuracy/mean": 0.5, "completions/mean_length": 1024.0}), 1_234, 12_000)
@@ -126,7 +130,7 @@ def test_a_line_fits_into_100_columns(at):
 
 
 def test_the_time_left_is_that_of_the_steps_of_this_process_alone(at):
-    shown = LiveDisplay(Console(file=io.StringIO()), "GRPO")
+    shown = display_in_a_pipe()
     shown.begins(40, 50)
     assert shown.seconds_left() is None
     for step, now in ((41, 3.0), (43, 5.0)):  # 3 s, and twice 1 s
@@ -139,3 +143,47 @@ def test_the_time_left_is_that_of_the_steps_of_this_process_alone(at):
     assert shown.seconds_left() == 0.0
     shown.row({"step": 50}, 50, 50)
     assert shown.seconds_left() is None
+
+
+class Waits:
+    """Lets a second pass with each look, `count` times; a signal comes at second `signalled`."""
+
+    def __init__(self, at, first, count, signalled=None):
+        self.at, self.now, self.end, self.signalled = at, first, first + count, signalled
+
+    def wait(self, seconds):
+        self.now += 1
+        self.at(self.now)
+        if self.now == self.signalled:
+            display.stop_signals.reason = "SIGTERM"
+        return self.now >= self.end
+
+
+def test_a_long_step_shows_its_phase_each_minute_where_no_line_can_be_redrawn(at):
+    shown = display_in_a_pipe()
+    shown.begins(0, 60)
+    for begins, seconds in ((0.0, 25), (25.0, 155)):
+        at(begins)
+        shown.step_begins()
+        shown.print_signs(Waits(at, begins, seconds))
+        shown.step_ends()
+    shown.print_signs(Waits(at, 180.0, 40))
+    assert shown._console.file.getvalue().splitlines() == [
+        *(f"GRPO 0/60  generation, {time} in this step" for time in ("0:30", "1:30", "2:30")),
+        "GRPO 0/60  generation, 0:30 since the last step",
+    ]
+    assert " generation, 0:40 since" in "".join(segment.text for segment in Console(width=99).render(shown.bar()))
+
+
+def test_a_signal_is_answered_at_once_with_the_rest_of_the_step(at, monkeypatch):
+    monkeypatch.setattr(display.stop_signals, "reason", None)
+    shown = display_in_a_pipe()
+    at(0.0)
+    shown.step_begins()
+    at(50.0)
+    shown.step_ends()
+    shown.step_begins()
+    shown.print_signs(Waits(at, 50.0, 29, signalled=58))
+    assert shown._console.file.getvalue() == (
+        "SIGTERM: stopping after this step, about 42 s; a second signal ends at once\n"
+    )

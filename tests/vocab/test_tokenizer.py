@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from collections import defaultdict
 from itertools import product
@@ -10,9 +11,10 @@ import pytest
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
+from rlvr_vocab.vocab.tokenizer import load_tokenizer, token_ids, write_tokenizer
 
 QUICK = (("qwen3", 3), ("qwen2", 1), ("gemma3", 1))
 PAIRS = [
@@ -110,3 +112,19 @@ def test_no_text_encodes_to_a_copy(pair):
     marked = [string for string, token in content["model"]["vocab"].items() if token >= layout.standard_size]
     for string in random.Random(0).sample(marked, 40):
         assert max(tokenizer.encode(string, add_special_tokens=False)) < layout.standard_size
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3"])  # bytes, and SentencePiece's pieces
+def test_tokens_are_found_by_their_text(name, make_shape):
+    tokenizer = AutoTokenizer.from_pretrained(make_shape(name).folder)
+    digits = token_ids(tokenizer, re.compile(r"^ ?[0-9]+$"))
+    assert digits and all(re.fullmatch(" ?[0-9]+", tokenizer.decode([token])) for token in digits)
+    assert {tokenizer.decode([token]).strip() for token in digits} >= set("0123456789")
+    sevens = tuple(token for token in digits if tokenizer.decode([token]).strip() == "7")
+    assert token_ids(tokenizer, ["7"]) == sevens
+    assert token_ids(tokenizer, [9, "7", 9]) == (9, *(token for token in sevens if token != 9))
+    assert not set(token_ids(tokenizer, re.compile(""))) & set(tokenizer.all_special_ids)
+    with pytest.raises(UserError, match=r"source_ids: 'Natalia sold 48': no single token"):
+        token_ids(tokenizer, ["7", "Natalia sold 48"])
+    with pytest.raises(UserError, match=r"no token has 'x\{9\}' in its text"):
+        token_ids(tokenizer, re.compile("x{9}"))

@@ -23,6 +23,7 @@ RISEN = 3.0  # standard errors that a window lies above the first (simulated: do
 NEARLY_NONE, NEARLY_ALL = 0.1, 0.9
 RECURRING = 0.3  # share of rows
 
+_ALL_OR_NOTHING = 0.8  # of the variance of scores of 0 and 1: partial credit for half of the answers has less
 _HELD_OUT = ("accuracy", "reward", "reward_std")
 _FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
 # Only a row for which completions were sampled has these: not so where several updates are made from one batch.
@@ -74,7 +75,8 @@ class Estimate(NamedTuple):
 class Evaluation(NamedTuple):
     """Accuracy, or reward, on held-out problems, with the training reward then and at the beginning of its stage.
 
-    `spread` is the standard deviation of the reward over the problems, and 1 for an accuracy.
+    `spread` is the standard deviation of the reward over the problems, and 1 for an accuracy; `trained`, and
+    `first_trained`, are then the accuracy of the completions that were trained on, by the reward that grades.
     """
 
     step: int
@@ -84,6 +86,8 @@ class Evaluation(NamedTuple):
     reward: Estimate | None
     first_reward: Estimate | None
     stage: object
+    trained: Estimate | None = None
+    first_trained: Estimate | None = None
 
 
 class RowSeries:
@@ -150,6 +154,8 @@ class History:
         rewards = self.facts.rewards
         self.largest_weight = max((abs(each.weight) for each in rewards), default=1.0) or 1.0
         self.full_reward = sum(each.weight * full_mark(each) for each in rewards if each.weight > 0)
+        grading = [each for each in rewards if traits_by_name(library_name(each)).grades] or rewards[:1]
+        self._grading = grading[0].name if grading else ""
         self.rows_since_warmup = 0
         self.kl: list[tuple[int, float]] = []
         self.best: Estimate | None = None
@@ -189,28 +195,29 @@ class History:
 
     def _add_evaluation(self, row: Row) -> None:
         names = [f"eval/{name}" for name in (*_HELD_OUT, "problems")]
-        now = self.reward_in(self.sampled.recent() or self.sampled.earliest())
-        if found := self._evaluation(row, names, int(row["step"]), now):
+        if found := self._evaluation(row, names, int(row["step"]), self.sampled.recent() or self.sampled.earliest()):
             self.evaluations.append(found)
 
     def close(self, summary: Row) -> None:
         """Add the measurements before and after a finished run."""
-        first, last = (self.first_reward, self.reward_in(self.sampled.recent()))
+        first = self.sampled.earliest()
         before, after = (
             [*(f"{name}_{when}" for name in _HELD_OUT), "held_out_problems"] for when in ("before", "after")
         )
         self.before_and_after = (
-            self._evaluation(summary, before, 0, first),
-            self._evaluation(summary, after, self.step, last),
+            self._evaluation(summary, before, 0, first if len(first) >= FEWEST_ROWS else []),
+            self._evaluation(summary, after, self.step, self.sampled.recent()),
         )
 
-    def _evaluation(self, row: Row, names: Sequence[str], step: int, now: Estimate | None) -> Evaluation | None:
-        """The measurement in a row; None without one, or for the reward of one problem, which has no deviation."""
+    def _evaluation(self, row: Row, names: Sequence[str], step: int, rows: Sequence[Row]) -> Evaluation | None:
+        """The measurement in a row, with the rows of steps around it; None for one problem's reward, without spread."""
+        now = self.reward_in(rows)
         accuracy, reward, deviation, problems = (number(row, name) for name in names)
         if problems and accuracy is not None:
             share = (accuracy * problems + 1) / (problems + 2)  # one more right, and one more wrong problem
             error = math.sqrt(share * (1 - share) / max(1, problems - 1))
-            return Evaluation(step, accuracy, error, 1.0, now, self.first_reward, self._stage)
+            trained = [self._accuracy_in(each) for each in (rows, self.sampled.earliest())]
+            return Evaluation(step, accuracy, error, 1.0, now, self.first_reward, self._stage, *trained)
         if problems and reward is not None and deviation is not None:
             error = deviation / math.sqrt(problems)
             return Evaluation(step, reward, error, deviation, now, self.first_reward, self._stage)
@@ -239,14 +246,23 @@ class History:
         """Standard deviation of a row's reward, from the differences of neighbours: a slow change is no noise."""
         return math.sqrt(self._squared_jumps / 2 / max(1, self.sampled.count - 1))
 
-    def reward_in(self, rows: Iterable[Row]) -> Estimate | None:
+    def reward_in(self, rows: Iterable[Row], metric: str = "reward") -> Estimate | None:
         """Mean reward and its standard error; None for fewer than two values."""
-        found = values(rows, "reward")
+        found = values(rows, metric)
         if len(found) < 2:
             return None
         average = math.fsum(found) / len(found)
         squares = math.fsum((value - average) ** 2 for value in found)  # statistics.stdev is 50 times slower
         return Estimate(average, math.sqrt(squares / (len(found) - 1) / len(found)))
+
+    def _accuracy_in(self, rows: Sequence[Row]) -> Estimate | None:
+        """Mean score of the reward that grades; None where its spread is below that of scores of 0 and 1 alone."""
+        found = self.reward_in(rows, f"rewards/{self._grading}/mean")
+        spreads = values(rows, f"rewards/{self._grading}/std")
+        if found is None or not spreads:
+            return None
+        variance = math.fsum(each**2 for each in spreads) / len(spreads)
+        return found if variance >= _ALL_OR_NOTHING * found.mean * (1 - found.mean) else None
 
     def is_near_zero(self, reward: float) -> bool:
         """Never where 0 is the full reward, as with penalties alone."""

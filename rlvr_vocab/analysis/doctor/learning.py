@@ -216,16 +216,20 @@ def reward_collapsed(history: History) -> Finding | None:
 _FALL = 0.03  # accuracy, or standard deviations of a reward: smaller falls are nothing
 _FALL_ERRORS = 2.0  # standard errors of the difference, at this number of problems
 _ENOUGH_TO_PAIR = 4
+# Accuracy in training less held-out accuracy: they began alike, and are further apart now (docs/reading_runs.md).
+_ALIKE_AT_FIRST, _PARTED = 0.2, 0.1
+_PARTED_ERRORS = 3.0
 
 
 def held_out_accuracy_falls(history: History) -> Finding | None:
-    """Over four evaluations, or from before the run to after it."""
+    """Over four evaluations, or from before the run to after it; or falls behind the accuracy in training."""
     (best, last), evaluations = history.before_and_after, list(history.evaluations)
     if best is not None and last is not None:
-        pass
+        first = best
     elif len(evaluations) >= _ENOUGH_TO_PAIR:
         # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
         *earlier, _, last = [_mean_of_pair(*pair) for pair in pairwise(evaluations)]
+        first = evaluations[0]
         best = max(earlier, key=lambda both: both.value)
     else:
         return None
@@ -233,7 +237,7 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
     before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
     error, fall = math.hypot(best.error, last.error), best.value - last.value
     if before is None or now is None or fall <= _FALL * last.spread or fall < _FALL_ERRORS * error:
-        return None
+        return _parted(first, last)
     if not now.is_above(before, _FALL_ERRORS):
         return None
     return Finding(
@@ -244,6 +248,27 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
         f"{now.mean:.3g}",
         "the policy learns the problems, or a hole in the reward: read rlvr-vocab samples order=highest",
         "training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close a hole",
+        last.step,
+    )
+
+
+def _parted(first: Evaluation, last: Evaluation) -> Finding | None:
+    """Where both accuracies began alike, and that in training is now higher."""
+    before, now = first.first_trained, last.trained
+    if before is None or now is None or first.stage != last.stage:
+        return None
+    apart, error = now.mean - last.value, math.hypot(now.error, last.error)
+    at_first = before.mean - first.value
+    if abs(at_first) > _ALIKE_AT_FIRST or apart - max(at_first, 0.0) <= max(_PARTED, _PARTED_ERRORS * error):
+        return None
+    return Finding(
+        "Held-out accuracy falls behind that of the completions trained on",
+        "warning",
+        f"accuracy in training {before.mean:.3g} and then {now.mean:.3g}, held out {first.value:.3g} at step "
+        f"{first.step} and {last.value:.3g} at step {last.step} (limit {_PARTED} further apart, and "
+        f"{_PARTED_ERRORS:g} standard errors of {error:.3g})",
+        "the policy learns its problems by heart: they are few, or come too often; or the held-out ones are harder",
+        "dataset.max_train_samples: more problems; training.max_steps: fewer; training.beta: raise it, such as 0.01",
         last.step,
     )
 

@@ -47,6 +47,10 @@ class PeakMemory(_Phases):
     def __init__(self) -> None:
         self.highest: dict[str, float] = {}
 
+    def current(self) -> str | None:
+        """The phase that the process is in."""
+        return self._phase
+
     def enter(self, phase: str | None) -> float | None:
         """Begin a phase; return the peak of the one that ends, in GiB, or None where it cannot be measured."""
         peak = _peak_since_the_last_call()

@@ -199,6 +199,9 @@ def test_rewards_are_judged_at_the_first_weights(rows_with: RowsWith, names_of: 
     assert names_of(rows_with(row), rewards=(RewardFact("accuracy", 1.0, False), rewards[1])) != []
 
 
+NO_ACCURACY = {"rewards/accuracy/std": 0.1}  # of partial credit, so that only the reward is looked at
+
+
 def held_out(*values: float, problems: int = 200, spread: float | None = None) -> list[Row]:
     """Evaluations ten steps apart: accuracies, or rewards with that standard deviation."""
     measured = {"eval/accuracy": 0.0} if spread is None else {"eval/reward": 0.0, "eval/reward_std": spread}
@@ -224,7 +227,7 @@ def held_out(*values: float, problems: int = 200, spread: float | None = None) -
 def test_held_out_answers_that_get_worse_while_the_reward_rises(
     evaluations: list[Row], sick: bool, names_of: Named
 ) -> None:
-    assert names_of({}, evaluations) == ["held_out_accuracy_falls"] * sick
+    assert names_of(NO_ACCURACY, evaluations) == ["held_out_accuracy_falls"] * sick
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,41 @@ def test_held_out_answers_before_and_after_a_run_count_too(
     name = "accuracy" if spread is None else "reward"
     summary = {f"{name}_before": before, f"{name}_after": after, "held_out_problems": problems, "finished": True}
     summary |= {} if spread is None else {"reward_std_before": spread, "reward_std_after": spread}
-    assert names_of({}, (), summary) == ["held_out_accuracy_falls"] * sick
+    assert names_of(NO_ACCURACY, (), summary) == ["held_out_accuracy_falls"] * sick
+
+
+@pytest.mark.parametrize(
+    ("trained", "values", "problems", "sick"),
+    [
+        ((0.3, 0.8), (0.3, 0.32, 0.35, 0.36, 0.35, 0.37), 400, True),
+        ((0.3, 0.8), (0.3, 0.4, 0.5, 0.6, 0.7, 0.78), 400, False),  # held-out answers get as good
+        ((0.3, 0.8), (0.3, 0.32, 0.35, 0.36, 0.35, 0.37), 5, False),  # by luck, of so few problems
+        ((0.5, 0.9), (0.1, 0.1, 0.1, 0.1, 0.1, 0.1), 400, False),  # on another scale from the beginning
+    ],
+)
+def test_accuracy_in_training_that_parts_from_held_out_accuracy_is_found(
+    trained: tuple[float, float],
+    values: tuple[float, ...],
+    problems: int,
+    sick: bool,
+    rows_with: RowsWith,
+    names_of: Named,
+) -> None:
+    begin, end = trained
+
+    def rows_of(part: float) -> list[Row]:
+        means = [begin + (end - begin) * step / 60 for step in range(1, 61)]
+        scores = [
+            {"rewards/accuracy/mean": mean, "rewards/accuracy/std": part * (mean * (1 - mean)) ** 0.5} for mean in means
+        ]
+        return [{**row, **each} for row, each in zip(rows_with({}), scores, strict=True)]
+
+    rows = rows_of(1.0)
+    assert names_of(rows, held_out(*values, problems=problems)) == ["held_out_accuracy_falls"] * sick
+    summary = {"accuracy_before": values[0], "accuracy_after": values[-1], "held_out_problems": problems}
+    assert names_of(rows, (), summary) == ["held_out_accuracy_falls"] * sick
+    assert names_of(rows, (), summary, rewards=(RewardFact("think_format", 1.0, False), OWN)) == []
+    assert names_of(rows_of(0.7), (), summary) == []  # partial credit: no accuracy
 
 
 def test_held_out_accuracy_is_followed_over_stages(rows_with: RowsWith, names_of: Named) -> None:
