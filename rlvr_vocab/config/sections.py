@@ -215,8 +215,6 @@ class DatasetSettings:
     columns: Columns
     answer_format: AnswerFormat
     decimal: DecimalMark
-    header: tuple[str, ...] | None
-    prompt: str | None
     generator: ArithmeticTask | None
     curriculum: CurriculumSettings
     system_prompt: str | None
@@ -224,6 +222,8 @@ class DatasetSettings:
     open_thinking: Literal["auto", "model", "prefill"]
     tasks: tuple[Annotated[GymTask, BeforeValidator(_named_task)], ...] | None = None
     num_problems: Count | None = None
+    header: tuple[str, ...] | None = None
+    prompt: Annotated[str, MinLen(1)] | None = None
 
     def __post_init__(self) -> None:
         if (self.generator is not None) != (self.name == "arithmetic"):

@@ -81,10 +81,10 @@ def cell_at(row: Mapping[str, Any], column: str) -> Any:
         )
     value: Any = row
     for part in column.split("."):
-        if isinstance(value, Mapping):
-            value = value.get(part)
+        if isinstance(value, list) and part.isdecimal():
+            value = value[int(part)] if int(part) < len(value) else None
         else:
-            value = value[int(part)] if isinstance(value, list) and part.isdigit() and int(part) < len(value) else None
+            value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 

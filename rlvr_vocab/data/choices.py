@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -93,6 +93,17 @@ def _parsed(text: str) -> Any:
 
 def _field(value: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((value[name] for name in names if name in value), None)
+
+
+def asked_in(
+    rows: Sequence[Mapping[str, Any]], columns: str | Sequence[str], answer_in: Callable[[Mapping[str, Any]], Any]
+) -> list[tuple[object, Choices]]:
+    """The answer and the choices of each row that has both."""
+    found = []
+    for row in rows:
+        with suppress(UnusableRow):
+            found.append((answer_in(row), choices_in(row, columns)))
+    return found
 
 
 def readings_that_fit(asked: Sequence[tuple[object, Choices]]) -> list[str]:

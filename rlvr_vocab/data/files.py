@@ -26,9 +26,7 @@ def local_file(name: str) -> Path | None:
         script = name.removeprefix(FROM_PYTHON)
         raise UserError(f"this run is from Python, and its script makes the problems ({script}): give dataset=…")
     path = Path(name).expanduser()
-    if path.is_dir():
-        return None
-    if not names_file(name) and not path.exists():
+    if path.is_dir() or not (names_file(name) or path.exists()):
         return None
     check_file(path)
     return path
@@ -130,31 +128,29 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
     If every line has as many delimiters as the first and no quote is doubled, quotes are ordinary text, except in a
     file with commas, as prose contains commas too.
     """
+    csv.field_size_limit(LARGEST_CELL)
     where = str(path.absolute())
     lines = list(io.StringIO(_read_text(path), newline=""))
-    delimiter = None
-    if lines and (named := SEPARATOR.fullmatch(lines[0].strip("\r\n"))):  # as spreadsheets write it
-        delimiter, lines[0] = named[1], "\n"
+    named = SEPARATOR.fullmatch(lines[0].rstrip("\r\n")) if lines else None
+    lines[: named is not None] = ["\n"] * (named is not None)  # a spreadsheet's `sep=;`
     filled = [line for line in lines if line.strip()] or [""]
-    delimiter = delimiter or _delimiter(filled, "\t" if _extension(path) == ".tsv" else ",")
+    delimiter = named[1] if named else _delimiter(filled, "\t" if _extension(path) == ".tsv" else ",")
     is_plain = len({line.count(delimiter) for line in filled}) == 1 and not any('""' in line for line in filled)
     if is_plain and delimiter != "," and '"' not in filled[0]:
         cells_of = [ONLY_QUOTED.sub(r"\1", line.rstrip("\r\n")).split(delimiter) for line in lines]
         records = [(number, cells) for number, cells in enumerate(cells_of, start=1) if any(cells)]
     else:
         records = _quoted_records(lines, delimiter, where)
-    if header is None and records:
-        names, records, namer = records[0][1], records[1:], "the first line"
-    else:
-        names, namer = list(header or ()), "dataset.header"
+    namer = "the first line" if header is None else "dataset.header"
+    names = list(header or (records[0][1] if records else ()))
+    records = records[header is None :]
     if repeated := [name for name in names if names.count(name) > 1]:
-        last_cells = [cells[-1] for _, cells in records if cells]
-        advice = (header is None and header_keys(names, last_cells)) or "names must differ"
-        raise UserError(f'{where}:1 names the column "{repeated[0]}" twice; {advice}')
+        advice = header_keys(names, [cells[-1] for _, cells in records]) if header is None else ""
+        raise UserError(f'{where}: {namer} names the column "{repeated[0]}" twice; {advice or "names must differ"}')
     for number, cells in records:
-        if len(cells) > len(names) or (cells is records[0][1] and header is not None and len(cells) < len(names)):
+        if len(cells) > len(names) or (header is not None and number == records[0][0] and len(cells) < len(names)):
             raise UserError(
-                f"{where}:{number} has {pluralize(len(cells), 'cell')} where {namer} names {len(names)} columns;"
+                f"{where}:{number} has {len(cells)} cells where {namer} names {len(names)} columns;"
                 " put quotes around a cell that holds the delimiter"
             )
     missing: list[str | None] = [None] * len(names)
@@ -164,11 +160,8 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
 def _delimiter(lines: Sequence[str], usual: str) -> str:
     """The first delimiter of the first line that gives the first lines equally many cells, else the first one in it."""
     found = [each for each in dict.fromkeys((usual, *DELIMITERS)) if each in lines[0]] or [usual]
-    try:
-        regular = (each for each in found if len(set(map(len, csv.reader(lines[:50], delimiter=each)))) == 1)
-        return next(regular, found[0])
-    except csv.Error:  # which names no line here; `_quoted_records` does
-        return found[0]
+    regular = (each for each in found if len(set(map(len, csv.reader(lines[:50], delimiter=each)))) == 1)
+    return next(regular, found[0]) if len(found) > 1 else found[0]
 
 
 def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[int, list[str]]]:
@@ -176,7 +169,6 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
 
     Raises UserError if a quote is misplaced or never closed, or a quote meant as text encloses whole rows.
     """
-    csv.field_size_limit(LARGEST_CELL)
     reader, records, begins = csv.reader(lines, delimiter=delimiter, strict=True), [], 1
     long_cells = []  # the lines between which a quote opens and closes, and whether each looks like a row
     try:
@@ -217,7 +209,7 @@ def _read_json(path: Path, split: str) -> list[Any]:
     return tables[split] if len(tables) > 1 else next(iter(tables.values()))
 
 
-def _tables(value: Any, name: str = "") -> dict[str, list[Any]]:
+def _tables(value: Any, name: str = "", depth: int = 9) -> dict[str, list[Any]]:
     """The lists of objects in a JSON value, by their dotted keys, and tables that are objects of rows or of columns."""
     if isinstance(value, list):
         return {name: value} if dict in map(type, value) or not name else {}
@@ -226,7 +218,8 @@ def _tables(value: Any, name: str = "") -> dict[str, list[Any]]:
         return lists
     if rows := _rows_of_object(value) if inner else []:
         return {name: rows}
-    return {key: rows for name, each in inner.items() for key, rows in _tables(each, name).items()}
+    deeper = inner if depth else {}
+    return {key: rows for name, each in deeper.items() for key, rows in _tables(each, name, depth - 1).items()}
 
 
 def _rows_of_object(table: dict[str, Any]) -> list[Any]:

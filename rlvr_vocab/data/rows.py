@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_at, column_names, is_nan, plain_text
-from rlvr_vocab.data.choices import READINGS, Choices, choices_in, reading_of
+from rlvr_vocab.data.choices import READINGS, asked_in, choices_in, reading_of
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.source import ProblemSource, PromptStyle
@@ -65,8 +65,20 @@ class UsableRows:
 
 def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
-    columns, problems, choices, dropped = source.columns, [], [], []
-    answer_format = "bare" if source.answer_format in READINGS else source.answer_format
+    columns, problems, dropped = source.columns, [], []
+    answer, reading = columns.answer, str(source.answer_format)
+
+    def answer_in(row: Mapping[str, Any]) -> Any:
+        if answer is None:
+            return None
+        decimal = source.decimal if columns.choices is None else "point"  # it stays the text of its choice
+        return cell_answer(cell_at(row, answer), "bare" if reading in READINGS else reading, decimal)
+
+    if columns.choices is not None and answer is not None and reading not in READINGS:
+        asked = asked_in([row for row in rows if isinstance(row, dict)], columns.choices, answer_in)
+        choice_reading = reading_of(asked, f"{source.name}: {answer}")
+    else:
+        choice_reading = reading
     for row_number, row in enumerate(rows, start=1):
         text = None
         try:
@@ -77,39 +89,18 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
             text, messages = read_problem(cell_at(row, columns.problem), row)
             if columns.tests is not None and not cell_at(row, columns.tests):
                 raise UnusableRow("no tests", row)
-            offered = None if columns.choices is None else choices_in(row, columns.choices)
-            decimal = "point" if offered else source.decimal  # an answer must stay the text of its choice
-            answer = columns.answer
-            solution = None if answer is None else cell_answer(cell_at(row, answer), answer_format, decimal)
+            solution = answer_in(row)
+            if columns.choices is not None:
+                choices = choices_in(row, columns.choices)
+                solution = None if answer is None else choices.letter_of(solution, choice_reading)
+                text = f"{text}\n{choices}"
+                if messages is not None:
+                    messages[-1]["content"] += f"\n{choices}"
             problems.append(Problem(text, solution, row, row_number, messages))
-            choices.append(offered)
         except UnusableRow as unusable:
             shown = text if text and str(unusable.shown).strip() in ("", "nan", "None") else unusable.shown
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(shown)))
-    if columns.choices is not None:
-        problems = _with_letters(problems, choices, dropped, source)
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
-
-
-def _with_letters(
-    problems: list[Problem], choices: list[Choices | None], dropped: list[DroppedRow], source: ProblemSource
-) -> list[Problem]:
-    """The problems with their choices, and the letters of the right ones as answers; other rows go to `dropped`."""
-    answer, reading, found = source.columns.answer, str(source.answer_format), []
-    pairs = [(problem, offered) for problem, offered in zip(problems, choices, strict=True) if offered is not None]
-    if answer is not None and reading not in READINGS:
-        reading = reading_of([(problem.solution, offered) for problem, offered in pairs], f"{source.name}: {answer}")
-    for problem, offered in pairs:
-        try:
-            letter = None if answer is None else offered.letter_of(problem.solution, reading)
-        except UnusableRow as unusable:
-            dropped.append(DroppedRow(problem.row_number, unusable.reason, short_text(unusable.shown)))
-            continue
-        messages = problem.messages
-        if messages is not None:
-            messages = [*messages[:-1], {**messages[-1], "content": f"{messages[-1]['content']}\n{offered}"}]
-        found.append(replace(problem, text=f"{problem.text}\n{offered}", solution=letter, messages=messages))
-    return found
 
 
 def _has_lone_surrogate(value: object) -> bool:

@@ -6,11 +6,12 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
+from itertools import product
 from typing import Any
 
-from rlvr_vocab.data.answers import NEARLY_ALL, UnusableRow, cell_at, column_names, is_blank, plain_text, unread_marker
-from rlvr_vocab.data.choices import choices_in, readings_that_fit
+from rlvr_vocab.data.answers import NEARLY_ALL, cell_at, column_names, fields_of, is_blank, plain_text, unread_marker
+from rlvr_vocab.data.choices import asked_in, readings_that_fit
 from rlvr_vocab.data.source import ProblemSource
 
 _ROWS = 200  # that are looked at
@@ -50,9 +51,8 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     if not asking:
         return ""
     problem, reward = asking[0], ""
-    material = [name for name in _material(few) if not _is_in(few, name, problem)]
     keys: dict[str, Any] = {"dataset.columns.problem": problem}
-    if material:
+    if material := _material(few, problem):
         keys = {"dataset.prompt": joined_columns(problem, material)}
     answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(plain_text(cell)))
     if tests := _named(_TESTS, paths, few, _tests):
@@ -71,23 +71,25 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     keys = {key: value for key, value in keys.items() if value != given.get(key)}
     if not {missing, "dataset.prompt"} & keys.keys():
         return ""
-    return f"type {typed_keys(keys)}" + f"; train with {typed_keys({'rewards': (reward,)})} too" * bool(reward)
+    return f"type {typed_keys(keys)}" + f"; train with 'rewards=[{reward}]' too" * bool(reward)
 
 
 def joined_columns(problem: str, material: Sequence[str]) -> str:
     """A template of a problem and its material."""
     before = "".join(f"{{{name}}} " for name in material if name.lower() not in _AFTERWARDS)
-    return f"{before}{{{problem}}}" + "".join(f"\\n\\n{{{name}}}" for name in material if name.lower() in _AFTERWARDS)
+    after = "".join(f"\\n\\n{{{name}}}" for name in material if name.lower() in _AFTERWARDS)
+    return f"{before}{problem if fields_of(problem) else f'{{{problem}}}'}{after}"
 
 
 def typed_keys(keys: Mapping[str, Any]) -> str:
     """Keys as a shell takes them."""
-    lists = {key: ",".join(map(_element, value)) for key, value in keys.items() if isinstance(value, tuple)}
-    return " ".join(shlex.quote(f"{key}={f'[{lists[key]}]' if key in lists else value}") for key, value in keys.items())
 
+    def typed(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return "[" + ",".join(each if re.fullmatch(r"[\w .-]+", each) else f"'{each}'" for each in value) + "]"
 
-def _element(name: str) -> str:
-    return name if re.fullmatch(r"[\w .-]+", name) else f"'{name}'"
+    return " ".join(shlex.quote(f"{key}={typed(value)}") for key, value in keys.items())
 
 
 def _named(names: Sequence[str], paths: Sequence[str], few: Rows, fits: Callable[[Any], bool]) -> list[str]:
@@ -126,31 +128,26 @@ def _tests(cell: Any) -> bool:
     return "assert" in text or all(re.search(rf'"{name}s?"', text) for name in ("input", "output"))
 
 
-def _material(few: Rows) -> list[str]:
-    """The columns of texts that most questions refer to, and those that follow some questions."""
+def _material(few: Rows, problem: str) -> list[str]:
+    """The columns of texts that most problems refer to, but do not hold, and those that follow some problems."""
+
+    def is_apart(row: Mapping[str, Any], name: str) -> bool:
+        cell = row.get(name)
+        return isinstance(cell, str) and not is_blank(cell) and cell not in str(cell_at(row, problem))
+
     names = dict.fromkeys(name for row in few for name in row if MATERIAL.fullmatch(name))
-    shares = {name: _share(few, name, lambda cell: isinstance(cell, str) and not is_blank(cell)) for name in names}
-    return [name for name, share in shares.items() if share > (0 if name.lower() in _AFTERWARDS else 0.5)]
-
-
-def _is_in(few: Rows, name: str, problem: str) -> bool:
-    return sum(str(cell_at(row, name)) in str(cell_at(row, problem)) for row in few) > len(few) / 2
+    least = {name: 0 if name.lower() in _AFTERWARDS else len(few) / 2 for name in names}
+    return [name for name in names if sum(is_apart(row, name) for row in few) > least[name]]
 
 
 def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dict[str, Any]:
     """The columns of choices and of the answer that names one of them."""
     single = tuple(path for path in paths if ONE_CHOICE.fullmatch(path))
-    for columns in (
-        *(path for path in paths if CHOICES.fullmatch(_last(path))),
-        *([single] if len(single) > 1 else []),
-    ):
-        for answer in answers:
-            asked = []
-            for row in few:
-                with suppress(UnusableRow):
-                    asked.append((cell_at(row, answer), choices_in(row, columns)))
-            if len(asked) >= NEARLY_ALL * len(few) and readings_that_fit(asked):
-                return {"dataset.columns.choices": columns, "dataset.columns.answer": answer}
+    named: list[Any] = [path for path in paths if CHOICES.fullmatch(_last(path))]
+    for columns, answer in product([*named, single] if len(single) > 1 else named, answers):
+        asked = asked_in(few, columns, partial(cell_at, column=answer))
+        if len(asked) >= NEARLY_ALL * len(few) and readings_that_fit(asked):
+            return {"dataset.columns.choices": columns, "dataset.columns.answer": answer}
     return {}
 
 
@@ -169,7 +166,8 @@ def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:
     kind = next((kind for kind in ("[A-J]", "[-+]?[0-9][0-9.,]*") if names and re.fullmatch(kind, names[-1])), None)
     if kind is None or not all(isinstance(cell, str) and re.fullmatch(kind, cell) for cell in cells):
         return ""
-    keys: dict[str, Any] = {"dataset.header": ("problem", *(f"column_{n}" for n in range(2, len(names))), "answer")}
     if kind == "[A-J]" and len(letters) > 1:
-        keys = {"dataset.header": ("problem", *letters, "answer"), "dataset.columns.choices": letters}
-    return f"if its first line is a row, type {typed_keys(keys)}"
+        words = typed_keys({"dataset.header": ("problem", *letters, "answer"), "dataset.columns.choices": letters})
+        return f"if its first line is a row, type {words}; train with 'rewards=[multiple_choice]' too"
+    others = (f"column_{n}" for n in range(2, len(names)))
+    return f"if its first line is a row, type {typed_keys({'dataset.header': ('problem', *others, 'answer')})}"

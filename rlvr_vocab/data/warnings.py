@@ -49,16 +49,16 @@ def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[
     lacking = missing_columns(problems, columns)
     for names in choices:
         is_index = (_is_index(gold, _texts_of(each, names)) for gold, each in zip(golds, problems, strict=True))
-        facts = ["not in the prompt"] * (names in lacking) + ["the gold answers are their indices"] * _nearly_all(
-            is_index
-        )
-        if facts:
+        facts = {"not in the prompt": names in lacking, "the gold answers are their indices": _nearly_all(is_index)}
+        if any(facts.values()):
             keys = typed_keys({"dataset.columns.choices": names if len(names) > 1 else names[0]})
-            train = typed_keys({"rewards": ("multiple_choice",)})
-            yield f"{_listed(names)}: {' and '.join(facts)}: set {keys}, and train with {train}"
+            found = " and ".join(fact for fact, holds in facts.items() if holds)
+            yield f"{_listed(names)}: {found}: set {keys}, and train with 'rewards=[multiple_choice]'"
     if material := [name for names in lacking if names not in choices for name in names]:
-        prompt = typed_keys({"dataset.prompt": joined_columns(columns.problem, material)})
-        yield f"{_listed(material)}: not in the prompt, which holds {columns.problem} alone: set {prompt}"
+        is_text = all(_NOT_TEXT not in _texts_of(problem, material) for problem in problems)
+        keys = typed_keys({"dataset.prompt": joined_columns(columns.problem, material)})
+        advice = f"set {keys}" if is_text else "no prompt holds images"
+        yield f"{_listed(material)}: not in the prompt, which holds {columns.problem} alone: {advice}"
     letters = [gold for gold in golds if gold] if columns.choices is not None else []
     if len(letters) >= _MANY and letters.count(letters[0]) >= NEARLY_ALL * len(letters):
         yield f"the right choice is nearly always {letters[0]}, which is all that the policy would learn: shuffle them"

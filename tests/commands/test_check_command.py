@@ -229,3 +229,8 @@ def test_answers_to_choices_elsewhere_are_no_contradiction(capsys: pytest.Captur
     advice = last_section(check(capsys, write_rows(tmp_path / "choices.jsonl", rows), "dataset.eval_fraction=0"))
     assert any("column choices: not in the prompt" in line for line in advice)
     assert not any("contradict" in line or "repeat" in line for line in advice)
+    shown = check(capsys, tmp_path / "choices.jsonl", "dataset.eval_fraction=0", "dataset.columns.choices=choices")
+    assert section(shown, "Gold answers") == [
+        "  letters of choices (A 33%, B 33%, C 33%): train with 'rewards=[multiple_choice]'"
+    ]
+    assert last_section(shown) == ["  nothing stands in the way"]

@@ -150,7 +150,7 @@ def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is
     [
         ("problem,answer\na,1\nb,2,3\n", r":3 has 3 cells where the first line names 2 columns"),
         ('problem,answer\na,1\n"b,2\n', r":3 breaks the quoting rules of CSV: unexpected end of data"),
-        ("answer,answer\n1,2\n", r':1 names the column "answer" twice'),
+        ("answer,answer\n1,2\n", r': the first line names the column "answer" twice; names must differ'),
     ],
 )
 def test_a_broken_csv_file_is_refused_by_its_line(write: Write, content: str, message: str) -> None:
