@@ -47,7 +47,7 @@ from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.tokenizer import load_tokenizer, think_tags
 from rlvr_vocab.vocab.weights import NO_CODE, folder_with
 
 Rows = Sequence[Mapping[str, Any]]
@@ -111,7 +111,6 @@ def _candidate(settings: EvaluateSettings, rows: Rows) -> Candidate:
     checkpoint = settings.checkpoint
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
     tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
-    opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
     trained, spec = run_of_checkpoint(checkpoint), grader_of_checkpoint(settings)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
@@ -119,7 +118,7 @@ def _candidate(settings: EvaluateSettings, rows: Rows) -> Candidate:
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    grader = Grader(spec, RewardContext((opened, closed), sampling.max_new_tokens))
+    grader = Grader(spec, RewardContext(think_tags(tokenizer, layout), sampling.max_new_tokens))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
     return Candidate(layout, tokenizer, sampling, grader, depends_on)

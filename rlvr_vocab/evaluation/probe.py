@@ -20,7 +20,7 @@ from rlvr_vocab.record.results import ARMS, PermutedThought, ProbeAnswer, Sample
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import THINKING, regions_after, scored_regions
-from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
+from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, think_tags
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
@@ -315,7 +315,7 @@ class Prober:
     def _in_place(self, answer: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
         """The ids before an answer in the place of the model's own, and its ids with the one that ends it."""
         before, after = _around_answer(recorded)
-        if self._tokenizer.convert_ids_to_tokens(self._layout.think_open_id) in before:  # under other rules
+        if think_tags(self._tokenizer, self._layout)[0] in before:  # under other rules
             return None
         head, through, whole = (
             self._tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -57,7 +57,7 @@ from rlvr_vocab.verify.verifier import check_golds
 from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, region_of_next
-from rlvr_vocab.vocab.tokenizer import begins_answer, chat_ids, chat_texts, prefilled_ids
+from rlvr_vocab.vocab.tokenizer import begins_answer, chat_ids, chat_texts, prefilled_ids, think_tags
 
 _PROMPTS_CHECKED = 1_000
 _FINGERPRINT = "sha256"
@@ -314,7 +314,7 @@ def prompt_warnings(
     prompts: Sequence[Messages], plan: ExpansionPlan, row_numbers: Sequence[int] | None = None
 ) -> Iterator[str]:
     """A line for each reason why the rendered prompts may be wrong; `row_numbers` are those of their rows."""
-    tokenizer, tags = plan.tokenizer, plan.expansion.think_tags
+    tokenizer, tags = plan.tokenizer, think_tags(plan.tokenizer, plan.layout)
     if not begins_answer(tokenizer, tags):
         yield "the prompt opens no turn for the answer: add one under add_generation_prompt to the chat template"
     shown = zip(chat_texts(tokenizer, prompts[:ROWS_TRIED]), prompts, strict=False)
@@ -384,7 +384,7 @@ def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpene
 
 def opening_warning(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOpener) -> str | None:
     """Why nothing opens the thinking after a prompt, and a remedy; None if something does."""
-    tag, layout = plan.expansion.think_tags[0], plan.layout
+    (tag, _), layout = think_tags(plan.tokenizer, plan.layout), plan.layout
     if opener == "nobody":
         return "the chat template closes the thinking at once: set another template with model.chat_template"
     is_new = layout.think_open_id in plan.tag_pieces

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig
+from peft import PeftConfig, PeftModel
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from trl import GRPOTrainer
@@ -26,24 +26,27 @@ from rlvr_vocab.training.metrics.completions import Rollouts, gather_rollouts, w
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
 from rlvr_vocab.training.models.load import (
+    LOADED,
     accumulate_tied_gradient,
     as_the_machine_computes,
     disable_functional_dropout,
-    initial_folder,
+    initial_model_of,
     refuse_other_logits,
+    remember,
+    warn_of_16_bits,
+    with_its_adapter,
 )
-from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, without_dropout
+from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, renew_reference, without_dropout
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import AtTrainBegin, StageContext, count_run_steps
 from rlvr_vocab.training.trl_seams import CLIPPED_RATIO, TRLSeams, region_head_in_trl, scores_of, take_token_losses
 from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
 from rlvr_vocab.vocab.expand import Expansion
-from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
-from rlvr_vocab.vocab.tokenizer import assistant_turn, load_tokenizer
+from rlvr_vocab.vocab.tokenizer import assistant_turn
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
 # Held-out metrics of the model that a trainer holds, by name.
@@ -53,8 +56,7 @@ EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 class RegionGRPOTrainer(TRLSeams):
     """GRPO under the region policy, with TRL's arguments.
 
-    Policy, reference and tokenizer are read from `initial_model`, the folder of the expanded model. Reward functions
-    receive the whole assistant turn, with what the chat template prefilled of it.
+    Reward functions receive the whole assistant turn, with what the chat template prefilled of it.
 
     Attributes:
         policy: the region policy that samples and scores; vLLM reads its own from the same folder.
@@ -71,13 +73,13 @@ class RegionGRPOTrainer(TRLSeams):
 
     def __init__(
         self,
-        model: str | Path | PreTrainedModel,
+        model: str | Path | PreTrainedModel | PeftModel,
         reward_funcs: Any = None,
         args: GRPOConfig | None = None,
         train_dataset: Any = None,
         *,
         processing_class: PreTrainedTokenizerBase | None = None,
-        peft_config: LoraConfig | Lora | None = None,
+        peft_config: PeftConfig | Lora | None = None,
         reasoning_vocab_size: int | None = 0,
         expansion: Expansion | None = None,
         kl_log_steps: int | None = None,
@@ -93,12 +95,15 @@ class RegionGRPOTrainer(TRLSeams):
     ) -> None:
         """
         Args:
-            model: a folder written by `expand`; or a hub name, another folder or a loaded model, which is expanded
-                into `initial_model` below `args.output_dir`.
-            processing_class: the tokenizer of a model that is not expanded, for its chat template.
+            model: a hub name, a folder, or a loaded model, which trains itself in its dtype and on its device; sampling
+                options leave its generation configuration. What it is now is written to `initial_model` below
+                `args.output_dir`; a folder written by `expand` is its own. With `beta`, the reference is TRL's: the
+                folder that the model was read from, or a copy of a given adapter as it is now.
+            processing_class: the model's tokenizer, by default that of its folder.
             peft_config: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
-            reasoning_vocab_size: reasoning tokens to add; 0 for a baseline, None for a copy of every token.
-            expansion: all options of the expansion, in place of `reasoning_vocab_size`.
+            reasoning_vocab_size: reasoning tokens to add, with think tags; 0 for the model as it is, None for a copy of
+                every token.
+            expansion: all options of the expansion, in place of `reasoning_vocab_size`; adds think tags also at size 0.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None = 50, and
                 never under FSDP or DeepSpeed.
             kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
@@ -116,14 +121,16 @@ class RegionGRPOTrainer(TRLSeams):
         """
         if "tokenizer" in kwargs:
             raise UserError("tokenizer=…: the trainer takes it as processing_class=…")
-        adapter = None if peft_config is None else adapter_config(peft_config)
-        args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
+        args = checked_arguments(args, model, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
-        self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
-        args.model_init_kwargs = as_the_machine_computes(args, self.initial_model)
-        tokenizer = load_tokenizer(self.initial_model)
-        self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
+        model = with_its_adapter(model, args)
+        initial = initial_model_of(model, args, expansion, processing_class)
+        self.initial_model, tokenizer = initial.folder, initial.tokenizer
+        given = isinstance(model, LOADED)
+        if not given:
+            args.model_init_kwargs = as_the_machine_computes(args, self.initial_model)
+        self.policy = RegionPolicy(initial.layout)
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = dict(adaptive_weights or {})
@@ -141,25 +148,30 @@ class RegionGRPOTrainer(TRLSeams):
         self.model_name = str(model) if isinstance(model, str | Path) else model.config.name_or_path
         self.kl_over, self.kl_log_steps = kl_over, kl_log_steps
         self._chosen: ChosenBatch | None = None
-        checked_arguments(args, copies=self.policy.layout.size > 0)
+        checked_arguments(args, model, copies=self.policy.layout.size > 0)
         self._check_per_token_loss(args)
         train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
-        with region_head_in_trl(self.policy, self.initial_model):
+        if isinstance(model, PeftModel):
+            renew_reference(model, args.beta)
+        with region_head_in_trl(self.policy):
             super().__init__(
-                model=str(self.initial_model),
+                model=model if given else str(self.initial_model),
                 reward_funcs=reward_funcs,
                 args=args,
                 train_dataset=train_dataset,
                 processing_class=tokenizer,
-                peft_config=adapter,
+                peft_config=None if peft_config is None else adapter_config(peft_config),
                 **kwargs,
             )
         refuse_altered_config(self.model.generation_config, self.initial_model)
         refuse_not_finite(self.model, self.initial_model)
-        if peft_config is not None:
+        remember(self.model, initial)
+        if isinstance(self.model, PeftModel):
             train_rows = peft_config.train_rows if isinstance(peft_config, Lora) else "reasoning"
-            complete_adapter(self.model, train_rows, self.policy.layout)
+            complete_adapter(self.model, train_rows, self.policy.layout, self.initial_model, given=peft_config is None)
+        if given:
+            warn_of_16_bits(self.model)
         if self.args.disable_dropout:
             disable_functional_dropout(self.model)
         refuse_other_logits(self)

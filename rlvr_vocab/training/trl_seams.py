@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import trl.trainer.grpo_trainer as trl_grpo
 from peft import PeftModel
+from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
@@ -30,22 +31,24 @@ from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
 
 
 @contextmanager
-def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[None]:
+def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
     """Inside the block `GRPOTrainer.__init__` gives policy and reference the region head.
 
     `add_fused_lm_head`: the constructor calls it for both models, and prepares the reference right after it.
+    `BaseTunerLayer`: it refuses adapters on the head, which `TrainedRows` of an earlier trainer are not.
     """
-    original = trl_grpo.add_fused_lm_head
+    original = trl_grpo.add_fused_lm_head, trl_grpo.BaseTunerLayer
 
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
-        attach_low_rank_rows(model, initial_model)
+        if policy.layout.holds_deltas and copied_rows_of(model) is None:
+            attach_low_rank_rows(model, model.name_or_path)
         attach_region_head(model, policy=policy, **settings)
 
-    trl_grpo.add_fused_lm_head = add_region_head
+    trl_grpo.add_fused_lm_head, trl_grpo.BaseTunerLayer = add_region_head, LoraLayer
     try:
         yield
     finally:
-        trl_grpo.add_fused_lm_head = original
+        trl_grpo.add_fused_lm_head, trl_grpo.BaseTunerLayer = original
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from rlvr_vocab.vocab.weights import (
 )
 
 ADAPTER = "default"  # PEFT's name of a run's one adapter
+REFERENCE = "ref"  # TRL's name of the copy that an adapter starts as
 # Errors of PEFT and safetensors for a configuration or weights that they cannot use.
 _UNFIT = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError, OSError)
 
@@ -47,8 +48,15 @@ class _TrainedPart(nn.Module, BaseTunerLayer):
 
     def __init__(self) -> None:
         super().__init__()
+        self._active_adapter = ADAPTER
         self.merged_adapters: list[str] = []
         self._initial: list[torch.Tensor] = []
+
+    @property
+    def computes(self) -> str | None:
+        """The name of the adapter whose tensors compute; None for the base, also where an adapter has none here."""
+        names = {*self.active_adapters} & {*self._all_available_adapter_names()}
+        return None if self.disable_adapters or self.merged or not names else names.pop()
 
     @abstractmethod
     def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -94,8 +102,10 @@ class TrainedRows(_TrainedPart):
 
     @property
     def rows(self) -> nn.Parameter | None:
-        """The parameter while it is active; None while it is switched off, or merged into the table."""
-        return None if self.disable_adapters or self.merged else self.parameter
+        """The parameter of the active adapter; None while it is switched off, or merged into the table."""
+        owner = self._tied_to[0] if self._tied_to else self
+        name = owner.computes
+        return None if self.disable_adapters or self.merged or name is None else owner.lora_rows[name]
 
     def head_weights(self) -> HeadWeights:
         """The output embedding as `region_logprobs` takes it; `first` is 0 or the first copy."""
@@ -169,18 +179,31 @@ class TrainedRowDelta(_TrainedPart):
     def in_force(self) -> Any:
         if self.disable_adapters and self.merged:
             self.unmerge()
-        return self.base_layer if self.disable_adapters or self.merged else self.lora_difference[ADAPTER]
+        return self.base_layer if self.computes is None else self.lora_difference[self.computes]
 
     def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        both = zip(self.base_layer.parameters(), self.lora_difference.parameters(), strict=True)
+        both = zip(self.base_layer.parameters(), self.lora_difference[ADAPTER].parameters(), strict=True)
         return [(own.data, trained.data) for own, trained in both]
 
 
 def train_differences(copied: CopiedRows) -> None:
     """Let the deltas of a model's copied rows train with its adapter."""
     for _, module in copied.own_tables():
-        if module.difference.B is not None:
+        if isinstance(module.difference, RowDelta) and module.difference.B is not None:
             module.difference = TrainedRowDelta(module.difference)
+
+
+def follow_the_active_adapter(model: PeftModel) -> None:
+    """Let a switch to another adapter of the model, TRL's reference `ref`, reach the rows beside it."""
+    tuner: Any = model.base_model
+    tuner.tuner_layer_cls = (type(tuner).tuner_layer_cls, _TrainedPart)
+
+
+def add_reference_rows(model: PeftModel) -> None:
+    """A copy of the rows that train beside an adapter, for TRL's reference: the adapter `ref`, a copy of its layers."""
+    for part in (module for module in model.modules() if isinstance(module, _TrainedPart)):
+        for tensors in (getattr(part, name) for name in part.adapter_layer_names):
+            tensors[REFERENCE] = copy.deepcopy(tensors[ADAPTER]).requires_grad_(False)
 
 
 def load_model(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> PreTrainedModel | PeftModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +23,10 @@ from transformers.utils.hub import cached_file
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir, json_text, read_json_if_there
+from rlvr_vocab.rewards.reward import THINK_TAGS
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.copied_rows import ROWS_AT_ONCE, RowDelta, save_differences
-from rlvr_vocab.vocab.layout import Mode, VocabLayout, refuse_expanded, refuse_quantized
+from rlvr_vocab.vocab.layout import NO_TAG, Mode, VocabLayout, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import (
     OpenThinking,
@@ -63,7 +66,7 @@ class Expansion:
     source_ids: tuple[int, ...] | None = None
     mode: Mode = "expand"
     preserve_odds: bool = True
-    think_tags: tuple[str, str] = ("<think>", "</think>")
+    think_tags: tuple[str, str] = THINK_TAGS
     init_noise: float = 0.0
     reasoning_rank: int | None = 16
     open_thinking: OpenThinking = "auto"
@@ -82,13 +85,14 @@ class ExpansionPlan:
     """Everything about an expanded checkpoint but its weights.
 
     Attributes:
+        expansion: None leaves tables and tokenizer as they are.
         tokenizer: the base's, with think tags and a template that opens the thinking where needed.
         tag_pieces: for each think tag that the base lacked, the ids whose mean row it starts as.
     """
 
     base: str
     source_kwargs: Mapping[str, Any]
-    expansion: Expansion
+    expansion: Expansion | None
     tokenizer: PreTrainedTokenizerBase
     layout: VocabLayout
     tag_pieces: Mapping[int, list[int]]
@@ -102,23 +106,70 @@ def expand(base: str, out: str | Path, expansion: Expansion | None = None) -> Vo
     return plan.layout
 
 
-def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, Any] | None = None) -> ExpansionPlan:
+def plan_expansion(
+    base: str,
+    expansion: Expansion | None,
+    source_kwargs: Mapping[str, Any] | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> ExpansionPlan:
     """Read configuration and tokenizer of `base` and lay out its reasoning vocabulary; no weights are read.
 
     Args:
         base: hub name or folder of a causal language model.
+        expansion: None for the model as it is, without new tokens or rows.
         source_kwargs: where and how to find the base (`revision`, `token`, `trust_remote_code`, …).
+        tokenizer: in place of the base's own.
     """
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
-    config, tokenizer = read_base(base, source_kwargs)
+    config, own_tokenizer = read_base(base, source_kwargs)
     refuse_expanded(base)
     refuse_invalid_generation_config(base)
-    if expansion.chat_template is not None:
+    try:
+        generation = GenerationConfig.from_pretrained(base, **source_kwargs)
+    except OSError:  # a folder without generation_config.json, which is legitimate
+        generation = GenerationConfig.from_model_config(config)
+    tokenizer = own_tokenizer if tokenizer is None else copy.deepcopy(tokenizer)
+    return lay_out(base, config, generation, tokenizer, expansion, source_kwargs)
+
+
+def lay_out(
+    base: str,
+    config: Any,
+    generation: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    expansion: Expansion | None,
+    source_kwargs: Mapping[str, Any] = NO_CODE,
+) -> ExpansionPlan:
+    """The plan for a model with these configurations; adds the think tags to `tokenizer`."""
+    tags, text_config = expansion.think_tags if expansion else THINK_TAGS, config.get_text_config()
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if expansion is not None and expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template
-    tag_pieces = add_think_tags(tokenizer, expansion.think_tags)
-    open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in expansion.think_tags)
-    text_config = config.get_text_config()
-    standard_size = max(text_config.vocab_size, len(tokenizer))
+    tag_pieces = {} if expansion is None else add_think_tags(tokenizer, tags)
+    known = tokenizer.get_vocab()
+    open_id, close_id = (known[tag] for tag in tags) if known.keys() >= {*tags} else (NO_TAG, NO_TAG)
+    standard_size = text_config.vocab_size if expansion is None else max(text_config.vocab_size, len(tokenizer))
+    source_ids = () if expansion is None else _source_ids(expansion, standard_size)
+    layout = VocabLayout(
+        standard_size=standard_size,
+        source_ids=source_ids,
+        think_open_id=open_id,
+        think_close_id=close_id,
+        turn_ids=find_turn_ids(tokenizer, tags),
+        control_ids=_control_ids(generation, tokenizer, (open_id, close_id)),
+        mode=expansion.mode if expansion else "expand",
+        preserve_odds=expansion is None or expansion.preserve_odds,
+        reasoning_rank=expansion.reasoning_rank if expansion and source_ids else None,
+    )
+    if expansion is not None:
+        base_knows_tag = open_id not in tag_pieces
+        open_thinking_in_template(tokenizer, layout, expansion.open_thinking, base_knows_tag=base_knows_tag)
+    context_length = getattr(text_config, "max_position_embeddings", None)
+    return ExpansionPlan(base, source_kwargs, expansion, tokenizer, layout, tag_pieces, context_length)
+
+
+def _source_ids(expansion: Expansion, standard_size: int) -> tuple[int, ...]:
     most = expansion.multiplicity * standard_size
     size = most if expansion.size is None else expansion.size
     if expansion.source_ids is None and size > most:
@@ -126,36 +177,54 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
             f"{size} reasoning tokens are more than multiplicity {expansion.multiplicity} × {standard_size} standard "
             f"tokens: at most {most}, or a higher multiplicity",
         )
-    source_ids = expansion.source_ids or tuple(k % standard_size for k in range(size))
-    layout = VocabLayout(
-        standard_size=standard_size,
-        source_ids=source_ids,
-        think_open_id=open_id,
-        think_close_id=close_id,
-        turn_ids=find_turn_ids(tokenizer, expansion.think_tags),
-        control_ids=_control_ids(base, config, tokenizer, (open_id, close_id), source_kwargs),
-        mode=expansion.mode,
-        preserve_odds=expansion.preserve_odds,
-        reasoning_rank=expansion.reasoning_rank if source_ids else None,
-    )
-    open_thinking_in_template(tokenizer, layout, expansion.open_thinking, base_knows_tag=open_id not in tag_pieces)
-    context_length = getattr(text_config, "max_position_embeddings", None)
-    return ExpansionPlan(base, source_kwargs, expansion, tokenizer, layout, tag_pieces, context_length)
+    return expansion.source_ids or tuple(k % standard_size for k in range(size))
+
+
+def require_expanded_so(layout: VocabLayout, expansion: Expansion, name: str | Path) -> None:
+    """UserError where a model has another reasoning vocabulary than is asked for; fields at their default fit any."""
+    usual = Expansion()
+    other = [] if layout.source_ids == _source_ids(expansion, layout.standard_size) else ["size or source_ids"]
+    for field in ("mode", "preserve_odds", "reasoning_rank"):
+        asked = getattr(expansion, field)
+        other += [] if asked in (getattr(usual, field), getattr(layout, field)) else [field]
+    if other:
+        raise UserError(
+            f"{name} is an expanded model already, with {pluralize(layout.size, 'reasoning token')} ({other[0]}): "
+            "leave out reasoning_vocab_size and expansion, or take the model that it was made from"
+        )
 
 
 def write_expansion(plan: ExpansionPlan, out: Path) -> None:
     """Read the base's weights, expand them, and write the folder `out` atomically."""
     with atomic_dir(out) as folder:
         model = _read_weights(plan.base, plan.source_kwargs, dtype="auto")
-        _refuse_other_vocabularies(model, plan.base)
-        differences = _expand_weights(model, plan)
-        _clean_generation_config(model, plan.tokenizer)
+        if plan.expansion is not None and plan.expansion.init_noise:
+            model.float()  # bf16 would round small noise away
+        differences = expand_in_memory(model, plan)
         model.save_pretrained(folder)
-        if differences:
-            save_differences(folder, differences)
-        write_tokenizer(plan.tokenizer, plan.layout, folder)
-        plan.layout.save(folder)
+        write_beside_weights(plan.layout, plan.tokenizer, differences, folder)
         (folder / EXPANSION_RECORD).write_text(json_text(_expansion_record(plan)), encoding="utf-8")
+
+
+def expand_in_memory(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, torch.Tensor]:
+    """Add the rows of a plan to a loaded model; returns the deltas in the format of `save_differences`."""
+    differences = dict[str, torch.Tensor]()
+    if plan.expansion is not None:
+        if not isinstance(model.get_input_embeddings(), torch.nn.Embedding):
+            raise UserError(f"{plan.base} cannot be expanded: an adapter lies on its embedding")
+        _refuse_other_vocabularies(model, plan.base)
+        differences = _expand_weights(model, plan.layout, plan.expansion, plan.tag_pieces)
+    _clean_generation_config(model, plan.tokenizer)
+    return differences
+
+
+def write_beside_weights(
+    layout: VocabLayout, tokenizer: PreTrainedTokenizerBase, differences: Mapping[str, torch.Tensor], folder: Path
+) -> None:
+    if differences:
+        save_differences(folder, differences)
+    write_tokenizer(tokenizer, layout, folder)
+    layout.save(folder)
 
 
 def require_same_expansion(plan: ExpansionPlan, folder: Path) -> None:
@@ -226,17 +295,11 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
     return config, tokenizer
 
 
-def _control_ids(
-    base: str, config: Any, tokenizer: PreTrainedTokenizerBase, tags: tuple[int, int], source_kwargs: Any
-) -> tuple[int, ...]:
-    try:
-        generation = GenerationConfig.from_pretrained(base, **source_kwargs)
-    except OSError:  # a folder without generation_config.json, which is legitimate
-        generation = GenerationConfig.from_model_config(config)
+def _control_ids(generation: Any, tokenizer: PreTrainedTokenizerBase, tags: tuple[int, int]) -> tuple[int, ...]:
     ends = generation.eos_token_id if isinstance(generation.eos_token_id, list) else [generation.eos_token_id]
     special = [token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special]
     named = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
-    return tuple(sorted({*tags, *special, *ends, *named} - {None}))
+    return tuple(sorted({*tags, *special, *ends, *named} - {None, NO_TAG}))
 
 
 def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
@@ -270,12 +333,11 @@ def _add_rows(model: PreTrainedModel, rows: int, tag_pieces: Mapping[int, list[i
 
 
 @torch.no_grad()
-def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, torch.Tensor]:
+def _expand_weights(
+    model: PreTrainedModel, layout: VocabLayout, expansion: Expansion, tag_pieces: Mapping[int, list[int]]
+) -> dict[str, torch.Tensor]:
     """Add rows for the copies to the tables; returns their deltas in the format of `save_differences`."""
-    layout, expansion = plan.layout, plan.expansion
-    if expansion.init_noise:
-        model.float()  # bf16 would round small noise away
-    tensors = _add_rows(model, layout.rows, plan.tag_pieces)
+    tensors = _add_rows(model, layout.rows, tag_pieces)
     generator = torch.Generator().manual_seed(expansion.seed)
     sources, differences = torch.tensor(layout.source_ids, dtype=torch.long), dict[str, torch.Tensor]()
     tables = iter(("input", "output"))

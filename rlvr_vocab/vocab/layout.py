@@ -16,6 +16,7 @@ from rlvr_vocab.text import pluralize
 LAYOUT_FILE = "reasoning_vocab.json"
 LAYOUT_VERSION = 1
 Mode = Literal["expand", "replace"]
+NO_TAG = -1  # the id of a think tag in a tokenizer that has none as one token: no region ever opens
 
 
 @dataclass(frozen=True)

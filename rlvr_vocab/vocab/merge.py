@@ -18,7 +18,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.vocab.adapter import TrainedRows, load_model
 from rlvr_vocab.vocab.copied_rows import DIFFERENCES
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, NO_TAG, VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 from rlvr_vocab.vocab.tokenizer import chat_ids, load_tokenizer
@@ -171,6 +171,7 @@ def probe_ids(folder: Path) -> list[int]:
     spread = torch.linspace(0, max(len(copies) - 1, 0), min(_SPREAD, len(copies))).long()
     opening = [] if RegionTracker(layout, ids).region == THINKING else [layout.think_open_id]
     ids = [*ids, *opening, *thoughts, *copies[spread].tolist(), layout.think_close_id, *answer]
+    ids = [id_ for id_ in ids if id_ != NO_TAG]
     config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     return ids[-context:] if context else ids

@@ -73,6 +73,10 @@ class RecordingSampler:
         self._steps.append(torch.stack((log_p_B, entropy_B, torch.zeros_like(entropy_B))))
         return _only(scores, drawn_B1)
 
+    @property
+    def drew(self) -> bool:
+        return bool(self._steps)
+
     def recorded(self) -> tuple[torch.Tensor, ...]:
         """`(B, steps)` each, in nats: log-probabilities of the drawn ids, entropy over texts, and H(copy | text)."""
         return tuple(torch.stack(self._steps, dim=2))
@@ -175,8 +179,8 @@ class RegionSampler:
             return self._own_generate(*args, **given)
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
-        if recorder is self._draw:
-            return output
+        if recorder is self._draw or (not recorder.drew and not self.policy.layout.size):
+            return output  # the last: of a `generate` of the user's own
         self.last_logps, *self.last_entropies = recorder.recorded()
         if self.last_logps.isnan().any():
             raise UserError(
@@ -224,7 +228,10 @@ def _last_of_all(recorder: RecordingSampler, model: PreTrainedModel) -> Iterator
 
 
 def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> RegionSampler:
-    """Make every later `model.generate` follow the policy; stock `generate` does not."""
+    """Make every later `model.generate` follow the policy, in place of an earlier one; stock `generate` does not."""
+    for each in (model, model.get_base_model() if isinstance(model, PeftModel) else model):
+        if isinstance(vars(each).get("generate"), RegionSampler):
+            del each.generate
     sampler = RegionSampler(model, policy)
     model.generate = sampler
     model.get_output_embeddings().register_forward_pre_hook(_contiguous)

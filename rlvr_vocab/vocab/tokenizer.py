@@ -19,8 +19,9 @@ from jinja2 import TemplateError, TemplateSyntaxError
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import run_in_thread
+from rlvr_vocab.rewards.reward import THINK_TAGS
 from rlvr_vocab.text import short_text
-from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.layout import NO_TAG, VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
 
 if TYPE_CHECKING:  # seconds to import
@@ -94,6 +95,12 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, chosen: Sequence[int | str] | 
         raise UserError(f"source_ids: {shown}: no single token of this tokenizer; leave it out, or take a part of it")
     ids_of = [by_word[each] if isinstance(each, str) else [each] for each in chosen]
     return tuple(dict.fromkeys(token_id for found in ids_of for token_id in found))
+
+
+def think_tags(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> tuple[str, str]:
+    """The texts of the think tags; the usual ones where the layout has no ids of them."""
+    ids = (layout.think_open_id, layout.think_close_id)
+    return THINK_TAGS if NO_TAG in ids else tuple(tokenizer.convert_ids_to_tokens(ids))
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, folder: Path) -> None:

@@ -159,8 +159,10 @@ def folder_with(name: str, folder: str | Path, base: str | Path | None = None) -
 
 
 def _other_vocabulary(folder: Path, base: Path) -> str | None:
-    if not (folder / LAYOUT_FILE).is_file() or VocabLayout.load(folder) == VocabLayout.load(base):
-        return None  # without a layout, an adapter of another tool
+    own, of_base = (VocabLayout.load(each) if (each / LAYOUT_FILE).is_file() else None for each in (folder, base))
+    # Without a layout: an adapter of another tool, or a base that has no reasoning tokens.
+    if own is None or own == of_base or (of_base is None and not own.size):
+        return None
     return f"{base} has another vocabulary than {folder} was trained with: it is not the base of this adapter"
 
 

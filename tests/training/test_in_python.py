@@ -10,13 +10,13 @@ import trl
 import trl.trainer.grpo_trainer as trl_grpo
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
-from rlvr_vocab.training.models.load import initial_folder
+from rlvr_vocab.training.models.load import initial_folder, initial_model_of
 from rlvr_vocab.training.models.lora import adapter_config
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, drop_long_prompts
@@ -95,13 +95,12 @@ def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, caplog):
         drop_long_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 1)
 
 
-def test_an_adapter_of_peft_is_taken_where_a_lora_can_say_the_same():
-    given = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1}
-    ours = adapter_config(Lora(**given, target_modules=("q_proj", "v_proj")))
-    assert adapter_config(LoraConfig(**given, target_modules=["v_proj", "q_proj"])).to_dict() == ours.to_dict()
-    assert adapter_config(LoraConfig()).target_modules == "all-linear"
-    with pytest.raises(UserError, match=r"peft_config: use_dora=True is not supported"):
-        adapter_config(LoraConfig(use_dora=True))
+def test_an_adapter_of_peft_is_taken_as_it_is():
+    given = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "v_proj"]}
+    config = LoraConfig(**given, use_dora=True)
+    assert adapter_config(config) is config
+    ours = LoraConfig(**given, task_type="CAUSAL_LM")
+    assert adapter_config(Lora(**given)).to_dict() == ours.to_dict()
 
 
 @pytest.fixture
@@ -113,9 +112,10 @@ def base(make_shape, tmp_path):
 class TestInitialModel:
     def test_an_expanded_folder_is_taken_as_it_is(self, expand_shape, tmp_path):
         folder = expand_shape("qwen3", size=10)
-        assert initial_folder(folder, tmp_path, None) == folder
-        with pytest.raises(UserError, match="is an expanded model already"):
-            initial_folder(folder, tmp_path, Expansion(size=10))
+        assert initial_folder(folder, tmp_path, None) == initial_folder(folder, tmp_path, Expansion(size=10)) == folder
+        for other in (Expansion(size=11), Expansion(size=10, mode="replace")):
+            with pytest.raises(UserError, match="is an expanded model already"):
+                initial_folder(folder, tmp_path, other)
 
     def test_a_loaded_model_is_expanded_once_like_its_folder(self, base, tmp_path):
         model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
@@ -123,22 +123,22 @@ class TestInitialModel:
         assert folder == tmp_path / "initial_model" and VocabLayout.load(folder).size == 10
         file = folder / "model.safetensors"
         written, weights = file.stat().st_mtime_ns, file.read_bytes()
-        assert initial_folder(model, tmp_path, Expansion(size=10), tokenizer) == folder
-        assert file.stat().st_mtime_ns == written
-        loaded = initial_folder(model, tmp_path / "loaded", Expansion(size=10), tokenizer)
-        assert (loaded / "model.safetensors").read_bytes() == weights
+        arguments = GRPOConfig(str(tmp_path), use_cpu=True, report_to="none", bf16=False)
+        assert initial_model_of(model, arguments, Expansion(size=10), tokenizer).folder == folder
+        assert file.stat().st_mtime_ns == written and file.read_bytes() == weights
         with pytest.raises(UserError, match=r"was expanded otherwise .*layout"):
             initial_folder(base, tmp_path, Expansion(size=11))
-        with pytest.raises(UserError, match="needs processing_class"):
-            initial_folder(model, tmp_path / "other", None)
-        baseline = initial_folder(base, tmp_path / "baseline", None)
-        assert VocabLayout.load(baseline).size == 0
-        assert AutoTokenizer.from_pretrained(baseline).chat_template == tokenizer.chat_template
+        with pytest.raises(UserError, match=r"with 10 reasoning tokens .size or source_ids"):
+            initial_model_of(model, arguments, Expansion(size=11), tokenizer)
+        other = AutoModelForCausalLM.from_pretrained(base)
+        with pytest.raises(UserError, match="holds another model than the one that is given"):
+            initial_model_of(other, arguments, None, tokenizer)
 
     @pytest.mark.parametrize("differs", ["weights", "weights of a loaded model", "chat_template", "tokenizer"])
     def test_another_model_of_the_same_layout_is_not_taken_for_the_one_before(self, differs, base, tmp_path):
+        arguments = GRPOConfig(str(tmp_path), use_cpu=True, report_to="none", bf16=False)
         given, tokenizer = base, AutoTokenizer.from_pretrained(base)
-        initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
+        initial_model_of(base, arguments, Expansion(size=10), tokenizer)
         if differs.startswith("weights"):
             model = AutoModelForCausalLM.from_pretrained(base)
             model.model.layers[0].mlp.up_proj.weight.data[0] += 1e-3
@@ -150,8 +150,11 @@ class TestInitialModel:
             content = json.loads((base / "tokenizer.json").read_text())
             content["model"]["merges"] = content["model"]["merges"][:-1]
             (base / "tokenizer.json").write_text(json.dumps(content))
-        with pytest.raises(UserError, match=rf"was expanded otherwise .*\({differs.split()[0]}\)"):
-            initial_folder(given, tmp_path, Expansion(size=10), tokenizer)
+            tokenizer = None
+        with pytest.raises(UserError, match=rf"(expanded otherwise|another model) .*\({differs.split()[0]}\)"):
+            initial_model_of(given, arguments, Expansion(size=10), tokenizer)
+        if isinstance(given, PreTrainedModel):  # as it was, for another folder
+            assert given.get_input_embeddings().weight.size(0) == given.config.vocab_size
 
 
 def test_policy_and_reference_are_read_onto_one_device(make_trainer, expand_shape, tmp_path, monkeypatch):

@@ -2,67 +2,253 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import tempfile
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType
 from peft import PeftModel
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.device import weights_dtype
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.training.arguments import GRPOConfig
 from rlvr_vocab.training.models.lora import quantized_layers, without_dropout
 from rlvr_vocab.training.sharding import is_sharded
-from rlvr_vocab.vocab.adapter import TrainedRows
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, require_same_expansion, write_expansion
-from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.adapter import ADAPTER, TrainedRows, load_model
+from rlvr_vocab.vocab.copied_rows import DIFFERENCES
+from rlvr_vocab.vocab.expand import (
+    Expansion,
+    expand_in_memory,
+    lay_out,
+    plan_expansion,
+    require_expanded_so,
+    require_same_expansion,
+    write_beside_weights,
+    write_expansion,
+)
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, NO_TAG, VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING
-from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, stored_dtype
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.weights import (
+    NO_CODE,
+    is_adapter,
+    reading_model,
+    refuse_invalid_generation_config,
+    stored_dtype,
+    weights_fingerprint,
+)
 
+logger = logging.getLogger(__name__)
+
+LOADED = (PreTrainedModel, PeftModel)
+_BEGUN = "initial_model_of_the_trainer"  # attribute of a model that a trainer has had
+# Arguments of `from_pretrained` that decide which files a name means.
+_WHERE = ("revision", "token", "cache_dir", "subfolder", "local_files_only", "trust_remote_code")
+# Files of an initial model that differ with the model, beside its weights.
+_DECIDES = (LAYOUT_FILE, "tokenizer.json", "chat_template.jinja", DIFFERENCES)
 # Elements of a table from which a second gradient of its size (64 MiB) is worth sparing.
 _SMALLEST_SPARED_TABLE = 2**24
 
 
+@dataclass(frozen=True)
+class InitialModel:
+    """The model that a trainer begins with, as a stock folder.
+
+    Attributes:
+        tokenizer: the trainer's own.
+    """
+
+    folder: Path
+    layout: VocabLayout
+    tokenizer: PreTrainedTokenizerBase
+
+
+def initial_model_of(
+    model: str | Path | PreTrainedModel | PeftModel,
+    args: GRPOConfig,
+    expansion: Expansion | None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> InitialModel:
+    """Write `initial_model` below `args.output_dir`, or find it; a loaded model gets its rows in memory.
+
+    Args:
+        model: a folder written by `expand`, which is taken as it is; another folder or a hub name; a loaded model.
+        expansion: None for the model as it is.
+        tokenizer: the model's own, in place of that of its folder.
+    """
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise UserError(
+            f"processing_class={type(tokenizer).__name__}: must be a tokenizer, such as processor.tokenizer"
+        )
+    if isinstance(model, LOADED):
+        return _of_loaded(model, Path(args.output_dir), expansion, tokenizer)
+    if not isinstance(model, str | Path):
+        raise UserError(f"model={type(model).__name__}: must be a name, a folder, a PreTrainedModel or a PeftModel")
+    loading = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
+    where = {name: loading[name] for name in _WHERE if name in loading}
+    folder = initial_folder(model, args.output_dir, expansion, tokenizer, where)
+    return _with_tokenizer(folder, VocabLayout.load(folder), load_tokenizer(folder), tokenizer)
+
+
+def _with_tokenizer(
+    folder: Path, layout: VocabLayout, own: PreTrainedTokenizerBase, given: PreTrainedTokenizerBase | None
+) -> InitialModel:
+    """With the given tokenizer, unless it lacks tokens of the layout."""
+    lacks = layout.size > 0 or {layout.think_open_id, layout.think_close_id} - {NO_TAG, *_ids_of(given)}
+    return InitialModel(folder, layout, own if given is None or lacks else given)
+
+
+def _ids_of(tokenizer: PreTrainedTokenizerBase | None) -> Iterable[int]:
+    return () if tokenizer is None else tokenizer.get_vocab().values()
+
+
 def initial_folder(
-    model: str | Path | PreTrainedModel,
+    model: str | Path,
     output_dir: str | Path,
     expansion: Expansion | None,
     tokenizer: PreTrainedTokenizerBase | None = None,
+    where: Mapping[str, Any] | None = None,
 ) -> Path:
-    """The expanded folder of a model; one that exists is reused if it was made from the same model and expansion.
+    """The initial folder of a name or folder; one that exists is reused if it was made from the same model.
 
     Args:
-        model: a folder written by `expand`, which is returned; a hub name, another folder or a loaded model, which is
-            expanded into `output_dir/initial_model`.
-        expansion: None for a baseline, without a reasoning vocabulary and with the template as it is.
-        tokenizer: the model's own, for its chat template; required with a loaded model.
+        where: how to find a hub name (`revision`, `token`, …).
     """
-    if not isinstance(model, PreTrainedModel) and (Path(model) / LAYOUT_FILE).is_file():
-        if expansion is not None:
-            raise UserError(f"{model} is an expanded model already: leave out reasoning_vocab_size and expansion")
-        refuse_invalid_generation_config(model)
-        return Path(model)
-    wanted = expansion or Expansion(open_thinking="model")
-    if tokenizer is not None and wanted.chat_template is None:
-        wanted = replace(wanted, chat_template=tokenizer.chat_template)
+    if (Path(model) / LAYOUT_FILE).is_file() and not is_adapter(model):
+        layout = VocabLayout.load(model)
+        if expansion is not None and layout.size:
+            require_expanded_so(layout, expansion, model)
+        if expansion is None or layout.size:
+            refuse_invalid_generation_config(model)
+            return Path(model)
+    plan = plan_expansion(str(model), expansion, where, tokenizer)
     folder = Path(output_dir) / INITIAL_MODEL
-    with PartialState().main_process_first(), tempfile.TemporaryDirectory() as saved:
-        if isinstance(model, PreTrainedModel):
-            if tokenizer is None:
-                raise UserError("a loaded model needs processing_class=…, its tokenizer")
-            for each in (model, tokenizer):
-                each.save_pretrained(saved)
-        plan = plan_expansion(saved if isinstance(model, PreTrainedModel) else str(model), wanted)
+    with PartialState().main_process_first():
         if not folder.is_dir():
             write_expansion(plan, folder)
         require_same_expansion(plan, folder)
     return folder
+
+
+def with_its_adapter(model: Any, args: GRPOConfig) -> Any:
+    """A model as it is given, and the folder of an adapter as a model with that adapter, which trains further."""
+    if not isinstance(model, str | Path) or not is_adapter(model):
+        return model
+    loaded: Any = load_model(model, **{"dtype": torch.float32, **(args.model_init_kwargs or {})})
+    loaded.set_adapter(ADAPTER)  # it was saved as one that does not train
+    return loaded
+
+
+def base_of(model: Any) -> Any:
+    """The model under an adapter, or the model itself."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+def _of_loaded(
+    model: Any, output_dir: Path, expansion: Expansion | None, tokenizer: PreTrainedTokenizerBase | None
+) -> InitialModel:
+    base, folder = base_of(model), output_dir / INITIAL_MODEL
+    name = base.name_or_path or type(base).__name__
+    begun: InitialModel | None = vars(base).get(_BEGUN)
+    if begun is None and base.name_or_path and (Path(base.name_or_path) / LAYOUT_FILE).is_file():
+        place = Path(base.name_or_path)
+        begun = InitialModel(place, VocabLayout.load(place), load_tokenizer(place))
+        folder = place if begun.layout.size else folder
+    goes_on = begun is not None and begun.folder == folder and (expansion is None or begun.layout.size > 0)
+    if begun is not None and begun.layout.size:
+        if expansion is not None:
+            require_expanded_so(begun.layout, expansion, name)
+        if not goes_on:
+            _publish(base, begun.layout, begun.tokenizer, folder)
+        return replace(begun, folder=folder)
+    if tokenizer is None:
+        tokenizer = begun.tokenizer if begun is not None else _tokenizer_of(base)
+    plan = lay_out(name, base.config, base.generation_config, copy.deepcopy(tokenizer), expansion)
+    rows = base.get_input_embeddings().weight.size(0)
+    differences = expand_in_memory(base, plan)
+    try:
+        if not goes_on:
+            _publish(base, plan.layout, plan.tokenizer, folder, differences)
+    except UserError:
+        base.resize_token_embeddings(rows, mean_resizing=False)  # as it was given, for another try
+        raise
+    if plan.layout.size or not base.name_or_path:
+        base.name_or_path = base.config._name_or_path = str(folder)  # from where TRL reads the reference
+    return _with_tokenizer(folder, plan.layout, load_tokenizer(folder), tokenizer)
+
+
+def _tokenizer_of(model: PreTrainedModel) -> PreTrainedTokenizerBase:
+    if not model.name_or_path:
+        raise UserError(f"{type(model).__name__} was loaded from no folder: pass its tokenizer as processing_class=…")
+    with reading_model(model.name_or_path):
+        return AutoTokenizer.from_pretrained(model.name_or_path, padding_side="left", **NO_CODE)
+
+
+def _publish(
+    model: PreTrainedModel,
+    layout: VocabLayout,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    differences: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> None:
+    """Write a loaded model as the initial model; UserError where another one is there."""
+
+    def write(place: Path) -> None:
+        # A base under an adapter has layers of PEFT, and is written without them.
+        weights = {
+            name.replace(".base_layer", ""): each for name, each in model.state_dict().items() if "lora_" not in name
+        }
+        model.save_pretrained(place, state_dict=weights)
+        write_beside_weights(layout, tokenizer, differences, place)
+
+    with PartialState().main_process_first():
+        if not PartialState().is_main_process:
+            return
+        if not folder.is_dir():
+            with atomic_dir(folder) as partial:
+                write(partial)
+            return
+        with tempfile.TemporaryDirectory(dir=folder.parent) as now:
+            write(Path(now))
+            other = [name for name in _DECIDES if _content(Path(now, name)) != _content(folder / name)]
+            if other or weights_fingerprint(Path(now)) != weights_fingerprint(folder):
+                differs = ", ".join(map(str, other)) or "weights"
+                raise UserError(
+                    f"{folder} holds another model than the one that is given ({differs}): choose another output_dir, "
+                    "or delete that folder"
+                )
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def remember(model: Any, initial: InitialModel) -> None:
+    """Let a later trainer that is given a model begin with its vocabulary, and its output folder be the same."""
+    setattr(base_of(model), _BEGUN, initial)
+
+
+def warn_of_16_bits(model: torch.nn.Module) -> None:
+    """Log where weights of a given model train in 16 bits, in which AdamW's small updates are lost."""
+    sixteen = sum(each.numel() for each in model.parameters() if each.requires_grad and each.dtype.itemsize < 4)
+    if sixteen:
+        dtype = next(each.dtype for each in model.parameters() if each.requires_grad and each.dtype.itemsize < 4)
+        logger.warning(
+            "%s weights train in %s, as the model was given: they round small updates away. Load it with "
+            "dtype=torch.float32; bf16=True computes in bfloat16 all the same",
+            f"{sixteen:,}",
+            str(dtype).removeprefix("torch."),
+        )
 
 
 def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, Literal
 
 import torch
-from peft import LoraConfig, PeftModel
+from peft import LoraConfig, PeftConfig, PeftModel, PeftType
 from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
@@ -17,35 +17,52 @@ from transformers.pytorch_utils import Conv1D
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.vocab.adapter import add_trained_rows, first_trained_row, train_differences
+from rlvr_vocab.vocab.adapter import (
+    ADAPTER,
+    REFERENCE,
+    TrainedRows,
+    add_reference_rows,
+    add_trained_rows,
+    first_trained_row,
+    follow_the_active_adapter,
+    train_differences,
+)
 from rlvr_vocab.vocab.copied_rows import copied_rows_of
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import NO_CODE
 
 Bits = Literal[4, 8]
-# The fields of PEFT's configuration that `Lora` has.
-_FIELDS = ("r", "lora_alpha", "lora_dropout", "target_modules")
 
 
-def adapter_config(config: LoraConfig | Lora) -> LoraConfig:
-    """PEFT's configuration of an adapter; UserError for a setting of PEFT's that `Lora` lacks."""
-    if isinstance(config, LoraConfig):
-        usual = LoraConfig().to_dict()
-        for name, value in config.to_dict().items():
-            if value != usual[name] and name not in (*_FIELDS, "task_type"):
-                raise UserError(f"peft_config: {name}={value} is not supported; {', '.join(_FIELDS)} are")
+def adapter_config(config: PeftConfig | Lora) -> PeftConfig:
+    """PEFT's configuration of an adapter; one of PEFT's own stays as it is."""
+    if not isinstance(config, Lora):
+        return config
     targets = config.target_modules or "all-linear"
-    fields = {name: getattr(config, name) for name in _FIELDS}
-    fields["target_modules"] = targets if isinstance(targets, str) else list(targets)
-    return LoraConfig(**fields, task_type="CAUSAL_LM")
+    return LoraConfig(
+        r=config.r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
 
 
-def complete_adapter(model: PeftModel, train_rows: str, layout: VocabLayout) -> None:
+def complete_adapter(
+    model: PeftModel, train_rows: str, layout: VocabLayout, initial_model: Path, *, given: bool = False
+) -> None:
     """Add the rows that train beside an adapter; make it float32, with its dropout, and mergeable without loss.
 
     TRL makes the adapter of a quantized model bfloat16, which rounds small updates away, and disables its dropout.
+
+    Args:
+        given: the adapter is the user's, whose dtype stays; it may have its rows from an earlier trainer.
     """
     held, first = copied_rows_of(model), first_trained_row(train_rows, layout)
+    if layout.size and (model.peft_type != PeftType.LORA or ADAPTER not in model.active_adapters):
+        raise UserError(
+            f"{model.peft_type} {model.active_adapters}: beside reasoning tokens, an adapter is LoRA {ADAPTER!r}"
+        )
     if held is not None and train_rows == "all":
         raise UserError(
             f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "
@@ -53,15 +70,27 @@ def complete_adapter(model: PeftModel, train_rows: str, layout: VocabLayout) -> 
         )
     if held is not None and train_rows == "reasoning":
         train_differences(held)
-    elif held is None and first is not None:
+    elif held is None and first is not None and not isinstance(model.get_input_embeddings(), TrainedRows):
         add_trained_rows(model, first)
+    if layout.size:
+        follow_the_active_adapter(model)
+        model.peft_config[ADAPTER].base_model_name_or_path = str(initial_model)  # the base that has the copies
     merge_exactly(model)
     compute_one_policy(model)
     for parameter in model.parameters():
-        if parameter.requires_grad:
+        if parameter.requires_grad and (not given or quantized_layers(model)):
             parameter.data = parameter.data.float()
-    for dropout in _dropouts(model):
-        dropout.p = model.peft_config["default"].lora_dropout
+    for name, dropout in _dropouts(model):
+        dropout.p = model.peft_config[name].lora_dropout
+
+
+def renew_reference(model: PeftModel, beta: float) -> None:
+    """Prepare a given adapter for TRL's reference, a copy of it as it is now, in place of one of an earlier trainer."""
+    if REFERENCE in model.peft_config:
+        model.delete_adapter(REFERENCE)
+        model.set_adapter(ADAPTER)
+    if beta:
+        add_reference_rows(model)
 
 
 def merge_exactly(model: PeftModel) -> None:
@@ -96,7 +125,7 @@ def merge_exactly(model: PeftModel) -> None:
 @contextmanager
 def without_dropout(model: nn.Module) -> Iterator[None]:
     """Inside the block adapters have no dropout."""
-    active = [dropout for dropout in _dropouts(model) if dropout.training]
+    active = [dropout for _, dropout in _dropouts(model) if dropout.training]
     for dropout in active:
         dropout.eval()
     try:
@@ -108,12 +137,13 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
 
 def has_dropout(model: nn.Module) -> bool:
     """Whether an adapter of the model has active dropout."""
-    return any(dropout.training and dropout.p > 0 for dropout in _dropouts(model))
+    return any(dropout.training and dropout.p > 0 for _, dropout in _dropouts(model))
 
 
-def _dropouts(model: nn.Module) -> list[nn.Dropout]:
-    layers = _lora_layers(model)
-    return [each for layer in layers for each in layer.lora_dropout.values() if isinstance(each, nn.Dropout)]
+def _dropouts(model: nn.Module) -> list[tuple[str, nn.Dropout]]:
+    """Those of LoRA layers, each with the name of its adapter."""
+    named = [each for layer in _lora_layers(model) for each in layer.lora_dropout.items()]
+    return [(name, dropout) for name, dropout in named if isinstance(dropout, nn.Dropout)]
 
 
 def _lora_layers(model: nn.Module) -> list[Any]:
