@@ -317,6 +317,21 @@ def quiet_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def error_of(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line on stderr with which a command refuses its words."""
+    from rlvr_vocab.cli import main
+
+    def run(*words: str) -> str:
+        capsys.readouterr()
+        assert main([*words]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1
+        return error
+
+    return run
+
+
+@pytest.fixture
 def model_folder(tmp_path: Path) -> Callable[..., Path]:
     """Makes the files by which a model folder is recognised; nothing in them can be loaded."""
 

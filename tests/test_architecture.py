@@ -7,7 +7,6 @@ functions and under `TYPE_CHECKING` count too.
 import ast
 import importlib.metadata
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -110,13 +109,6 @@ def test_no_two_files_import_each_other() -> None:
         return reached
 
     assert [name for name in files if name in reach(name)] == []
-
-
-def test_packages_without_torch_load_without_it() -> None:
-    packages = [f"rlvr_vocab.{name}" for name in PACKAGES_WITHOUT_TORCH]
-    code = f"import {', '.join(['sys', *packages])}; print('torch' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "False"
 
 
 def test_no_file_of_exp_hides_a_package() -> None:

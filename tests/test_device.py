@@ -33,12 +33,8 @@ def test_a_gpu_whose_driver_is_too_old_is_not_left_alone_unnoticed(monkeypatch: 
         assert device_type() == "cpu"
 
 
-def test_without_a_gpu_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+def test_without_a_gpu_it_is_the_cpu_and_one_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "glob", lambda self, pattern: [])
-    assert device_type() == "cpu"
-
-
-def test_a_gpu_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
-    assert device_type() == "cuda"
+    for found in (None, torch.device("cuda")):
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available, found=found: found)
+        assert device_type() == ("cpu" if found is None else "cuda")

@@ -181,19 +181,17 @@ def test_a_file_is_written_as_text(finished_run, tmp_path, capsys):
         (["out=/proc/a/x.txt", "max_samples=1"], "out=/proc/a/x.txt cannot be written"),
     ],
 )
-def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, args, message):
-    assert main(["samples", f"run={finished_run}", *args]) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+def test_what_cannot_be_shown_is_one_clear_line(finished_run, error_of, args, message):
+    assert message in error_of("samples", f"run={finished_run}", *args)
 
 
-def test_a_verdict_of_a_grader_that_is_no_reward_of_the_run_is_refused(finished_run, tmp_path, capsys):
+def test_a_verdict_of_a_grader_that_is_no_reward_of_the_run_is_refused(finished_run, tmp_path, error_of):
     shutil.copytree(finished_run / "completions", tmp_path / "completions")
     shutil.copy(finished_run / "config.yaml", tmp_path)
     record = (finished_run / "problems.json").read_text().replace("accuracy", "numeric")
     (tmp_path / "problems.json").write_text(record)
-    assert main(["samples", f"run={tmp_path}", "verdict=right"]) == 2
-    assert "verdict=right: the completions have no scores of numeric" in capsys.readouterr().err
+    message = "verdict=right: the completions have no scores of numeric"
+    assert message in error_of("samples", f"run={tmp_path}", "verdict=right")
 
 
 def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, capsys):

@@ -107,17 +107,6 @@ def test_tokens_sampled_while_thinking_are_counted(run):
     assert [int(row[name]) for name in ("id", "source_id", "sampled", "source_sampled")] == [copied, run.a, 3, 1]
 
 
-def test_a_damaged_step_is_named_and_the_rest_counted(run):
-    run.models(copied_rows())
-    for step in (1, 2, 3):
-        run.completions(step, [[run.opened, copy(run.a)]])
-    whole = run.completions(2, [[run.opened]]).read_bytes()
-    (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
-    analysis = analyse_vocabulary(run.folder)
-    assert analysis.sampled[copy(run.a)] == 2
-    assert any("step_00002.parquet" in note for note in analysis.notes)
-
-
 def turned(row: torch.Tensor, angle: float) -> torch.Tensor:
     """The row at an angle to itself, as long as it was."""
     row = row.double()

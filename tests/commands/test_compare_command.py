@@ -4,8 +4,6 @@ import copy
 import csv
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -306,10 +304,3 @@ def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
     assert warnings(found, "has no run with seed 2") == 1
     _, found = compare([made("p"), made("q", n=100, seed=5)])
     assert not found["comparisons"][0]["paired"] and warnings(found, "which another arm has") == 2
-
-
-@pytest.mark.parametrize("words", [["compare", "--help"], ["check", "dataset=arithmetic"], ["plan", "model=tiny"]])
-def test_commands_that_need_no_model_start_without_torch(words: list[str]) -> None:
-    code = f"import sys; from rlvr_vocab.cli import main; main({words}); print({{'torch', 'trl'}} & {{*sys.modules}})"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.splitlines()[-1] == "set()"

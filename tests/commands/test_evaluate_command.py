@@ -50,14 +50,6 @@ def evaluated(checkpoint: Path | str, out: Path, words: list[str]) -> dict[str, 
     return summary
 
 
-def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert main(["evaluate", *command]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1
-    return error
-
-
 def test_a_summary_has_every_figure_with_its_interval(
     checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,20 +89,20 @@ def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(
 
 
 def test_a_limit_without_room_is_refused_and_leaves_nothing(
-    other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    other: Path, words: list[str], tmp_path: Path, error_of: Callable[..., str]
 ) -> None:
     config = json.loads((other / "config.json").read_text())
     short = Path(shutil.copytree(other, tmp_path / "short" / "model"))
     (short / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 200}))
     out = tmp_path / "out"
-    error = error_of([f"checkpoint={short}", f"out={out}", *words, "max_new_tokens=199"], capsys)
+    error = error_of("evaluate", f"checkpoint={short}", f"out={out}", *words, "max_new_tokens=199")
     longest = re.search(r"its (\d+) tokens and max_new_tokens=199 do not fit the model's context of 200", error)
     assert longest is not None and not out.exists()
     evaluated(short, out, [*words, f"max_new_tokens={200 - int(longest[1])}"])
 
 
 def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary_stays(
-    checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, words: list[str], tmp_path: Path, error_of: Callable[..., str]
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -119,13 +111,13 @@ def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary
     run = tmp_path / "run"
     run.mkdir()
     (run / "summary.json").write_text("{}")
-    error = error_of([f"checkpoint={checkpoint}", f"out={run}", *words], capsys)
+    error = error_of("evaluate", f"checkpoint={checkpoint}", f"out={run}", *words)
     assert f"out={run}: holds a summary.json without its results.jsonl" in error
     assert (run / "summary.json").read_text() == "{}"
 
 
 def test_results_of_another_question_are_neither_mixed_nor_overwritten(
-    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, error_of: Callable[..., str]
 ) -> None:
     out = tmp_path / "out"
     evaluated(checkpoint, out, words)
@@ -136,13 +128,12 @@ def test_results_of_another_question_are_neither_mixed_nor_overwritten(
         (["max_samples=5"], "problems=6 (now 5), other problems"),
         ([f"checkpoint={other}"], "other weights"),
     ):
-        error = error_of([f"checkpoint={checkpoint}", f"out={out}", *words, *change], capsys)
+        error = error_of("evaluate", f"checkpoint={checkpoint}", f"out={out}", *words, *change)
         assert f"out={out}: holds an evaluation with {word}; choose another out, or delete it" in error
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     (out / "settings.json").unlink()
-    assert "holds an evaluation with other weights" in error_of(
-        [f"checkpoint={checkpoint}", f"out={out}", *words], capsys
-    )
+    error = error_of("evaluate", f"checkpoint={checkpoint}", f"out={out}", *words)
+    assert "holds an evaluation with other weights" in error
 
 
 def test_vllm_is_refused_where_it_cannot_sample(

@@ -71,12 +71,8 @@ def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
         (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
     ],
 )
-def test_a_wrong_word_is_one_line(
-    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["generate", f"checkpoint={folder}", *words]) == 2
-    captured = capsys.readouterr()
-    assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+def test_a_wrong_word_is_one_line(words: list[str], said: str, folder: Path, error_of: Callable[..., str]) -> None:
+    assert said in error_of("generate", f"checkpoint={folder}", *words)
 
 
 def test_prompts_are_read_from_lines_columns_and_conversations(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ SMALL = (
     *("training.max_steps=2", "training.per_device_train_batch_size=16", "training.num_generations=4"),
     *("training.gradient_accumulation_steps=1", "training.max_completion_length=24", "training.eval_steps=1"),
     *("training.learning_rate=1e-2", "dataset.max_eval_samples=20", "training.gradient_checkpointing=false"),
+    "dataset.generator.num_problems=300",
 )
 
 

@@ -48,14 +48,6 @@ def answers(run: Path, arm: str):
     return read_lines(run / "probe" / f"{arm}.jsonl", ProbeAnswer)
 
 
-def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    assert main(["probe", *words]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1
-    return error
-
-
 def test_frozen_copies_are_answered_alike_in_every_arm(train):
     run = train("frozen", "model.reasoning_rank=0")
     found = probed(run)
@@ -121,11 +113,11 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     assert {path.name: path.read_bytes() for path in (run / "probe").iterdir()} == before
 
 
-def test_several_runs_are_probed_together_and_what_cannot_be_is_refused(train, tmp_path, capsys):
+def test_several_runs_are_probed_together_and_what_cannot_be_is_refused(train, tmp_path, error_of):
     run, other = train("moved", *MOVED), train("frozen", "model.reasoning_rank=0")
     assert main(["probe", f"run=[{run},{other}]", *PROBE, f"out={tmp_path / 'both'}"]) == 0
     found = json.loads((tmp_path / "both" / "probe.json").read_text())
     assert found["runs"] == [str(run), str(other)] and len(found["primary"]["other_scores"]) == 2
-    assert "draws=3 (now 2)" in error_of(capsys, f"run={run}", "draws=2", "permutations=8", "batch_size=32")
-    assert "no reasoning tokens" in error_of(capsys, f"run={train('baseline', 'model.reasoning_vocab_size=0')}")
-    assert "is given twice" in error_of(capsys, f"run=[{run},{run}]")
+    assert "draws=3 (now 2)" in error_of("probe", f"run={run}", "draws=2", "permutations=8", "batch_size=32")
+    assert "no reasoning tokens" in error_of("probe", f"run={train('baseline', 'model.reasoning_vocab_size=0')}")
+    assert "is given twice" in error_of("probe", f"run=[{run},{run}]")

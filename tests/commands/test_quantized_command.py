@@ -22,6 +22,7 @@ RUN = (
     "training.entropy_coef=0.1",  # a gradient even where no completion is right
     "training.beta=0.04",
     "dataset.max_eval_samples=8",
+    "dataset.generator.num_problems=300",
     "training.use_cpu=true",
     "output_dir=run",
 )

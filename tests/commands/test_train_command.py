@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from statistics import stdev
 
@@ -31,6 +32,7 @@ SMALL = (
     "training.kl_log_steps=1",
     "training.eval_steps=2",
     "dataset.max_eval_samples=20",
+    "dataset.generator.num_problems=300",
 )
 
 
@@ -71,7 +73,7 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
         f"step_{step:05d}.parquet" for step in (1, 2, 3)
     ]
     problems = json.loads((folder / "problems.json").read_text())
-    assert (problems["held_out"]["measured_on"], problems["training"][0]["trained_on"]) == (20, 4500)
+    assert (problems["held_out"]["measured_on"], problems["training"][0]["trained_on"]) == (20, 270)
     summary = json.loads((folder / "summary.json").read_text())
     assert [Finding(**each) for each in summary["findings"]] == diagnose(run_record(folder))
     assert summary["finished"] and summary["steps"] == 3 and summary["held_out_problems"] == 20
@@ -164,12 +166,10 @@ def test_a_finished_run_is_shown_and_not_trained_again(folder: Path, capsys: pyt
     ],
 )
 def test_errors_that_need_data_or_model_come_before_anything_is_written(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, error_of: Callable[..., str]
 ) -> None:
     out = tmp_path / "run"
-    assert main(["quickstart", f"output_dir={out}", *SMALL, *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    assert message in error_of("quickstart", f"output_dir={out}", *SMALL, *words)
     assert not out.exists()
 
 
@@ -178,7 +178,7 @@ def test_errors_that_need_data_or_model_come_before_anything_is_written(
     [("held out", []), ("train", ["warmup.max_steps=4", "dataset.columns.reasoning=working"])],
 )
 def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: str, warmup: list[str]
+    tmp_path: Path, error_of: Callable[..., str], refused: str, warmup: list[str]
 ) -> None:
     rows = [{"problem": f"{n}+1=", "answer": n + 1, "working": "1"} for n in range(20)]
     bad = {"problem": [{"role": "user", "content": each} for each in ("Hello", "2+2=")], "answer": 4, "working": "1"}
@@ -194,9 +194,8 @@ def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anythin
     )
     sets = ["dataset=local", f"dataset.name={tmp_path}/train.jsonl", f"dataset.eval_split='{tmp_path}/held out.jsonl'"]
     words = ["model=tiny", "dataset.system_prompt=null", f"model.chat_template={template}", "logging=disabled"]
-    assert main(["train", *words, *sets, *warmup, f"output_dir={tmp_path}/run"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "the chat template refuses the prompt '2+2=': turn about" in error
+    error = error_of("train", *words, *sets, *warmup, f"output_dir={tmp_path}/run")
+    assert "the chat template refuses the prompt '2+2=': turn about" in error
     assert not (tmp_path / "run" / "initial_model").exists()
 
 

@@ -5,20 +5,13 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.errors import UserError
+from tests.settings import refusal
 
 
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def refusal(words: list[str]) -> str:
-    with pytest.raises(UserError) as caught:
-        read_settings("train", words)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_a_file_added_under_config_dir_is_a_choice_and_keeps_the_other_defaults(tmp_path: Path) -> None:
@@ -58,9 +51,9 @@ def test_a_users_recipe_may_choose_the_users_own_files(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_in_a_file_is_named(file: str, text: str, parts: list[str], tmp_path: Path) -> None:
     write(tmp_path / file, text)
-    message = refusal(["-cd", str(tmp_path), f"{file.partition('/')[0]}=mine"])
+    message = refusal("train", ["-cd", str(tmp_path), f"{file.partition('/')[0]}=mine"])
     assert all(part in message for part in parts), message
 
 
 def test_a_missing_folder_is_named() -> None:
-    assert "nowhere: no such folder" in refusal(["--config-dir", "nowhere"])
+    assert "nowhere: no such folder" in refusal("train", ["--config-dir", "nowhere"])

@@ -64,6 +64,7 @@ SMALL = (
     "training.warmup_ratio=0",
     "training.use_cpu=true",
     "dataset.max_eval_samples=4",
+    "dataset.generator.num_problems=300",
     "rewards=[{name:length,params:{longest:1,falloff:300,unit:characters}},accuracy]",
 )
 

@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
+
 from .conftest import HERE, run_python
 
 
+@pytest.mark.slow
 def test_every_test_is_set_up_or_skipped_with_a_word():
     done = run_python("-m", "pytest", str(HERE), "-m", "gpu", "--setup-plan", "-rs", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout[-3000:]

@@ -47,14 +47,6 @@ def test_success_is_the_full_mark_of_the_function_or_more():
     assert observed(weight(full_mark=0.3), [0.1 + 0.2 - 1e-9]) == pytest.approx([0.9])  # rounding apart
 
 
-def test_a_weight_goes_on_from_its_state():
-    one = weight(window=2)
-    one.observe(NEVER)
-    other = weight(5.0, window=2)
-    other.restore(one.state())
-    assert observed(other, NEVER) == pytest.approx([1.2])
-
-
 @pytest.mark.parametrize(
     "rule", [{"below": 0.9}, {"lower_by": 0.0}, {"least": 5.0, "most": 2.0}, {"below": math.nan}, {"most": 1_000_001.0}]
 )

@@ -8,9 +8,8 @@ import pytest
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import start_run_folder
-from tests.settings import load_settings
+from tests.settings import load_settings, refusal
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 
@@ -21,13 +20,6 @@ def record(words: list[str]) -> Path:
     path = settings.output_dir / "config.yaml"
     path.write_text(config_yaml(settings.resolved))
     return path
-
-
-def refusal(words: list[str]) -> str:
-    with pytest.raises(UserError) as caught:
-        load_settings("train", words)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_a_recorded_run_starts_again_in_its_own_folder_or_in_another_one() -> None:
@@ -49,13 +41,13 @@ def test_what_is_no_run_is_never_written_over() -> None:
         place.mkdir(exist_ok=True)
         (place / "config.yaml").write_text(content)
         Path("repository/.git").mkdir(parents=True, exist_ok=True)
-        assert "more than a run" in refusal([*TINY, f"output_dir=./{place}", "overwrite=true"])
+        assert "more than a run" in refusal("train", [*TINY, f"output_dir=./{place}", "overwrite=true"])
     (folder / "config.yaml").unlink()
     load_settings("train", TINY)  # an empty folder is fine
     (folder / "thesis.tex").touch()
-    assert "out/run" in refusal([*TINY, "overwrite=true"])
+    assert "out/run" in refusal("train", [*TINY, "overwrite=true"])
     (folder / "config.yaml").write_text("services: [web]\n")
-    assert "not a run of ours" in refusal([*TINY, "overwrite=true"])
+    assert "not a run of ours" in refusal("train", [*TINY, "overwrite=true"])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +62,7 @@ def test_what_would_come_to_nothing_is_refused(words: list[str], part: str) -> N
     record(TINY)
     Path("out/run/checkpoint-5").mkdir()
     Path("out/run/summary.json").write_text(json.dumps({"finished": True, "steps": 300}))
-    assert part in refusal([*TINY, *words])
+    assert part in refusal("train", [*TINY, *words])
 
 
 def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_there(
@@ -115,4 +107,4 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
 def test_a_file_that_is_no_recorded_run_is_refused(text: str, words: list[str], part: str) -> None:
     record(TINY)
     Path("some.yaml").write_text(text)
-    assert part in refusal(words)
+    assert part in refusal("train", words)

@@ -53,9 +53,12 @@ def test_killed_before_a_change_of_a_file(point, forks, undisturbed, outcome_of,
 
 
 @pytest.mark.parametrize(
-    "point", ["open metrics.jsonl", "os.rename .saving/checkpoint-4", "os.rename final_model.partial-*"]
+    ("rank", "point"),
+    [
+        *((rank, "os.rename .saving/checkpoint-4") for rank in ("null", 16, 0)),
+        *((16, point) for point in ("open metrics.jsonl", "os.rename final_model.partial-*")),
+    ],
 )
-@pytest.mark.parametrize("rank", ["null", 16, 0])
 def test_killed_with_reasoning_rows_in_each_rank(rank, point, forks, undisturbed, outcome_of, tmp_path):
     words = (f"model.reasoning_rank={rank}", "dataset.open_thinking=prefill")  # untrained, it opens none by itself
     run = undisturbed(*words)

@@ -22,7 +22,6 @@ from rlvr_vocab.analysis.compare.interval import (
     difference_variance,
     half_width,
     p_value,
-    smallest_effect,
 )
 from rlvr_vocab.errors import UserError
 
@@ -130,20 +129,6 @@ def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -
     of_problems, of_seeds, both = np.mean(parts, axis=0)
     # `both` is not below zero, which lifts its mean a little where the problems are the same.
     assert of_problems + of_seeds - both == pytest.approx(np.var(differences), rel=0.08)
-
-
-def test_the_smallest_effect_has_its_power_in_a_simulation_of_the_rule_itself() -> None:
-    luck = DifferenceVariance(problems=0.0004, problems_df=499, seeds=(SeedVariance(0.003, 0.0003, 4),))
-    effect = smallest_effect(luck, 0.05, 0.8)
-    generator = np.random.default_rng(3)
-    # The standard deviation over seeds is 94 % of the true one on average where there are five of them.
-    true_seeds = 0.003 / 0.93999**2
-    found = 0
-    for _ in range(4000):
-        seen = true_seeds * generator.chisquare(4) / 4
-        difference = effect + generator.normal(0, np.sqrt(0.0001 + true_seeds))
-        found += difference > half_width(DifferenceVariance(0.0004, 499, (SeedVariance(seen, 0.0003, 4),)), 0.05)
-    assert found / 4000 == pytest.approx(0.8, abs=0.02)
 
 
 def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:

@@ -206,9 +206,3 @@ def test_samples_are_chosen_by_rule(run: Path) -> None:
     assert (highest, lowest) == (1, 8) and random not in (1, 8)
     assert choose_samples(CompletionFiles(run / "completions"), 9)[0] == chosen
     assert len(choose_samples(CompletionFiles(run / "completions"), 1)[0]) == 1
-
-
-def test_a_damaged_file_of_completions_is_named_and_the_rest_is_shown(run: Path) -> None:
-    (run / "completions" / "step_00006.parquet").write_bytes(b"PAR1 cut off")
-    shown = words(report(run))
-    assert "step_00006.parquet: cannot be read" in shown and "Step 1" in shown and "Step 5" in shown

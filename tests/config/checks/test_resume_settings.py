@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.summary import finished_summary
+from tests import settings
 from tests.settings import load_settings
 
 TINY = ["experiment=quickstart", "exp_name=run"]
@@ -29,9 +29,7 @@ def run() -> None:
 
 
 def refusal(*words: str) -> str:
-    with pytest.raises(UserError) as caught:
-        load_settings("train", [*TINY, *words])
-    return str(caught.value)
+    return settings.refusal("train", [*TINY, *words])
 
 
 def test_a_named_checkpoint_has_to_be_one_of_the_run(run):

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.cli import main
-
 ROW = {"prompt": "6*7?", "completion": "\\boxed{42}", "solution": "42"}
 MINE = """
 def picky(completions, difficulty, prompts):
@@ -28,17 +26,6 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine.py"
 
 
-@pytest.fixture
-def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    def run(*words: str) -> str:
-        assert main(["score", *words]) == 2
-        error = capsys.readouterr().err
-        assert error.startswith("error: ") and error.count("\n") == 1
-        return error
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -56,14 +43,14 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     ],
 )  # fmt: skip
 def test_what_cannot_be_scored_is_refused_in_one_line(
-    words: list[str], said: str, refusal: Callable[..., str], completions: Path, mine: Path
+    words: list[str], said: str, error_of: Callable[..., str], completions: Path, mine: Path
 ) -> None:
     names = {"completions": completions, "mine": mine}
-    assert said.format(**names) in refusal(*(word.format(**names) for word in words))
+    assert said.format(**names) in error_of("score", *(word.format(**names) for word in words))
 
 
-def test_prompts_that_a_reward_needs_are_asked_for(refusal: Callable[..., str], mine: Path, tmp_path: Path) -> None:
+def test_prompts_that_a_reward_needs_are_asked_for(error_of: Callable[..., str], mine: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"completion": "c", "difficulty": 3, "question": "q"}')
-    message = refusal(f"rewards=[{mine}:picky]", f"completions={path}")
+    message = error_of("score", f"rewards=[{mine}:picky]", f"completions={path}")
     assert "needs prompts" in message and "prompt_column=…" in message

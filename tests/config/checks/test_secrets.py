@@ -8,7 +8,7 @@ import pytest
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import environment
-from tests.settings import load_settings
+from tests.settings import load_settings, refusal
 
 SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
 TINY = ["model=tiny", "dataset=arithmetic", "logging=disabled"]
@@ -19,13 +19,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("HF_TOKEN", "WANDB_API_KEY", "JUDGE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-
-
-def refusal(*words: str, command: str = "train") -> str:
-    with pytest.raises(UserError) as caught:
-        load_settings(command, [*words])
-    assert list(Path.cwd().iterdir()) == []
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -43,9 +36,10 @@ def refusal(*words: str, command: str = "train") -> str:
     ],
 )
 def test_a_secret_is_refused_with_its_key_and_where_it_belongs(command: str, words: list[str], key: str) -> None:
-    line = refusal(*(TINY if command == "train" else TINY[:1]), *words, command=command)
+    line = refusal(command, [*(TINY if command == "train" else TINY[:1]), *words])
     assert line.startswith(f"{key} holds a secret, which would be recorded: leave it")
     assert "to the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
+    assert list(Path.cwd().iterdir()) == []
 
 
 @pytest.mark.parametrize("value", ["true", "false", "null"])
@@ -55,7 +49,7 @@ def test_whether_to_use_a_token_is_no_secret(value: str) -> None:
 
 def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "plain words")
-    line = refusal(*TINY, "exp_name=${oc.env:JUDGE_API_KEY}")
+    line = refusal("train", [*TINY, "exp_name=${oc.env:JUDGE_API_KEY}"])
     assert line.startswith("exp_name holds a secret")
     assert line.endswith("to the environment (JUDGE_API_KEY)") and "plain words" not in line
 
