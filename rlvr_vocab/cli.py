@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import select
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -19,7 +18,6 @@ from rlvr_vocab.errors import (
     BAD_INPUT,
     CTRL_C,
     OUT_OF_ROOM,
-    READER_GONE,
     RESUME_ME,
     Interrupted,
     OutOfRoom,
@@ -32,7 +30,7 @@ from rlvr_vocab.errors import (
 from rlvr_vocab.rewards.reward import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
-from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
+from rlvr_vocab.terminal import open_closed_streams, outlive_reader, quiet_imports
 from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
@@ -53,14 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     2: bad input; 74: disk or memory full; 75: a run that stopped and can be resumed; 130: Ctrl-C; 141: nobody reads
     the output any more, of a command that makes nothing else.
     """
+    words = list(sys.argv[1:] if argv is None else argv)
     open_closed_streams()
-    write_on_unread("stderr")
+    outlive_reader("stderr")
+    outlive_reader("stdout", exits=words[:1] == [] or words[0] not in MAKE_FILES)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # the encoding of a log file may lack characters
     write_exit_code(None)
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported
-    code = run_and_report(list(sys.argv[1:] if argv is None else argv))
+    code = run_and_report(words)
     write_exit_code(code)
     return code
 
@@ -88,12 +88,6 @@ def run_and_report(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return CTRL_C
-    except BrokenPipeError:
-        if not output_is_unread():
-            raise
-        # Python writes its buffer when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READER_GONE
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
@@ -104,13 +98,6 @@ def run_and_report(argv: list[str]) -> int:
 def print_error(kind: str, error: BaseException | str) -> None:
     """Print one line without secrets and control characters."""
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
-
-
-def output_is_unread() -> bool:
-    """Whether the broken pipe is stdout, and not the pipe to a worker."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # what has gone wrong is reported unasked
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def dispatch(argv: list[str]) -> int:
@@ -129,8 +116,6 @@ def dispatch(argv: list[str]) -> int:
 
 
 def run_command(line: CommandLine) -> int:
-    if line.command in MAKE_FILES:
-        write_on_unread("stdout")
     with stop_signals.listening() if line.command in TRAINS else nullcontext():
         quiet_imports()  # user code may import torch
         settings = checked_settings(line)

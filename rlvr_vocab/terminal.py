@@ -19,19 +19,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from rlvr_vocab.errors import READER_GONE
+
 _NEVER_WRAPPED = 10_000
 
 
-class Screen(Console):
-    """A console whose broken pipe reaches the command line."""
-
-    def on_broken_pipe(self) -> None:
-        """Called by Rich while it handles the BrokenPipeError; its own method exits with code 1."""
-        raise BrokenPipeError
-
-
 class _OutputWithoutEnd(io.FileIO):
-    """A standard stream that drops its output once its reader, `head` or a terminal, has ended."""
+    """A standard stream that drops its output, or exits, once its reader, `head` or a terminal, has ended."""
+
+    exits = False
 
     def write(self, data: Any) -> int:
         try:
@@ -39,7 +35,9 @@ class _OutputWithoutEnd(io.FileIO):
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Python writes its buffer when it ends
+            if self.exits:
+                raise SystemExit(READER_GONE) from None
             return super().write(data)
 
 
@@ -52,21 +50,24 @@ def open_closed_streams() -> None:
                 setattr(sys, each, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
 
 
-def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
-    """Drop what is written to a stream after its reader has ended; a stream that a test has replaced stays."""
+def outlive_reader(name: Literal["stdout", "stderr"], *, exits: bool = False) -> None:
+    """Drop what is written to a stream after its reader has ended, or exit; a stream that a test has replaced stays."""
     own = getattr(sys, f"__{name}__")
     if getattr(sys, name) is own:
         own.flush()
-        buffer = io.BufferedWriter(_OutputWithoutEnd(own.fileno(), "w", closefd=False))
-        stream = io.TextIOWrapper(buffer, own.encoding, own.errors, line_buffering=own.line_buffering)
+        output = _OutputWithoutEnd(own.fileno(), "w", closefd=False)
+        output.exits = exits
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(output), own.encoding, own.errors, line_buffering=own.line_buffering
+        )
         setattr(sys, name, stream)
 
 
 def make_console(*, quiet: bool = False) -> Console:
     """A console that wraps lines on a terminal only."""
-    console = Screen(quiet=quiet, highlight=False)
+    console = Console(quiet=quiet, highlight=False)
     has_an_edge = console.is_terminal and not console.is_dumb_terminal
-    return console if has_an_edge else Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
+    return console if has_an_edge else Console(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
 
 
 def shows_colours(console: Console) -> bool:

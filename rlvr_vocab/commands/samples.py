@@ -30,7 +30,7 @@ from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.record.results import read_probe
-from rlvr_vocab.terminal import Screen, make_console, shows_colours
+from rlvr_vocab.terminal import make_console, shows_colours
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.marking import Marker
 
@@ -85,8 +85,8 @@ def _pager() -> Iterator[Console]:
     environment = {"LESS": "FRX", **os.environ}  # keep colours; exit at once if one screen is enough
     pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
     colours = shows_colours(screen)
-    with suppress(BrokenPipeError, KeyboardInterrupt):
-        yield Screen(
+    with suppress(SystemExit, KeyboardInterrupt):  # Rich exits where the pager has ended
+        yield Console(
             file=pager.stdin, force_terminal=colours, color_system="standard" if colours else None, highlight=False
         )
     with suppress(BrokenPipeError, KeyboardInterrupt):
