@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     open_closed_streams()
     outlive_reader("stderr")
-    outlive_reader("stdout", exits=words[:1] == [] or words[0] not in MAKE_FILES)
+    outlive_reader("stdout", exits=not words or words[0] not in MAKE_FILES)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # the encoding of a log file may lack characters
     write_exit_code(None)

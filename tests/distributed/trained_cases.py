@@ -6,6 +6,7 @@ Each case leaves in its folder `history.json` (the logged rows), `rank_<r>.json`
 `model/` (what `save_model` writes) and `gathered.safetensors` (the same weights, read from the model in memory).
 """
 
+import gc
 import json
 import os
 import random
@@ -167,6 +168,7 @@ def gathered_weights(trainer: RegionGRPOTrainer) -> dict[str, torch.Tensor]:
 
 if __name__ == "__main__":
     cases = json.loads(Path(sys.argv[1]).read_text())
+    gc.freeze()  # each trainer looks for garbage at its end
     PartialState(cpu=all(case["args"].get("use_cpu", True) for case in cases))
     for one in cases:
         Path(one["out"]).mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ Reads a JSON object a line from standard input and answers each with the exit co
 """
 
 import atexit
+import gc
 import json
 import os
 import shutil
@@ -27,6 +28,7 @@ CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil
 def main() -> None:
     for command in ("train", "evaluate", "report", "compare", "samples", "doctor"):
         import_module(f"rlvr_vocab.commands.{command}")  # seconds, which no run has to wait for again
+    gc.freeze()  # nor look through for garbage
 
     for line in sys.stdin:
         request = json.loads(line)
