@@ -9,7 +9,6 @@ import importlib.metadata
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -40,13 +39,13 @@ PACKAGES_WITHOUT_TORCH = ("config", "data", "plan", "rewards", "verify")
 LONGEST_FILE = 500
 
 
-def package_of(parts: Sequence[str]) -> str:
+def package_of(parts):
     """The part of the package that a module belongs to: its longest beginning that LAYERS names."""
     two = ".".join(parts[:2])
     return two if two in LEVELS else parts[0] if parts and parts[0] in LEVELS else "__init__"
 
 
-def imported_modules(source: str) -> Iterator[str]:
+def imported_modules(source):
     """Every module that `source` imports, by its full name."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -58,7 +57,7 @@ def imported_modules(source: str) -> Iterator[str]:
             yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant))
 
 
-def violations(name: str, source: str) -> list[str]:
+def violations(name, source):
     """The imports of `source`, a file of `name`, that break the rules."""
     found = []
     for module in imported_modules(source):
@@ -73,7 +72,7 @@ def violations(name: str, source: str) -> list[str]:
     return found
 
 
-def package_files() -> dict[str, Path]:
+def package_files():
     """Every file of the package, by its dotted name below rlvr_vocab."""
     return {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
@@ -81,7 +80,7 @@ def package_files() -> dict[str, Path]:
     }
 
 
-def test_packages_import_only_lower_layers() -> None:
+def test_packages_import_only_lower_layers():
     found = [
         f"{name}: {violation}"
         for name, path in package_files().items()
@@ -92,14 +91,14 @@ def test_packages_import_only_lower_layers() -> None:
     assert len(violations("vocab", "from rlvr_vocab.training.trainer import Trainer")) == 1
 
 
-def test_no_two_files_import_each_other() -> None:
+def test_no_two_files_import_each_other():
     files = {f"rlvr_vocab.{name}": path for name, path in package_files().items() if path.name != "__init__.py"}
     imports = {}
     for name, path in files.items():
         full = imported_modules(path.read_text(encoding="utf-8"))
         imports[name] = {part for each in full for part in (each, each.rpartition(".")[0]) if part in files}
 
-    def reach(start: str) -> set[str]:
+    def reach(start):
         reached: set[str] = set()
         waiting = [start]
         while waiting:
@@ -111,21 +110,21 @@ def test_no_two_files_import_each_other() -> None:
     assert [name for name in files if name in reach(name)] == []
 
 
-def test_no_file_of_exp_hides_a_package() -> None:
+def test_no_file_of_exp_hides_a_package():
     # `python rlvr_vocab/exp/grpo_train.py` puts exp/ first on the import path.
     importable = sys.stdlib_module_names | importlib.metadata.packages_distributions().keys()
     here = {path.stem for path in (PACKAGE / "exp").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert here & (importable | {"bitsandbytes", "reasoning_gym", "vllm"}) == set()
 
 
-def test_no_source_file_is_longer_than_a_topic() -> None:
+def test_no_source_file_is_longer_than_a_topic():
     folders = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples")
     files = [path for folder in folders for pattern in ("*.py", "*.sh") for path in (ROOT / folder).rglob(pattern)]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
 
-def test_constraints_are_plain_versions_and_uv_takes_them() -> None:
+def test_constraints_are_plain_versions_and_uv_takes_them():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))
     for name, version in pins.items():

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.50 GiB."
 HEAVY = ("torch", "transformers", "trl", "datasets", "wandb", "numpy", "rlvr_vocab.training.trainer")
 
 
-def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*words, cwd=None):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, env=environment)
 
@@ -38,7 +37,7 @@ def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str
         (("compare --help", "check dataset=arithmetic", "plan model=tiny"), ("torch", "trl")),
     ],
 )
-def test_what_needs_no_model_imports_nothing_heavy(commands: tuple[str, ...], heavy: tuple[str, ...]) -> None:
+def test_what_needs_no_model_imports_nothing_heavy(commands, heavy):
     script = (
         "import sys; from rlvr_vocab.cli import main; codes = [main(words.split()) for words in sys.argv[1:]];"
         f"print(codes, {{*sys.modules}} & {{*{heavy}}}, file=sys.stderr)"
@@ -47,7 +46,7 @@ def test_what_needs_no_model_imports_nothing_heavy(commands: tuple[str, ...], he
     assert run("-c", script, *commands).stderr.splitlines()[-1] == f"{expected} set()"
 
 
-def test_the_script_is_train_from_any_folder_without_an_installed_package(tmp_path: Path) -> None:
+def test_the_script_is_train_from_any_folder_without_an_installed_package(tmp_path):
     script = ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
     done = subprocess.run(
         [sys.executable, "-S", "-c", LAUNCH_WITHOUT_INSTALLED_PACKAGE, str(script), "seed=x"],
@@ -68,7 +67,7 @@ runpy.run_path(script, run_name="__main__")
 """
 
 
-def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys):
     assert cli.main(["trian"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.startswith("error: unknown command trian; did")
@@ -79,9 +78,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys: pytest.CaptureF
     ("own", "found"),
     [({}, cli.SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
 )
-def test_threads_of_torch_sleep_soon_unless_the_user_says_how_they_wait(
-    own: dict[str, str], found: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_of_torch_sleep_soon_unless_the_user_says_how_they_wait(own, found, monkeypatch):
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, "")  # put back after the test, also what the command sets
         monkeypatch.delenv(name)
@@ -91,9 +88,7 @@ def test_threads_of_torch_sleep_soon_unless_the_user_says_how_they_wait(
     assert os.environ.get("GOMP_SPINCOUNT") == found
 
 
-def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(capsys):
     for words in ([], ["--help"], ["-h"]):
         assert cli.main(words) == 0
         assert "  quickstart " in capsys.readouterr().out
@@ -103,23 +98,23 @@ def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(
     assert re.search(r"experiment  .*\bgsm8k_xml_reasoning, .*\bquickstart\b", out)
 
 
-def fake_command(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[object]:
+def fake_command(monkeypatch, error):
     seen: list[object] = []
     module = types.ModuleType("rlvr_vocab.commands.train")
 
-    def run(settings: object) -> int:
+    def run(settings):
         seen.append(settings)
         if error is not None:
             raise error
         return 3
 
-    module.run = run  # type: ignore[attr-defined]
+    module.run = run
     monkeypatch.setitem(sys.modules, "rlvr_vocab.commands.train", module)
     monkeypatch.setitem(sys.modules, "rlvr_vocab.commands", types.ModuleType("rlvr_vocab.commands"))
     return seen
 
 
-def test_quickstart_is_train_with_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quickstart_is_train_with_its_recipe(monkeypatch):
     seen = fake_command(monkeypatch, None)
     assert cli.main(["quickstart", "seed=1"]) == 3
     assert cli.main(["train", "experiment=quickstart", "seed=1"]) == 3
@@ -139,14 +134,8 @@ def test_quickstart_is_train_with_its_recipe(monkeypatch: pytest.MonkeyPatch) ->
 )
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_the_end_of_a_command_is_a_line_and_a_code_that_the_main_process_also_writes_to_a_file(
-    error: BaseException | None,
-    code: int,
-    said: str,
-    rank: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    error, code, said, rank, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(errors, "_wait_to_be_ended", lambda seconds: None)
     monkeypatch.setenv(EXIT_CODE_FILE, str(tmp_path / "code"))
     monkeypatch.setenv("RANK", rank)
@@ -165,10 +154,8 @@ def test_the_end_of_a_command_is_a_line_and_a_code_that_the_main_process_also_wr
         ("merge", ""),
     ],
 )
-def test_a_full_memory_is_one_line_with_the_keys_of_that_command(
-    command: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run_out(words: list[str]) -> int:
+def test_a_full_memory_is_one_line_with_the_keys_of_that_command(command, keys, monkeypatch, capsys):
+    def run_out(words):
         raise RuntimeError(f"{OUT_OF_MEMORY} If reserved but unallocated memory is large")
 
     monkeypatch.setattr(cli, "dispatch", run_out)
@@ -177,9 +164,7 @@ def test_a_full_memory_is_one_line_with_the_keys_of_that_command(
 
 
 @pytest.mark.parametrize("error", [ValueError("a fault of ours"), BrokenPipeError("a worker is gone")])
-def test_any_other_exception_is_not_swallowed_and_leaves_no_code(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_other_exception_is_not_swallowed_and_leaves_no_code(error, tmp_path, monkeypatch):
     monkeypatch.setenv(EXIT_CODE_FILE, str(tmp_path / "code"))
     (tmp_path / "code").write_text("75\n")
     fake_command(monkeypatch, error)
@@ -188,7 +173,7 @@ def test_any_other_exception_is_not_swallowed_and_leaves_no_code(
     assert not (tmp_path / "code").exists()
 
 
-def unread(*words: str) -> tuple[int, str]:
+def unread(*words):
     """Exit code and stderr of Python where nobody reads stdout any more."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -205,7 +190,7 @@ def unread(*words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "writing", ["print('one')", "from rlvr_vocab.terminal import make_console; make_console().print('one')"]
 )
-def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing: str) -> None:
+def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing):
     script = (
         "import sys; from rlvr_vocab import cli\n"
         f"def dispatch(words):\n    {writing}\n    return 0\n"
@@ -230,13 +215,13 @@ WRITES_ON = (
 )
 
 
-def test_a_command_that_makes_files_goes_on_where_nobody_reads_its_output(tmp_path: Path) -> None:
+def test_a_command_that_makes_files_goes_on_where_nobody_reads_its_output(tmp_path):
     assert unread("-c", WRITES_ON, str(tmp_path / "made")) == (0, "")
     assert (tmp_path / "made").read_text() == "made"
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_output_to_a_closed_stream_goes_nowhere_and_in_no_other_file(closed: str, tmp_path: Path) -> None:
+def test_output_to_a_closed_stream_goes_nowhere_and_in_no_other_file(closed, tmp_path):
     words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", WRITES_ON, str(tmp_path / "made")]
     subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     assert (tmp_path / "made").read_text() == "made"
@@ -256,5 +241,5 @@ LARGE = "1" + "0" * 400
     ],
     ids=lambda text: text[:40],
 )  # fmt: skip
-def test_a_number_or_a_name_that_is_too_large_is_one_line(word: str, said: str, error_of: Callable[..., str]) -> None:
+def test_a_number_or_a_name_that_is_too_large_is_one_line(word, said, error_of):
     assert said in error_of("train", "model=tiny", "dataset=arithmetic", "logging=disabled", *word.split())

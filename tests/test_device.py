@@ -12,8 +12,8 @@ TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040).\nP
 
 
 @pytest.fixture
-def gpu_without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+def gpu_without_driver(monkeypatch):
+    def fail():
         raise RuntimeError(TOO_OLD)
 
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
@@ -23,7 +23,7 @@ def gpu_without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("gpu_without_driver")
-def test_a_gpu_whose_driver_is_too_old_is_not_left_alone_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_whose_driver_is_too_old_is_not_left_alone_unnoticed(monkeypatch):
     with pytest.raises(UserError, match=r"driver on your system is too old .*found version 12040.* Please") as caught:
         device_type()
     assert "\n" not in str(caught.value) and "CUDA_VISIBLE_DEVICES=" in str(caught.value)
@@ -33,7 +33,7 @@ def test_a_gpu_whose_driver_is_too_old_is_not_left_alone_unnoticed(monkeypatch: 
         assert device_type() == "cpu"
 
 
-def test_without_a_gpu_it_is_the_cpu_and_one_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_is_the_cpu_and_one_that_works_is_taken(monkeypatch):
     monkeypatch.setattr(Path, "glob", lambda self, pattern: [])
     for found in (None, torch.device("cuda")):
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available, found=found: found)

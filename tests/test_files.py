@@ -102,11 +102,11 @@ def test_an_empty_folder_is_filled_and_a_link_to_one_stays_a_link(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "model"]
 
 
-def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path, monkeypatch):
     path = tmp_path / "new" / "facts.json"
     atomic_write(path, json_text({"a": ["ü", None, 1.5]}), "out")
 
-    def full_disk(self: Path, text: str, **_: object) -> int:
+    def full_disk(self, text, **_):
         with self.open("w") as file:
             file.write(text[:3])
         raise OSError(28, "No space left on device")

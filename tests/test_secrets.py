@@ -14,7 +14,7 @@ W_AND_B = "0123456789abcdef" * 2 + "01234567"
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def environment(monkeypatch):
     variables: dict[str, str] = {}
     monkeypatch.setattr(os, "environ", variables)
     return variables
@@ -28,7 +28,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         *("x.password", "x.db_password", "x.client_secret", "x.secret", "x.aws_secret_access_key", "x.HF_TOKEN"),
     ],
 )
-def test_a_value_under_the_key_of_a_secret_is_one(key: str) -> None:
+def test_a_value_under_the_key_of_a_secret_is_one(key):
     assert is_secret(key, "anything")
     assert is_secret("rewards.functions.params.judge_token", "a1b2c3d4e5f6g7h8")
     assert is_secret(key, 12345678)
@@ -54,12 +54,12 @@ def test_a_value_under_the_key_of_a_secret_is_one(key: str) -> None:
         ("x.url", "ssh://git@example.org/x.git"),
     ],
 )
-def test_other_values_are_none(key: str, value: object) -> None:
+def test_other_values_are_none(key, value):
     assert not is_secret(key, value)
 
 
 @pytest.mark.parametrize("value", [HUB, OPENAI, AMAZON, GITHUB, f"https://me:{OPENAI[3:]}@example.org/x"])
-def test_a_secret_is_known_by_its_form_under_any_key_and_inside_a_text(value: str) -> None:
+def test_a_secret_is_known_by_its_form_under_any_key_and_inside_a_text(value):
     assert is_secret("dataset.system_prompt", value)
     assert is_secret("dataset.system_prompt", f"log in with {value} first")
 
@@ -81,7 +81,7 @@ SHOWN_PARTLY = [
 
 
 @pytest.mark.parametrize(("text", "secret"), SHOWN_PARTLY)
-def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text: str, secret: str) -> None:
+def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text, secret):
     whole = text.format(secret)
     masked = without_secrets(whole)
     assert secret not in masked and masked[:7] == whole[:7]
@@ -89,7 +89,7 @@ def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text
     assert is_secret("rewards.functions.params.headers.Authorization", f"Basic {secret}")
 
 
-def test_a_value_of_a_secret_variable_is_a_secret_under_any_key(environment: dict[str, str]) -> None:
+def test_a_value_of_a_secret_variable_is_a_secret_under_any_key(environment):
     environment |= {"HF_TOKEN": "correct horse battery", "HOME": "folder of somebody", "MY_TOKEN": "short"}
     assert is_secret("exp_name", "correct horse battery")
     assert variable_with("correct horse battery") == "HF_TOKEN"
@@ -108,8 +108,6 @@ def test_a_value_of_a_secret_variable_is_a_secret_under_any_key(environment: dic
         *[("{'eos_token': 'y'} max_new_tokens=64 token=true, the key: word (https://a.org:80/x) Qwen/Qwen3-0.6B",) * 2],
     ],
 )  # fmt: skip
-def test_secrets_are_masked_wherever_they_stand_and_nothing_else_is(
-    environment: dict[str, str], text: str, masked: str
-) -> None:
+def test_secrets_are_masked_wherever_they_stand_and_nothing_else_is(environment, text, masked):
     environment |= {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more", "PATH": "usr-bin-x"}
     assert without_secrets(text) == masked

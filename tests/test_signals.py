@@ -11,7 +11,7 @@ from rlvr_vocab.errors import STARTED_BY_MULTIRUN, STOP_SIGNALS, Interrupted, St
 
 
 @pytest.fixture
-def signals() -> StopSignals:
+def signals():
     return StopSignals()
 
 
@@ -24,7 +24,7 @@ def test_outside_of_a_step_it_ends_the_run_at_once(number, signals):
 
 
 def test_within_a_step_it_is_noted_and_hides_no_error(signals):
-    def fails() -> None:
+    def fails():
         signals.defer_signals = True
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.reason == "SIGTERM"
@@ -37,7 +37,7 @@ def test_within_a_step_it_is_noted_and_hides_no_error(signals):
 
 
 def test_a_library_that_makes_another_error_of_it_does_not_hide_it(signals):
-    def reads_a_file() -> None:
+    def reads_a_file():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
@@ -79,7 +79,7 @@ def test_a_forked_child_leaves_the_decision_to_its_parent(signals):
 def test_a_blocked_signal_arrives_when_the_block_ends(signals):
     reached = []
 
-    def starts_a_child() -> None:
+    def starts_a_child():
         with block_signals_in_children():
             signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
             reached.append(signals.reason)

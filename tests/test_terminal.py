@@ -3,7 +3,6 @@
 import io
 import logging
 
-import pytest
 from accelerate import PartialState
 from accelerate.logging import get_logger
 from rich.console import Console
@@ -36,9 +35,7 @@ TRL_LOGGER = "trl.trainer.grpo_trainer"
 NO_SCORE = "All reward functions returned None for the following kwargs:"
 
 
-def test_rows_that_no_reward_scores_are_not_printed_whole(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_no_reward_scores_are_not_printed_whole(caplog, monkeypatch):
     logger = logging.getLogger(TRL_LOGGER)
     monkeypatch.setattr(logger, "filters", [])  # another test may have run a command in this process
     quiet_libraries()

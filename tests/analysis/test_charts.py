@@ -2,7 +2,6 @@
 
 import math
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,18 +12,18 @@ SVG = "{http://www.w3.org/2000/svg}"
 WAVE = Line("wave", range(1, 31), [math.sin(step / 5) for step in range(1, 31)])
 
 
-def words(svg: str) -> list[str]:
+def words(svg):
     return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a_b $x^2$ $ &amp; \"'"])
-def test_names_are_drawn_as_they_are(name: str) -> None:
+def test_names_are_drawn_as_they_are(name):
     svg = line_chart([Line(name, [1, 2], [1, 2]), WAVE], y_label=name, title=name).svg
     assert words(svg).count(name) == 2  # in the legend and beside the axis
     assert ElementTree.fromstring(svg).get("aria-label", "").startswith(f"{name}. ")
 
 
-def test_nothing_is_loaded_and_the_same_data_gives_the_same_text() -> None:
+def test_nothing_is_loaded_and_the_same_data_gives_the_same_text():
     svg = line_chart([WAVE], y_label="height", title="Waves").svg
     root = ElementTree.fromstring(svg)
     assert {each.tag.removeprefix(SVG) for each in root.iter()} <= {
@@ -35,7 +34,7 @@ def test_nothing_is_loaded_and_the_same_data_gives_the_same_text() -> None:
     assert svg == line_chart([WAVE], y_label="height", title="Waves").svg
 
 
-def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
+def test_no_peak_is_lost_among_many_points_and_the_file_stays_small():
     values = [0.0] * 20_000
     values[12_345] = 100.0
     line = Line("y", [number / 20_000 for number in range(20_000)], values)
@@ -45,7 +44,7 @@ def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
     assert max(float(word) for word in words(spiked) if word.replace(".", "").isdecimal()) >= 75
 
 
-def test_many_points_are_shown_beside_their_mean() -> None:
+def test_many_points_are_shown_beside_their_mean():
     many, few = (
         line_chart([Line("y", range(count), [(step * 37) % 11 for step in range(count)])], title="y", y_label="y").svg
         for count in (100, 30)
@@ -54,7 +53,7 @@ def test_many_points_are_shown_beside_their_mean() -> None:
     assert "step" in words(few) and "stroke-opacity: 0.38" not in few
 
 
-def test_a_saved_figure_needs_no_font_and_stands_on_white(tmp_path: Path) -> None:
+def test_a_saved_figure_needs_no_font_and_stands_on_white(tmp_path):
     save_charts([line_chart([WAVE], title="KL to <x>", y_label="a_b$")], tmp_path)
     svg, pdf = (tmp_path / f"kl_to_x.{kind}" for kind in ("svg", "pdf"))
     root = ElementTree.parse(svg).getroot()

@@ -7,10 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,13 +41,13 @@ STEPS, ROWS, PER_PROBLEM = 20, 16, 8
 
 
 @pytest.fixture(scope="module")
-def model_folder(expand_shape: Callable[..., Path]) -> Path:
+def model_folder(expand_shape):
     """A model with two copies of every standard token."""
     return expand_shape("qwen3", size=None, multiplicity=2)
 
 
 @pytest.fixture(scope="module")
-def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(model_folder, tmp_path_factory):
     """Not to be written into. Of each problem's completions the first half is right; the reward rises with the step."""
     run = tmp_path_factory.mktemp("runs") / "run"
     shutil.copytree(model_folder, run / "initial_model")
@@ -65,7 +62,7 @@ def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     return run
 
 
-def write_step(run: Path, step: int, tokenizer: Any) -> None:
+def write_step(run, step, tokenizer):
     """The two problems of a step come again ten steps later; a thought begins with a copy."""
     layout, rows = VocabLayout.load(run / "initial_model"), []
     for row in range(ROWS):

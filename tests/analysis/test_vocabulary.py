@@ -2,10 +2,8 @@
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +32,7 @@ class WrittenRun:
 
     folder: Path
 
-    def model(self, name: str, tables: Mapping[str, torch.Tensor], split: bool = False) -> Path:
+    def model(self, name, tables, split=False):
         """A model folder with these tensors, in one file or in one each."""
         folder = self.folder / name
         folder.mkdir(parents=True)
@@ -48,12 +46,12 @@ class WrittenRun:
             save_file(part, folder / f"model-{number:05d}.safetensors")
         return folder
 
-    def models(self, end: torch.Tensor) -> None:
+    def models(self, end):
         """The first and the last model, tied."""
         self.model("initial_model", {EMBEDDING: copied_rows()})
         self.model("final_model", {EMBEDDING: end})
 
-    def completions(self, step: int, sampled: Sequence[Sequence[int]], prompt_ids: Any = None) -> Path:
+    def completions(self, step, sampled, prompt_ids=None):
         """The file of a step: what was sampled, after a prompt of one token, `e`, unless given."""
         path = self.folder / "completions" / f"step_{step:05d}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,25 +59,25 @@ class WrittenRun:
         pq.write_table(pa.table({"prompt_ids": prompts, "completion_ids": [list(ids) for ids in sampled]}), path)
         return path
 
-    def written(self) -> list[dict[str, str]]:
+    def written(self):
         """The rows of the CSV."""
         write_vocabulary(analyse_vocabulary(self.folder))
         with (self.folder / "vocabulary.csv").open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
 
 
-def copy(source: int) -> int:
+def copy(source):
     return STANDARD + source
 
 
-def copied_rows(seed: int = 0) -> torch.Tensor:
+def copied_rows(seed=0):
     """Standard rows at random, and every copy as its source."""
     standard = torch.randn(STANDARD, WIDTH, generator=torch.Generator().manual_seed(seed))
     return torch.cat([standard, standard])
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> WrittenRun:
+def run(tmp_path):
     return WrittenRun(tmp_path / "run")
 
 
@@ -107,7 +105,7 @@ def test_tokens_sampled_while_thinking_are_counted(run):
     assert [int(row[name]) for name in ("id", "source_id", "sampled", "source_sampled")] == [copied, run.a, 3, 1]
 
 
-def turned(row: torch.Tensor, angle: float) -> torch.Tensor:
+def turned(row, angle):
     """The row at an angle to itself, as long as it was."""
     row = row.double()
     other = torch.roll(row, 1)

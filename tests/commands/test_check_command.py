@@ -1,8 +1,6 @@
 """`rlvr-vocab check` end to end: what is reported is what is there."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,23 +11,23 @@ LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.a
 FILLER = "apple pear plum fig date lime kiwi nut oat pea rye yam bun egg ham jam pie tea"
 
 
-def write_rows(path: Path, rows: list[Any]) -> Path:
+def write_rows(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def problem(number: int) -> dict[str, Any]:
+def problem(number):
     return {"question": f"Add {number} to {number + 1}.", "result": 2 * number + 1}
 
 
 @pytest.fixture
-def clean(tmp_path: Path) -> Path:
+def clean(tmp_path):
     """200 short problems without a fault."""
     return write_rows(tmp_path / "clean.jsonl", [problem(number) for number in range(200)])
 
 
 @pytest.fixture
-def faulty(tmp_path: Path) -> Path:
+def faulty(tmp_path):
     """120 rows: faults in rows 1 to 12, the others clean."""
     rows = [
         {"question": "", "result": "1", "level": 3},
@@ -48,7 +46,7 @@ def faulty(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "faulty.jsonl", [*rows, *(problem(number) for number in range(12, 120))])
 
 
-def check(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> str:
+def check(capsys, path, *words):
     """What the command shows of a file, as one text."""
     code = main(["check", *LOCAL, f"dataset.name={path}", *words])
     shown = capsys.readouterr()
@@ -56,17 +54,17 @@ def check(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> str:
     return shown.out
 
 
-def section(shown: str, title: str) -> list[str]:
+def section(shown, title):
     """The lines below a title, without those of a progress bar."""
     lines = shown.split(f"\n{title}\n")[1].split("\n\n")[0].splitlines()
     return [line for line in lines if line.startswith("  ")]
 
 
-def last_section(shown: str) -> list[str]:
+def last_section(shown):
     return section(shown, "Before training")
 
 
-def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], faulty: Path) -> None:
+def test_every_fault_is_found_in_its_row(capsys, faulty):
     shown = check(capsys, faulty, "dataset.eval_fraction=0", f"against={faulty}")
     rows = section(shown, "Rows")
     assert "120 rows read, 117 usable; 117 to train on" in rows[0]
@@ -92,9 +90,7 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "\x07" not in shown
 
 
-def test_problems_of_evaluation_sets_are_found_in_training_by_row(
-    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
-) -> None:
+def test_problems_of_evaluation_sets_are_found_in_training_by_row(capsys, clean, tmp_path):
     rows = [{"task": "add 7 to 8"}, {"task": "new"}, {"task": "Add 9  to 10"}]
     evaluation = write_rows(tmp_path / "test.jsonl", rows)
     words = ("dataset.eval_fraction=0", "against_problem_column=task")
@@ -109,17 +105,11 @@ def test_problems_of_evaluation_sets_are_found_in_training_by_row(
 
 
 @pytest.fixture
-def base(make_shape: Callable[[str], Any]) -> Callable[[str], str]:
+def base(make_shape):
     return lambda name: f"model.name={make_shape(name).folder}"
 
 
-def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
-    capsys: pytest.CaptureFixture[str],
-    clean: Path,
-    tmp_path: Path,
-    base: Callable[[str], str],
-    make_shape: Callable[[str], Any],
-) -> None:
+def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, clean, tmp_path, base, make_shape):
     from transformers import AutoTokenizer
 
     texts = [*(f"Add {number}" + "!" * (3 * number) for number in range(150)), "One\tlong\n" * 99]
@@ -136,7 +126,7 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
     assert figures == f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, longest {lengths[150]}"
 
 
-def test_worked_solutions_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_worked_solutions_are_noticed(capsys, tmp_path):
     rows = [{"question": f"Add {n} to 1.", "result": f"{n}+1={n + 1}\n#### {n + 1}"} for n in range(40)]
     path = write_rows(tmp_path / "hash.jsonl", [*rows, *({"question": "", "result": 1} for _ in range(20))])
     advice = last_section(check(capsys, path))
@@ -148,9 +138,7 @@ def test_worked_solutions_are_noticed(capsys: pytest.CaptureFixture[str], tmp_pa
     )
 
 
-def test_decimal_commas_are_noticed_and_read_where_that_is_said(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_decimal_commas_are_noticed_and_read_where_that_is_said(capsys, tmp_path):
     path = write_rows(tmp_path / "comma.jsonl", [{"question": f"Add {n}.", "result": f"{n},5"} for n in range(120)])
     assert "set dataset.decimal=comma" in last_section(check(capsys, path))[0]
     assert last_section(check(capsys, path, "dataset.decimal=comma")) == ["  nothing stands in the way"]
@@ -165,9 +153,7 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
         (["training.learning_rate=1"], "unknown key training"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_read(
-    capsys: pytest.CaptureFixture[str], clean: Path, words: list[str], said: str
-) -> None:
+def test_what_cannot_be_done_is_refused_before_anything_is_read(capsys, clean, words, said):
     given = [word.format(clean=clean) for word in words]
     assert main(["check", *LOCAL, f"dataset.name={clean}", *given]) == 2
     shown = capsys.readouterr()
@@ -176,9 +162,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(
     assert len(clean.read_text().splitlines()) == 200
 
 
-def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(
-    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str]
-) -> None:
+def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(capsys, clean, tmp_path, base):
     rows = [problem(n) if n % 2 else {"question": f"Is <|im_end|> in {n}?", "result": n} for n in range(120)]
     words = ["model.generation_kwargs.max_new_tokens=9", "dataset.eval_fraction=0"]
     shown = check(capsys, write_rows(tmp_path / "special.jsonl", rows), base("qwen3"), *words)
@@ -191,13 +175,11 @@ def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(
     assert "leaves out the system's message 'You are a helpful math" in advice[1]
 
 
-def chat(text: str, system: str = "Be brief.") -> dict[str, Any]:
+def chat(text, system="Be brief."):
     return {"question": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
 
 
-def test_chat_messages_without_answers_are_checked_against_chat_messages(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_chat_messages_without_answers_are_checked_against_chat_messages(capsys, tmp_path):
     rows = [chat(f"Write a poem about {number}, please.") for number in range(150)]
     rows += [chat("write a poem about 7 please", "Be long."), {"question": [{"role": "assistant", "content": "Hi"}]}]
     other = [chat("Write a poem about 3, please.", "Another."), {"question": "Other?"}]
@@ -211,9 +193,7 @@ def test_chat_messages_without_answers_are_checked_against_chat_messages(
     assert "  │ Be brief." in shown and "contradict" not in shown
 
 
-def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(capsys, tmp_path):
     golds: list[Any] = [[1, 2], {"a": 1}, True, 72.0, "5"]
     rows = [{"question": f"Which, {gold}?", "result": gold} for gold in golds]
     shown = check(capsys, write_rows(tmp_path / "golds.jsonl", rows), "dataset.eval_fraction=0")
@@ -223,7 +203,7 @@ def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
     assert "120 gold answers unusable for the verifier" in "".join(last_section(shown))
 
 
-def test_answers_to_choices_elsewhere_are_no_contradiction(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_answers_to_choices_elsewhere_are_no_contradiction(capsys, tmp_path):
     asked = [f"Which of these is {way} prime?" for way in ("a", "no", "an odd", "an even")]
     rows = [{"question": asked[n % 4], "choices": [str(n), "4", "6"], "result": n % 3} for n in range(11, 131)]
     advice = last_section(check(capsys, write_rows(tmp_path / "choices.jsonl", rows), "dataset.eval_fraction=0"))

@@ -33,22 +33,22 @@ Maker = Callable[..., str]
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Maker:
+def made(tmp_path):
     """Makes the folder of a run; an argument replaces a part of its files, and None leaves a file out."""
 
     def make(
-        name: str,
-        n: Any = 0,
-        seed: int = 0,
-        chance: float = 0.5,
-        own: bool = False,
-        problems: int = 200,
-        results: str | None = "evaluation/after.jsonl",
-        summary: dict[str, Any] | None = SUMMARY,
-        environment: dict[str, Any] | None = ENVIRONMENT,
-        tokens: int = 1000,
-        **settings: Any,
-    ) -> str:
+        name,
+        n=0,
+        seed=0,
+        chance=0.5,
+        own=False,
+        problems=200,
+        results="evaluation/after.jsonl",
+        summary=SUMMARY,
+        environment=ENVIRONMENT,
+        tokens=1000,
+        **settings,
+    ):
         folder = tmp_path / name
         config = copy.deepcopy(CONFIG) | {"seed": seed, "exp_name": name, "output_dir": str(folder)}
         config["model"]["reasoning_vocab_size"] = n
@@ -72,26 +72,26 @@ def made(tmp_path: Path) -> Maker:
     return make
 
 
-def answer(problem: int, of_set: int, right: bool, completion: str) -> ProblemResult:
+def answer(problem, of_set, right, completion):
     prompt, solution = f"{of_set}: {problem}+1=", str(problem + 1)
     return ProblemResult(problem, 0, prompt, solution, completion, float(right), 9, 5, 2, True, True)
 
 
-def compare(runs: list[str], *words: str) -> tuple[int, dict[str, Any]]:
+def compare(runs, *words):
     """The exit code, and what is in comparison.json."""
     code = main(["compare", f"runs=[{','.join(runs)}]", "out=compared", *words])
     return code, json.loads(Path("compared/comparison.json").read_text()) if code == 0 else {}
 
 
-def three(made: Maker, name: str, **given: Any) -> list[str]:
+def three(made, name, **given):
     return [made(f"{name}{seed}", seed=seed, **given) for seed in range(3)]
 
 
-def warnings(found: dict[str, Any], words: str) -> int:
+def warnings(found, words):
     return sum(words in each for each in found["warnings"])
 
 
-def evaluated(made: Maker, *asked: dict[str, Any]) -> list[str]:
+def evaluated(made, *asked):
     runs = []
     for number, each in enumerate(asked):
         runs.append(made(f"e{number}", n=100 * number, results="final_model/evaluation/test/results.jsonl"))
@@ -100,7 +100,7 @@ def evaluated(made: Maker, *asked: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arms_are_found_and_the_difference_is_told(made, own, capsys):
     reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
     code, found = compare([*reasoning, *plain])
     out = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsy
     assert found["warnings"] == []
 
 
-def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None:
+def test_other_keys_that_differ_are_listed_and_warned_about(made):
     runs = [*three(made, "b"), *three(made, "r", n=100, training__learning_rate=1e-4)]
     assert compare(runs)[0] == 2
     _, found = compare(runs, "key=model.reasoning_vocab_size")
@@ -125,7 +125,7 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None
     assert compare(ranks)[1]["differences"] == {}
 
 
-def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_evaluation_that_is_not_finished_is_refused(made, capsys):
     runs = evaluated(made, ASKED, {**ASKED, "samples": 4})
     assert compare(runs, "evaluation=test")[0] == 2
     error = capsys.readouterr().err
@@ -137,14 +137,14 @@ def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pyte
     ("ends", "names"),
     [("ab", ["system_prompt #1", "system_prompt #2"]), ("", ["system_prompt=aThink", "system_prompt=bThink"])],
 )
-def test_long_values_of_the_key_are_cut_or_numbered_and_listed_once(made: Maker, ends: str, names: list[str]) -> None:
+def test_long_values_of_the_key_are_cut_or_numbered_and_listed_once(made, ends, names):
     long = [f"{'' if ends else letter}{'Think about it. ' * 9}{letter if ends else ''}" for letter in "ab"]
     _, found = compare([made("b", dataset__system_prompt=long[0]), made("r", dataset__system_prompt=long[1])])
     assert all(arm["name"].startswith(name) for arm, name in zip(found["arms"], names, strict=True))
     assert Path("compared/comparison.html").read_text().count(long[1]) == 1
 
 
-def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made, capsys):
     secret = f"hf_{'abcDEF123' * 4}"
     runs = [
         made("b", dataset__name=f"x{chr(27)}[2J", environment={**ENVIRONMENT, "commit": "\x1b]0;"}),
@@ -158,13 +158,13 @@ def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made: Maker, capsys:
     assert "<script" not in Path("compared/comparison.html").read_text() and "z&lt;script&gt;" in page
 
 
-def test_values_of_the_baseline_are_compared_as_numbers(made: Maker) -> None:
+def test_values_of_the_baseline_are_compared_as_numbers(made):
     runs = [made("r", training__beta=0.04), made("b", training__beta=0.0), made("c", seed=1, training__beta=0)]
     assert compare(runs)[1]["comparisons"][0]["baseline"] == "beta=0.0"
     assert compare(runs, "baseline=0")[0] == 0
 
 
-def test_answers_without_a_grade_are_left_out_and_counted(made: Maker) -> None:
+def test_answers_without_a_grade_are_left_out_and_counted(made):
     runs = [made("b"), made("r", n=100)]
     path = Path(runs[0], "evaluation", "after.jsonl")
     first, *others = read_results(path)
@@ -174,7 +174,7 @@ def test_answers_without_a_grade_are_left_out_and_counted(made: Maker) -> None:
     assert warnings(found, "1 answer without a grade") == 1
 
 
-def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
+def test_several_arms_are_compared_with_the_baseline(made):
     runs = [*three(made, "s", n=10), *three(made, "b"), *three(made, "f", n="full", chance=0.95)]
     _, found = compare(runs)
     assert [each["other"] for each in found["comparisons"]] == ["reasoning_vocab_size=10", "reasoning_vocab_size=full"]
@@ -184,7 +184,7 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
     assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
 
 
-def test_arms_that_have_names_are_compared_tabled_and_drawn(made: Maker, tmp_path: Path) -> None:
+def test_arms_that_have_names_are_compared_tabled_and_drawn(made, tmp_path):
     three(made, "b", chance=0.4)
     three(made, "r", n=100, chance=0.85, training__beta=0.04)
     arms = f"arms={{no_copies: {tmp_path}/b*, '50% | copies': [{tmp_path}/r?]}}"
@@ -208,7 +208,7 @@ def test_arms_that_have_names_are_compared_tabled_and_drawn(made: Maker, tmp_pat
     assert json.loads(Path("compared/comparison.json").read_text())["comparisons"][0]["other"] == "no_copies"
 
 
-def test_one_key_that_sets_named_arms_apart_is_the_one_under_test(made: Maker, tmp_path: Path) -> None:
+def test_one_key_that_sets_named_arms_apart_is_the_one_under_test(made, tmp_path):
     for name, n in (("b", 0), ("r", 100)):
         three(made, name, n=n)
     assert main(["compare", f"arms={{copies: {tmp_path}/r*, plain: {tmp_path}/b*}}", "out=compared"]) == 0
@@ -226,9 +226,7 @@ def test_one_key_that_sets_named_arms_apart_is_the_one_under_test(made: Maker, t
         ("{a: b0, c: b1} baseline=d", "no such arm by arms; there are a, c"),
     ],
 )
-def test_arms_that_cannot_be_compared_are_refused_in_one_line(
-    made: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arms: str, message: str, capsys: Any
-) -> None:
+def test_arms_that_cannot_be_compared_are_refused_in_one_line(made, tmp_path, monkeypatch, arms, message, capsys):
     monkeypatch.chdir(tmp_path)
     three(made, "b")
     given, _, more = arms.partition("} ")
@@ -252,13 +250,7 @@ def test_arms_that_cannot_be_compared_are_refused_in_one_line(
         (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
     ],
 )
-def test_bad_input_is_refused_in_one_line(
-    made: Maker,
-    make: Callable[[Maker], list[str]],
-    args: tuple[str, ...],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input_is_refused_in_one_line(made, make, args, message, capsys):
     assert compare(make(made), *args)[0] == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
@@ -276,12 +268,12 @@ WARNINGS = {
 
 
 @pytest.mark.parametrize("message", WARNINGS)
-def test_everything_that_differs_besides_the_key_is_warned_about(made: Maker, message: str) -> None:
+def test_everything_that_differs_besides_the_key_is_warned_about(made, message):
     _, found = compare([made("b"), made("r", n=100, **WARNINGS[message])])
     assert warnings(found, message) == 1
 
 
-def test_other_training_problems_are_warned_about(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_training_problems_are_warned_about(made, capsys):
     runs = [made("b"), made("r", n=100)]
     for run, fingerprint in zip(runs, "xy", strict=True):
         (Path(run) / "problems.json").write_text(json.dumps({"training": [{"sha256": fingerprint}]}))
@@ -292,14 +284,14 @@ def test_other_training_problems_are_warned_about(made: Maker, capsys: pytest.Ca
     assert "after.jsonl, line 201: no result of an evaluation" in capsys.readouterr().err
 
 
-def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made: Maker) -> None:
+def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made):
     of_its_own = {"weights": "two", "format": {"name": "think_format"}}
     _, found = compare(evaluated(made, ASKED, {**ASKED, **of_its_own, "temperature": 0.0}), "evaluation=test")
     assert found["measured"] == "results named test"
     assert warnings(found, "sampled with different") == 1 == warnings(found, "different temperature (1.0 and 0.0)")
 
 
-def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
+def test_seeds_without_a_partner_are_warned_about(made):
     _, found = compare([*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]])
     assert warnings(found, "has no run with seed 2") == 1
     _, found = compare([made("p"), made("q", n=100, seed=5)])

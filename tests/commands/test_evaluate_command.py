@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,12 @@ PROBLEMS = 6
 
 
 @pytest.fixture(scope="module")
-def checkpoint(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(expand_shape, tmp_path_factory):
     return Path(shutil.copytree(expand_shape("llama", size=None), tmp_path_factory.mktemp("models") / "a" / "model"))
 
 
 @pytest.fixture(scope="module")
-def other(checkpoint: Path) -> Path:
+def other(checkpoint):
     """The same model with other weights."""
     folder = Path(shutil.copytree(checkpoint, checkpoint.parents[1] / "b" / "model"))
     weights = load_file(folder / "model.safetensors")
@@ -36,7 +35,7 @@ def other(checkpoint: Path) -> Path:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> list[str]:
+def words(tmp_path):
     rows = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(PROBLEMS - 1)]
     path = tmp_path / "sums.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, {"problem": "Why?", "answer": "?"}]))
@@ -44,15 +43,13 @@ def words(tmp_path: Path) -> list[str]:
     return [*dataset, "max_new_tokens=12", "samples=2", "batch_size=4"]
 
 
-def evaluated(checkpoint: Path | str, out: Path, words: list[str]) -> dict[str, Any]:
+def evaluated(checkpoint, out, words):
     assert main(["evaluate", f"checkpoint={checkpoint}", f"out={out}", *words]) == 0
     summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
     return summary
 
 
-def test_a_summary_has_every_figure_with_its_interval(
-    checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_summary_has_every_figure_with_its_interval(checkpoint, words, tmp_path, capsys):
     summary = evaluated(checkpoint, tmp_path / "out", words)
     results = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
     assert sorted((each["problem"], each["sample"]) for each in results) == [
@@ -69,13 +66,7 @@ def test_a_summary_has_every_figure_with_its_interval(
     assert "accuracy 0.0% on 6 problems, 2 samples each, 10 of 12 answers gradable" in shown
 
 
-def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(
-    checkpoint: Path,
-    words: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(checkpoint, words, tmp_path, monkeypatch, capsys):
     whole, path = evaluated(checkpoint, tmp_path, words), tmp_path / "results.jsonl"
     content = path.read_bytes()
     path.write_bytes(b"".join(content.splitlines(keepends=True)[:4]) + b'{"problem": 4, "samp')
@@ -88,9 +79,7 @@ def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(
     assert evaluated(checkpoint, tmp_path, words) == whole
 
 
-def test_a_limit_without_room_is_refused_and_leaves_nothing(
-    other: Path, words: list[str], tmp_path: Path, error_of: Callable[..., str]
-) -> None:
+def test_a_limit_without_room_is_refused_and_leaves_nothing(other, words, tmp_path, error_of):
     config = json.loads((other / "config.json").read_text())
     short = Path(shutil.copytree(other, tmp_path / "short" / "model"))
     (short / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 200}))
@@ -102,8 +91,8 @@ def test_a_limit_without_room_is_refused_and_leaves_nothing(
 
 
 def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary_stays(
-    checkpoint: Path, words: list[str], tmp_path: Path, error_of: Callable[..., str]
-) -> None:
+    checkpoint, words, tmp_path, error_of
+):
     out = tmp_path / "out"
     out.mkdir()
     (out / "settings.json").write_text('{"temperature": 0.1}')
@@ -116,9 +105,7 @@ def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary
     assert (run / "summary.json").read_text() == "{}"
 
 
-def test_results_of_another_question_are_neither_mixed_nor_overwritten(
-    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, error_of: Callable[..., str]
-) -> None:
+def test_results_of_another_question_are_neither_mixed_nor_overwritten(checkpoint, other, words, tmp_path, error_of):
     out = tmp_path / "out"
     evaluated(checkpoint, out, words)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -136,9 +123,7 @@ def test_results_of_another_question_are_neither_mixed_nor_overwritten(
     assert "holds an evaluation with other weights" in error
 
 
-def test_vllm_is_refused_where_it_cannot_sample(
-    model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vllm_is_refused_where_it_cannot_sample(model_folder, monkeypatch):
     words = [f"checkpoint={model_folder()}", "dataset=gsm8k"]
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: False)
     with pytest.raises(UserError, match="backend=vllm: vllm is not installed"):

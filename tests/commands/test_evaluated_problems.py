@@ -23,14 +23,14 @@ CHECKPOINT = "checkpoint=out/run/final_model"
 
 
 @functools.cache
-def problems_of_the_run() -> str:
+def problems_of_the_run():
     """The `problems.json` of the run."""
     settings = read_settings("train", [*RUN, "exp_name=run"])
     return json.dumps(load_run_problems(settings, Console(quiet=True)).report)
 
 
 @pytest.fixture(autouse=True)
-def recorded() -> Path:
+def recorded():
     """The config.yaml of a run in out/run."""
     settings = read_settings("train", [*RUN, r"dataset.system_prompt=pay ${amount}", "exp_name=run"])
     Path("out/run").mkdir(parents=True)
@@ -40,7 +40,7 @@ def recorded() -> Path:
     return path
 
 
-def line_for(*words: str, seed: int = 5) -> str:
+def line_for(*words, seed=5):
     """What an evaluation of the problems that the words name, divided by that seed, says first of them."""
     settings = read_settings("evaluate", [CHECKPOINT, *words])
     sets = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
@@ -50,7 +50,7 @@ def line_for(*words: str, seed: int = 5) -> str:
     return line
 
 
-def test_the_dataset_section_of_the_run_is_the_default_and_single_keys_apply_over_it(recorded: Path) -> None:
+def test_the_dataset_section_of_the_run_is_the_default_and_single_keys_apply_over_it(recorded):
     of_the_run = read_settings("train", [f"config={recorded}"]).dataset
     assert read_settings("evaluate", [CHECKPOINT]).dataset == of_the_run
     assert of_the_run.system_prompt == "pay ${amount}" and of_the_run.eval_fraction == 0.2
@@ -60,7 +60,7 @@ def test_the_dataset_section_of_the_run_is_the_default_and_single_keys_apply_ove
     assert dataset.generator is not None and dataset.generator.digits == 3
 
 
-def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded, tmp_path):
     run = recorded.parent.absolute()
     checkpoint = run / "stages" / "1_easy" / "checkpoint-5"
     checkpoint.mkdir(parents=True)
@@ -82,11 +82,11 @@ def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded:
         ("dataset=arithmetic", "dataset.eval_fraction=0.2", FEW),
     ],
 )
-def test_problems_divided_as_by_the_run_are_said_to_be_held_out_by_it(words: tuple[str, ...]) -> None:
+def test_problems_divided_as_by_the_run_are_said_to_be_held_out_by_it(words):
     assert line_for(*words) == "problems held out by the run in out/run"
 
 
-def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_are_counted() -> None:
+def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_are_counted():
     every = ["dataset.max_eval_samples=null"]
     assert line_for(*every, "dataset.eval_fraction=0.3") == (
         "warning: the run in out/run trained on 50 of these 150 problems"  # 0.3 less 0.2 of 500
@@ -95,7 +95,7 @@ def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_a
     assert line_for(*every, seed=6).startswith("warning: the run in out/run trained on")
 
 
-def test_another_set_is_searched_for_what_the_run_trained_on(recorded: Path) -> None:
+def test_another_set_is_searched_for_what_the_run_trained_on(recorded):
     dataset = read_settings("train", [*RUN]).dataset
     problem = read_problems(problem_source(dataset), problem_split(dataset, 5)).trained[0]
     rows = [{"problem": text, "answer": "13"} for text in (f"Problem 3: {problem.text.lower()}", "find y", "And why?")]
@@ -107,7 +107,7 @@ def test_another_set_is_searched_for_what_the_run_trained_on(recorded: Path) -> 
     assert line_for(*words) == "problems of asked.jsonl; the run in out/run trained on none of them"
 
 
-def test_a_checkpoint_of_no_run_and_a_run_without_a_record_are_named(recorded: Path) -> None:
+def test_a_checkpoint_of_no_run_and_a_run_without_a_record_are_named(recorded):
     alone = problems_line("openai/gsm8k", ["x"], run_of_checkpoint(Path("elsewhere/model")))
     assert alone == "problems of openai/gsm8k; the checkpoint is not in the folder of a run"
     recorded.with_name("problems.json").unlink()

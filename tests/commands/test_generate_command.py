@@ -1,8 +1,6 @@
 """`generate` sets thinking apart, marks reasoning tokens, and for machines prints one JSON object a line."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,17 +15,15 @@ NOT_COMPARED = dict.fromkeys([*map(ord, "⟦⟧\ufffd"), *range(0x20), *range(0x
 
 
 @pytest.fixture
-def folder(expand_shape: Callable[..., Path]) -> Path:
+def folder(expand_shape):
     return expand_shape("qwen3", size=None, open_thinking="prefill")
 
 
-def rows(out: str) -> list[dict]:
+def rows(out):
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_json_is_all_that_stands_on_stdout_and_holds_the_turn_in_parts(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_all_that_stands_on_stdout_and_holds_the_turn_in_parts(folder, tmp_path, capsys):
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("What is 3 + 4?\n\nHow many clips?\nWhat is <think>?\n")
     words = ["generate", f"checkpoint={folder}", f"prompts={prompts}", "format=json", "max_new_tokens=60"]
@@ -45,9 +41,7 @@ def test_json_is_all_that_stands_on_stdout_and_holds_the_turn_in_parts(
             assert (row["thinking"], row["answer"]) == (thinking.strip(), answer.strip() if closed else "")
 
 
-def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(folder, capsys):
     words = ["generate", f"checkpoint={folder}", "prompt=What is 3 + 4?", "max_new_tokens=30", "seed=1"]
     assert main([*words, "format=json"]) == 0
     [row] = rows(capsys.readouterr().out)
@@ -71,12 +65,12 @@ def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
         (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
     ],
 )
-def test_a_wrong_word_is_one_line(words: list[str], said: str, folder: Path, error_of: Callable[..., str]) -> None:
+def test_a_wrong_word_is_one_line(words, said, folder, error_of):
     assert said in error_of("generate", f"checkpoint={folder}", *words)
 
 
-def test_prompts_are_read_from_lines_columns_and_conversations(tmp_path: Path) -> None:
-    def written(name: str, text: str) -> Path:
+def test_prompts_are_read_from_lines_columns_and_conversations(tmp_path):
+    def written(name, text):
         (tmp_path / name).write_text(text)
         return tmp_path / name
 

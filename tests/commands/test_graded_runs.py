@@ -1,7 +1,6 @@
 """Runs whose rewards are the user's own: what they train is what they measure, from the screen to the comparison."""
 
 import json
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -46,7 +45,7 @@ def train(tmp_path_factory):
     folder = tmp_path_factory.mktemp("graded")
     (folder / "own.py").write_text(OWN)
 
-    def trained(name: str, rewards: str, *words: str) -> Path:
+    def trained(name, rewards, *words):
         rewards = rewards.replace("own.py", str(folder / "own.py"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("RLVR_VOCAB_CACHE", str(folder / "cache"))
@@ -64,7 +63,7 @@ def style(train):
     return train("style_1", STYLE, "seed=1")
 
 
-def summary_of(run: Path) -> dict:
+def summary_of(run):
     return json.loads((run / "summary.json").read_text())
 
 

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +40,7 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory):
     """A finished run of two steps that trained an adapter and the reasoning rows."""
     root = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
@@ -51,12 +49,12 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "lora"
 
 
-def logits_of(model: torch.nn.Module, folder: Path) -> torch.Tensor:
+def logits_of(model, folder):
     with torch.no_grad():
         return model.double()(input_ids=torch.tensor([probe_ids(folder)])).logits
 
 
-def test_the_final_model_is_stock_and_computes_what_the_final_adapter_does_on_its_base(run_folder: Path) -> None:
+def test_the_final_model_is_stock_and_computes_what_the_final_adapter_does_on_its_base(run_folder):
     final, adapter = run_folder / "final_model", run_folder / "final_adapter"
     assert not (final / "adapter_config.json").exists() and not list(run_folder.glob("final_*/*.bin"))
     unmerged = load_model(adapter)
@@ -68,14 +66,14 @@ def test_the_final_model_is_stock_and_computes_what_the_final_adapter_does_on_it
     assert VocabLayout.load(final) == VocabLayout.load(adapter) == VocabLayout.load(run_folder / "initial_model")
 
 
-def test_merging_the_final_adapter_again_gives_the_final_model(run_folder: Path, tmp_path: Path) -> None:
+def test_merging_the_final_adapter_again_gives_the_final_model(run_folder, tmp_path):
     out = tmp_path / "production_model"
     assert main(["merge", f"checkpoint={run_folder / 'final_adapter'}", f"out={out}"]) == 0
     one, other = (load_file(folder / "model.safetensors") for folder in (out, run_folder / "final_model"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(run_folder: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(run_folder, tmp_path):
     moved = tmp_path / "moved"
     moved.symlink_to(run_folder)
     out = tmp_path / "half"
@@ -86,14 +84,14 @@ def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(run_folder:
 
 
 def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line(
-    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_of: Callable[..., str]
-) -> None:
+    run_folder, tmp_path, monkeypatch, error_of
+):
     from rlvr_vocab.vocab import merge
 
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(run_folder.parent / "cache"))
     write, again = merge.write_stock_folder, tmp_path / "again"
 
-    def faulty(model: torch.nn.Module, base: Path, folder: Path) -> None:
+    def faulty(model, base, folder):
         write(model, base, folder)
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 0.5}))
@@ -107,9 +105,7 @@ def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line
     assert main(words) == 0 and (again / "final_model" / "README.md").is_file()
 
 
-def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_interrupted_end(
-    run_folder: Path, tmp_path: Path
-) -> None:
+def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_interrupted_end(run_folder, tmp_path):
     base, out, adapter = (tmp_path / name for name in ("initial_model", "final_model", "adapter"))
     settings: Any = SimpleNamespace(output_dir=tmp_path)
     run = Run(settings, VocabLayout.load(run_folder / "initial_model"), Console(quiet=True))
@@ -124,9 +120,7 @@ def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_i
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
 
 
-def test_a_checkpoint_that_is_not_what_was_written_is_refused_by_every_command(
-    run_folder: Path, tmp_path: Path, error_of: Callable[..., str]
-) -> None:
+def test_a_checkpoint_that_is_not_what_was_written_is_refused_by_every_command(run_folder, tmp_path, error_of):
     checkpoint, out = tmp_path / "run" / "checkpoint-1", tmp_path / "out"
     shutil.copytree(run_folder / "checkpoint-1", checkpoint)
     weights = checkpoint / "adapter_model.safetensors"
@@ -139,19 +133,14 @@ def test_a_checkpoint_that_is_not_what_was_written_is_refused_by_every_command(
     assert not out.exists()
 
 
-def test_the_python_of_a_card_runs(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_a_card_runs(run_folder, capsys):
     folder = run_folder / "final_model"
     [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     exec(code.replace("path/to/this/folder", str(folder)).replace("max_new_tokens=512", "max_new_tokens=4"), {})
     assert "'role': 'assistant'" in capsys.readouterr().out
 
 
-def test_what_cannot_be_merged_is_one_line_each(
-    expand_shape: Callable[..., Path],
-    make_adapter: Callable[..., Path],
-    tmp_path: Path,
-    error_of: Callable[..., str],
-) -> None:
+def test_what_cannot_be_merged_is_one_line_each(expand_shape, make_adapter, tmp_path, error_of):
     base, other = expand_shape("llama", size=20), expand_shape("llama", size=30)
     adapter, out = make_adapter(base, "reasoning"), tmp_path / "out"
     given = [f"checkpoint={adapter}", f"out={out}"]

@@ -1,7 +1,6 @@
 """`rlvr-vocab probe` on small runs: arms that change nothing, arms that do, what is written, what is refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ PROBE = ("draws=3", "permutations=8", "batch_size=32")
 def train(tmp_path_factory):
     runs, cache = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("cache")
 
-    def trained(name: str, *words: str) -> Path:
+    def trained(name, *words):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("RLVR_VOCAB_CACHE", str(cache))
             if not (runs / name).exists():
@@ -39,12 +38,12 @@ def train(tmp_path_factory):
     return trained
 
 
-def probed(run: Path, *words: str) -> dict:
+def probed(run, *words):
     assert main(["probe", f"run={run}", *PROBE, *words]) == 0
     return json.loads((run / "probe" / "probe.json").read_text())
 
 
-def answers(run: Path, arm: str):
+def answers(run, arm):
     return read_lines(run / "probe" / f"{arm}.jsonl", ProbeAnswer)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -22,7 +21,7 @@ TINY = ("model=tiny", "logging=disabled", GYM)
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
 
 
@@ -38,14 +37,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("quickstart", [GYM, f"dataset.tasks=[{SUMS},countdown]"], "no worked solutions of countdown"),
     ],
 )
-def test_what_cannot_be_is_one_line_before_anything_loads(command: str, words: list[str], said: str) -> None:
+def test_what_cannot_be_is_one_line_before_anything_loads(command, words, said):
     with pytest.raises(UserError) as caught:
         load_settings(command, ["logging=disabled", *words] if command == "train" else words)
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named() -> None:
-    def rewards(*words: str) -> list[str]:
+def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named():
+    def rewards(*words):
         return [each.name for each in read_settings("train", list(words)).rewards.functions]
 
     tasks = "dataset.tasks=[lcm]"
@@ -55,7 +54,7 @@ def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named() -> None:
     assert [each.name for each in stage.run.rewards.functions] == ["reasoning_gym"]
 
 
-def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_check_and_score_say_what_the_scorers_make_of_it(capsys, tmp_path):
     tasks = [GYM, f"dataset.tasks=[{SUMS},spell_backward]", "dataset.num_problems=60"]
     assert main(["check", *tasks]) == 0
     shown = capsys.readouterr().out
@@ -66,7 +65,7 @@ def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureF
     assert f"at full mark {usable} of {usable} (100.0%)" in capsys.readouterr().out
 
 
-def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
+def test_the_embedded_model_knows_the_words_of_the_tasks():
     from transformers import AutoTokenizer
 
     settings = load_settings("train", [*TINY, f"dataset.tasks=[{SUMS},spell_backward]"])
@@ -79,7 +78,7 @@ def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_trained_measured_and_evaluated_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_trained_measured_and_evaluated_by_task(tmp_path, capsys):
     run = tmp_path / "run"
     words = [
         f"dataset.tasks=[{SUMS},{{name: spell_backward, params: {{max_word_len: 3}}}}]",

@@ -1,9 +1,6 @@
 """`rlvr-vocab score` end to end: completions, gold answers and samples, their scores, and what failed."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -44,23 +41,23 @@ ARITHMETIC = ("dataset=arithmetic", "dataset.generator.num_problems=50")
 
 
 @pytest.fixture
-def completions(tmp_path: Path) -> Path:
+def completions(tmp_path):
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in COMPLETIONS))
     return path
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     return tmp_path / "mine.py"
 
 
 @pytest.fixture
-def score(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+def score(capsys):
     """Runs the command and returns the lines it shows."""
 
-    def run(*words: str, code: int = 0) -> list[str]:
+    def run(*words, code=0):
         found = main(["score", *words])
         shown = capsys.readouterr()
         assert found == code, shown.err
@@ -69,7 +66,7 @@ def score(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
     return run
 
 
-def below(lines: list[str], title: str) -> list[str]:
+def below(lines, title):
     """The lines below a title, without their indent."""
     start = next(number for number, line in enumerate(lines) if line.startswith(title))
     rest = [*lines[start + 1 :], ""]
@@ -93,20 +90,18 @@ Rewards
   prompts with several completions: 1; with equal totals, so without a gradient: 0"""
 
 
-def test_the_lowest_totals_come_first_with_what_they_lack(score: Callable[..., list[str]], completions: Path) -> None:
+def test_the_lowest_totals_come_first_with_what_they_lack(score, completions):
     lines = score("rewards=[accuracy,{name:boxed,weight:0.5}]", f"completions={completions}")
     assert lines == SCREEN.format(completions=completions).splitlines()
 
 
-def test_order_and_number_of_rows_are_chosen(score: Callable[..., list[str]], completions: Path) -> None:
+def test_order_and_number_of_rows_are_chosen(score, completions):
     highest = score("rewards=[accuracy]", f"completions={completions}", "order=highest", "show=2")
     # Row 4, whose gold answer is missing, has no score at all: something is wrong with it.
     assert [line[:5] for line in below(highest, "Highest totals, 2 of 4")] == ["row 4", "row 1"]
 
 
-def test_the_file_holds_every_row_with_scores_and_reasons(
-    score: Callable[..., list[str]], completions: Path, tmp_path: Path
-) -> None:
+def test_the_file_holds_every_row_with_scores_and_reasons(score, completions, tmp_path):
     out = tmp_path / "new" / "scores.jsonl"
     score("rewards=[accuracy,boxed]", f"completions={completions}", "show=1", f"out={out}")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -118,9 +113,7 @@ def test_the_file_holds_every_row_with_scores_and_reasons(
     assert rows[1]["rewards"]["boxed"] == {"score": 1.0, "reason": "one box", "failed": False}
 
 
-def test_what_a_function_of_the_users_does_wrong_is_shown_and_is_exit_code_1(
-    score: Callable[..., list[str]], completions: Path, mine: Path
-) -> None:
+def test_what_a_function_of_the_users_does_wrong_is_shown_and_is_exit_code_1(score, completions, mine):
     functions = ",".join(f"{mine}:{name}" for name in ("fussy", "twice", "short", "half"))
     lines = score(f"rewards=[{functions}]", f"completions={completions}", code=1)
     fussy, twice, short = (below(lines, f"{name} failed on") for name in ("fussy", "twice", "short"))
@@ -135,7 +128,7 @@ PROBLEMS = {"6*7?": "42", "Half?": r"\frac12", "Which letter?": "(C)", "Long?": 
 
 
 @pytest.fixture
-def problems(tmp_path: Path) -> list[str]:
+def problems(tmp_path):
     """A CSV file of problems, with another of held-out ones, as words of the command line."""
     columns = ("question", "expert_answer")
     pd.DataFrame(list(PROBLEMS.items()), columns=columns).to_csv(tmp_path / "problems.csv", index=False)
@@ -145,9 +138,7 @@ def problems(tmp_path: Path) -> list[str]:
     return ["dataset=local", *files, *words]
 
 
-def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
-    score: Callable[..., list[str]], problems: list[str], tmp_path: Path
-) -> None:
+def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(score, problems, tmp_path):
     shown = score("rewards=[accuracy,multiple_choice,boxed,repetition]", *problems)
     assert "repetition: not judged: it counts sampled tokens, and a made-up turn has none" in shown
     assert r"judged in made-up turns like '<think>Work it out.</think>\\boxed{42}'" in shown
@@ -162,7 +153,7 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
     assert "at full mark 6 of 6 (100.0%)" in boxed
 
 
-def test_gold_answers_have_to_reach_a_full_mark_of_ones_own(score: Callable[..., list[str]], mine: Path) -> None:
+def test_gold_answers_have_to_reach_a_full_mark_of_ones_own(score, mine):
     lines = score(*ARITHMETIC, f"rewards=[{mine}:half]")
     assert "at full mark 0 of 50 (0.0%)" in lines[-1] and len(below(lines, "Lowest totals, 20 of 50")) == 20
     lines = score(*ARITHMETIC, f"rewards=[{{name:'{mine}:half',full_mark:0.5}}]", "max_samples=20")
@@ -177,17 +168,13 @@ def test_gold_answers_have_to_reach_a_full_mark_of_ones_own(score: Callable[...,
         ("[{mine}:thinking]", "'<think>"),
     ],
 )
-def test_the_made_up_turns_have_the_form_that_the_rewards_pay(
-    score: Callable[..., list[str]], mine: Path, rewards: str, turn: str
-) -> None:
+def test_the_made_up_turns_have_the_form_that_the_rewards_pay(score, mine, rewards, turn):
     lines = score(*ARITHMETIC, f"rewards={rewards.format(mine=mine)}")
     assert any(f"made-up turns like {turn}" in line for line in lines)
     assert all("at full mark 50 of 50" in line for line in below(lines, "Rewards") if "full mark" in line)
 
 
-def test_a_base_model_answers_a_few_training_problems(
-    score: Callable[..., list[str]], make_shape: Callable[..., Any]
-) -> None:
+def test_a_base_model_answers_a_few_training_problems(score, make_shape):
     words = ["rewards=[{name:length,params:{shortest:1,longest:4}},accuracy]", *ARITHMETIC[:1], "samples=2"]
     words += [f"model.name={make_shape('qwen3').folder}", "model.model_kwargs.torch_dtype=fp32", "max_samples=3"]
     words += ["model.generation_kwargs.max_new_tokens=4", "model.reasoning_vocab_size=20"]

@@ -1,8 +1,6 @@
 """Completions come out of files of any kind as training would hand them over, or are refused with row and reason."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,10 +17,10 @@ from rlvr_vocab.vocab.layout import VocabLayout
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Any:
+def read(tmp_path):
     """Reads a path, or rows of a file, with keys of the command."""
 
-    def run(given: Path | list[Any], **keys: Any) -> list[Row]:
+    def run(given, **keys):
         if isinstance(given, list):
             text = "".join(json.dumps(row) + "\n" for row in given)
             (given := tmp_path / "rows.jsonl").write_text(text)
@@ -32,7 +30,7 @@ def read(tmp_path: Path) -> Any:
     return run
 
 
-def turn(text: str) -> list[dict[str, str]]:
+def turn(text):
     return [{"role": "assistant", "content": text}]
 
 
@@ -52,11 +50,11 @@ QUESTION = [{"role": "user", "content": "q"}]
         ({"completion": 42}, {"completions": turn("42")}),
     ],
 )
-def test_a_row_becomes_the_columns_of_a_reward(row: Any, columns: Any, read: Any) -> None:
+def test_a_row_becomes_the_columns_of_a_reward(row, columns, read):
     assert read([{"completion": "c", **row}])[0].columns == {"completions": turn("c"), **columns}
 
 
-def test_columns_go_by_the_names_that_are_given(read: Any) -> None:
+def test_columns_go_by_the_names_that_are_given(read):
     row = {"question": "q", "response": "r", "expert_answer": "1,000", "answer": "a"}
     columns = {"completion_column": "response", "prompt_column": "question", "solution_column": "expert_answer"}
     golds = {"solution": "1,000", "answer": "1,000", "expert_answer": "1,000", "raw_answer": "a"}
@@ -64,7 +62,7 @@ def test_columns_go_by_the_names_that_are_given(read: Any) -> None:
     assert found == {"completions": turn("r"), "prompts": QUESTION, **golds}
 
 
-def test_a_row_may_lack_a_completion_or_a_gold_answer(read: Any, tmp_path: Path) -> None:
+def test_a_row_may_lack_a_completion_or_a_gold_answer(read, tmp_path):
     (tmp_path / "gaps.csv").write_text("completion,solution\n\\boxed{1},1\n,2\n\\boxed{3}\n")
     rows = read(tmp_path / "gaps.csv")
     assert [row.text for row in rows] == ["\\boxed{1}", "", "\\boxed{3}"]
@@ -82,14 +80,14 @@ def test_a_row_may_lack_a_completion_or_a_gold_answer(read: Any, tmp_path: Path)
         ([], "is empty; it must hold at least one row"),
     ],
 )
-def test_a_file_without_turns_is_refused_by_row_or_column(rows: Any, said: str, read: Any) -> None:
+def test_a_file_without_turns_is_refused_by_row_or_column(rows, said, read):
     with pytest.raises(UserError) as caught:
         read(rows)
     assert said in str(caught.value)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run that thinks between other tags, with a staged checkpoint and the completions of three steps of two rows."""
     words = ["model=tiny", "dataset=arithmetic", "model.think_tags=['[r]','[/r]']", "training.max_completion_length=48"]
     folder = tmp_path / "out" / "run"
@@ -107,7 +105,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_steps_of_a_run_come_in_order_without_what_training_hands_to_no_function(run: Path, read: Any) -> None:
+def test_the_steps_of_a_run_come_in_order_without_what_training_hands_to_no_function(run, read):
     rows = read(run / "completions")
     assert [row.text for row in rows] == ["a2", "b2", "a20000", "b20000", "a100000", "b100000"]
     assert [row.place for row in rows[1:3]] == [{"step": 2, "row": 2}, {"step": 20_000, "row": 1}]
@@ -118,14 +116,14 @@ def test_the_steps_of_a_run_come_in_order_without_what_training_hands_to_no_func
     assert [len(read(run / "completions", max_samples=most)) for most in (3, 99)] == [3, 6]
 
 
-def test_what_a_run_left_is_judged_with_what_the_run_knew(run: Path, tmp_path: Path) -> None:
+def test_what_a_run_left_is_judged_with_what_the_run_knew(run, tmp_path):
     for path in ("evaluation/after.jsonl", "stages/1_format/checkpoint-20/evaluation/gsm8k/results.jsonl"):
         assert recorded_context(run / path) == RewardContext(("[r]", "[/r]"), 48)
     for path in ("samples.jsonl", "completions/mine.csv"):  # of no run
         assert recorded_context(tmp_path / path) == RewardContext(THINK_TAGS)
 
 
-def scored(names: list[str], prompts: list[str], texts: list[str], golds: list[Any] | None = None) -> list[Row]:
+def scored(names, prompts, texts, golds=None):
     rows = [
         Row({"row": number}, {"completions": turn(text), "prompts": prompt, "solution": gold})
         for number, (text, prompt, gold) in enumerate(zip(texts, prompts, golds or texts, strict=True), start=1)
@@ -134,15 +132,15 @@ def scored(names: list[str], prompts: list[str], texts: list[str], golds: list[A
     return rows
 
 
-def rewards_of(names: list[str]) -> list[Reward]:
+def rewards_of(names):
     specs = [RewardSpec(name, weight) for name, weight in zip(names, (2.0, 0.5), strict=False)]
     return build_rewards(specs, RewardContext(THINK_TAGS))
 
 
-def test_rows_are_scored_64_at_once_with_the_rest_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_scored_64_at_once_with_the_rest_of_a_group(monkeypatch):
     sizes: list[int] = []
 
-    def explain(self: Reward, completions: list[Any], **_: Any) -> list[Score]:
+    def explain(self, completions, **_):
         sizes.append(len(completions))
         return [Score(1.0, "")] * len(completions)
 
@@ -152,7 +150,7 @@ def test_rows_are_scored_64_at_once_with_the_rest_of_a_group(monkeypatch: pytest
     assert sizes == [73, 64, 13, 150]
 
 
-def test_every_row_has_the_scores_that_it_has_alone_and_a_total_leaves_out_rewards_without_one() -> None:
+def test_every_row_has_the_scores_that_it_has_alone_and_a_total_leaves_out_rewards_without_one():
     texts = [f"<think>\\boxed{{{number}}}</think>\\boxed{{{number % 3}}}" for number in range(150)]
     prompts, names = [f"{number}?" for number in range(150)], ["accuracy", "boxed"]
     rows = scored(names, prompts, texts, ["1"] * 149 + [None])

@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
 from statistics import stdev
 
 import pandas as pd
@@ -37,17 +35,17 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(autouse=True)
-def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(cache, monkeypatch):
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+def folder(tmp_path_factory, cache):
     """A finished run of three steps with a reasoning vocabulary."""
     run = tmp_path_factory.mktemp("runs") / "full"
     with pytest.MonkeyPatch.context() as patch:
@@ -56,15 +54,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     return run
 
 
-def rows_of(folder: Path) -> list[dict]:
+def rows_of(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def metrics_of(folder: Path) -> list[dict]:
+def metrics_of(folder):
     return [row for row in rows_of(folder) if "loss" in row]
 
 
-def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
+def test_a_run_leaves_what_the_documentation_says(folder):
     expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
     expected |= {"forecast.json", "vocabulary.csv"}
     expected |= {"initial_model", "completions", "evaluation", "final_model"}
@@ -83,7 +81,7 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     assert graded >= {"memory, generation", "memory, backward", "memory, optimizer", "seconds, step"}
 
 
-def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(folder: Path) -> None:
+def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(folder):
     before, after = (AutoModelForCausalLM.from_pretrained(folder / name) for name in ("initial_model", "final_model"))
     changed = {
         name
@@ -97,7 +95,7 @@ def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(folder: Pat
     assert (rows[layout.standard_size :] - rows[torch.tensor(layout.source_ids)]).abs().max() > 1e-4
 
 
-def test_metrics_and_completions_agree(folder: Path) -> None:
+def test_metrics_and_completions_agree(folder):
     layout = VocabLayout.load(folder / "final_model")
     tokenizer = load_tokenizer(folder / "final_model")
     for row in metrics_of(folder):
@@ -115,7 +113,7 @@ def test_metrics_and_completions_agree(folder: Path) -> None:
         assert tokenizer.decode(table.completion_ids[0], skip_special_tokens=True) == table.completion[0]
 
 
-def test_held_out_problems_are_measured_meanwhile(folder: Path) -> None:
+def test_held_out_problems_are_measured_meanwhile(folder):
     of_evaluations = [row for row in rows_of(folder) if "loss" not in row]
     assert [row["step"] for row in of_evaluations] == [2, 3]
     for row in of_evaluations:
@@ -134,7 +132,7 @@ def test_held_out_problems_are_measured_meanwhile(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_measuring_meanwhile_changes_nothing_about_the_training(folder: Path, tmp_path: Path) -> None:
+def test_measuring_meanwhile_changes_nothing_about_the_training(folder, tmp_path):
     unmeasured = tmp_path / "unmeasured"
     assert (
         main(["train", f"config={folder / 'config.yaml'}", "training.eval_steps=null", f"output_dir={unmeasured}"]) == 0
@@ -150,7 +148,7 @@ def test_measuring_meanwhile_changes_nothing_about_the_training(folder: Path, tm
     assert ends[0] == ends[1]
 
 
-def test_a_finished_run_is_shown_and_not_trained_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_shown_and_not_trained_again(folder, capsys):
     modified = (folder / "metrics.jsonl").stat().st_mtime_ns
     assert main(["train", f"config={folder}"]) == 0
     assert "overwrite=true" in capsys.readouterr().out
@@ -165,9 +163,7 @@ def test_a_finished_run_is_shown_and_not_trained_again(folder: Path, capsys: pyt
         (["model.reasoning_multiplicity=2", "model.reasoning_vocab_size=99999"], "at most"),
     ],
 )
-def test_errors_that_need_data_or_model_come_before_anything_is_written(
-    words: list[str], message: str, tmp_path: Path, error_of: Callable[..., str]
-) -> None:
+def test_errors_that_need_data_or_model_come_before_anything_is_written(words, message, tmp_path, error_of):
     out = tmp_path / "run"
     assert message in error_of("quickstart", f"output_dir={out}", *SMALL, *words)
     assert not out.exists()
@@ -177,9 +173,7 @@ def test_errors_that_need_data_or_model_come_before_anything_is_written(
     ("refused", "warmup"),
     [("held out", []), ("train", ["warmup.max_steps=4", "dataset.columns.reasoning=working"])],
 )
-def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anything(
-    tmp_path: Path, error_of: Callable[..., str], refused: str, warmup: list[str]
-) -> None:
+def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anything(tmp_path, error_of, refused, warmup):
     rows = [{"problem": f"{n}+1=", "answer": n + 1, "working": "1"} for n in range(20)]
     bad = {"problem": [{"role": "user", "content": each} for each in ("Hello", "2+2=")], "answer": 4, "working": "1"}
     files = {"train": rows, "held out": rows[:3]}
@@ -200,7 +194,7 @@ def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anythin
 
 
 @pytest.mark.slow
-def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
+def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path):
     folder = tmp_path / "run"
     best = ["training.load_best_model_at_end=true", "training.save_strategy=steps", "training.save_steps=1"]
     words = [*SMALL, *best, "training.eval_steps=1", "training.learning_rate=0.3", "report=false"]
@@ -214,7 +208,7 @@ def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path)
     assert (evaluation / "after.jsonl").read_bytes() == measured[kept]
 
 
-def test_chat_prompts_of_different_lengths_train_with_a_reward_of_ones_own_and_no_gold_answers(tmp_path: Path) -> None:
+def test_chat_prompts_of_different_lengths_train_with_a_reward_of_ones_own_and_no_gold_answers(tmp_path):
     say = [{"role": "user", "content": "Say a."}, {"role": "assistant", "content": "a"}]
     rows = [
         {

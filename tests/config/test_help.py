@@ -10,13 +10,13 @@ from rlvr_vocab.errors import UserError
 SECRET = "hf_" + "a1" * 15
 
 
-def shown(command: str, *words: str) -> str:
+def shown(command, *words):
     text = printed(parse_command_line(command, words))
     assert text is not None
     return text
 
 
-def test_the_configuration_is_printed_with_its_interpolations_or_resolved() -> None:
+def test_the_configuration_is_printed_with_its_interpolations_or_resolved():
     words = ["seed=5", "training.max_steps=3", "logging=disabled"]
     composed = yaml.safe_load(shown("train", *words, "--cfg", "job"))
     assert composed["output_dir"] == "./out/${exp_name}" and composed["training"]["max_steps"] == 3
@@ -27,7 +27,7 @@ def test_the_configuration_is_printed_with_its_interpolations_or_resolved() -> N
 
 
 @pytest.mark.parametrize("option", ["--help", "--cfg=job", "--show=rewards.functions"])
-def test_no_option_prints_a_secret(option: str) -> None:
+def test_no_option_prints_a_secret(option):
     rewards = "rewards.functions=[{name:accuracy,params:{api_key:plainword}}]"
     words = [f"dataset.name={SECRET}", "+model.model_kwargs.token=plainword", rewards]
     text = shown("train", *words, option)
@@ -47,12 +47,12 @@ def test_no_option_prints_a_secret(option: str) -> None:
         (["--resolve", "--show=seed"], "--cfg"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(words: list[str], message: str) -> None:
+def test_an_option_that_would_do_nothing_is_refused(words, message):
     with pytest.raises(UserError, match=message):
         parse_command_line("train", words)
 
 
-def test_one_value_is_printed_as_it_can_be_typed() -> None:
+def test_one_value_is_printed_as_it_can_be_typed():
     assert shown("train", "seed=5", "--show", "output_dir") == "./out/grpo_baseline"
     assert shown("train", "--show", "training.max_steps") == "null"
     with pytest.raises(UserError, match=r"--show training.max_step: .*did you mean training.max_steps\?"):

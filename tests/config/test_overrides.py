@@ -40,7 +40,7 @@ from rlvr_vocab.errors import UserError
         ("output_dir=", ["output_dir=: must not be empty"]),
     ],
 )
-def test_what_cannot_be_read_gets_one_line_with_its_key_or_the_nearest_right_thing(word: str, parts: list[str]) -> None:
+def test_what_cannot_be_read_gets_one_line_with_its_key_or_the_nearest_right_thing(word, parts):
     with pytest.raises(UserError) as caught:
         read_settings("train", [word])
     message = str(caught.value)
@@ -49,7 +49,7 @@ def test_what_cannot_be_read_gets_one_line_with_its_key_or_the_nearest_right_thi
 
 
 @pytest.mark.parametrize("prefix", ["", "+", "++"])
-def test_a_grpo_field_that_no_file_names_is_accepted_with_any_prefix(prefix: str) -> None:
+def test_a_grpo_field_that_no_file_names_is_accepted_with_any_prefix(prefix):
     grpo = read_settings("train", [f"{prefix}training.epsilon_high=0.28", "~training.epsilon"]).training.grpo
     assert grpo["epsilon_high"] == 0.28 and "epsilon" not in grpo
 
@@ -65,20 +65,20 @@ def test_a_grpo_field_that_no_file_names_is_accepted_with_any_prefix(prefix: str
         "zwei\nZeilen, ünïcode",
     ],
 )
-def test_text_and_paths_arrive_as_they_were_typed(text: str) -> None:
+def test_text_and_paths_arrive_as_they_were_typed(text):
     settings = read_settings("train", [f"dataset.system_prompt={text}", "exp_name='a, b'", "output_dir=/a,b/c=d e"])
     assert (settings.dataset.system_prompt, settings.exp_name) == (text, "a, b")
     assert settings.output_dir == Path("/a,b/c=d e")
 
 
-def test_null_is_a_value_where_trl_allows_none() -> None:
+def test_null_is_a_value_where_trl_allows_none():
     words = ["training.vllm_importance_sampling_clip_max=null"]
     assert read_settings("train", words).training.grpo["vllm_importance_sampling_clip_max"] is None
     with pytest.raises(UserError, match=r"training.learning_rate=null: should be a valid number"):
         read_settings("train", ["training.learning_rate=null"])
 
 
-def test_an_unquoted_no_in_yaml_is_the_strategy_no(tmp_path: Path) -> None:
+def test_an_unquoted_no_in_yaml_is_the_strategy_no(tmp_path):
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "mine.yaml").write_text("defaults: [grpo_default, _self_]\nsave_strategy: no\n")
     settings = read_settings("train", ["--config-dir", str(tmp_path), "training=mine"])
@@ -86,13 +86,13 @@ def test_an_unquoted_no_in_yaml_is_the_strategy_no(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tags", ["[ <reasoning> , </reasoning> ]", "['<reasoning>','</reasoning>']"])
-def test_think_tags_need_no_quotes_and_the_default_system_prompt_names_them(tags: str) -> None:
+def test_think_tags_need_no_quotes_and_the_default_system_prompt_names_them(tags):
     settings = read_settings("train", [f"model.think_tags={tags}"])
     assert settings.model.think_tags == ("<reasoning>", "</reasoning>")
     assert "Think between <reasoning> and </reasoning>, then" in settings.dataset.system_prompt
     assert "Think between <think> and </think>, then" in read_settings("check", []).dataset.system_prompt
 
 
-def test_a_whole_float_is_an_integer_and_a_tilde_the_home_folder() -> None:
+def test_a_whole_float_is_an_integer_and_a_tilde_the_home_folder():
     settings = read_settings("train", ["seed=1e3", "output_dir=~/x"])
     assert (settings.seed, type(settings.seed), settings.output_dir) == (1000, int, Path.home() / "x")

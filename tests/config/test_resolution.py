@@ -1,7 +1,6 @@
 """Keys that say the same thing twice: one value in the end, two values refused."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from rlvr_vocab.errors import UserError
 LIMIT, LENGTH = "model.generation_kwargs.max_new_tokens", "training.max_completion_length"
 
 
-def both(words: list[str]) -> tuple[int, int, int]:
+def both(words):
     settings = read_settings("train", words)
     resolved = settings.resolved
     assert resolved["training"]["temperature"] == settings.training.grpo["temperature"]
@@ -35,7 +34,7 @@ def both(words: list[str]) -> tuple[int, int, int]:
         (["experiment=quickstart", f"{LENGTH}=64"], 64),
     ],
 )
-def test_the_completion_limit_is_one_value_under_both_names(words: list[str], value: int) -> None:
+def test_the_completion_limit_is_one_value_under_both_names(words, value):
     assert both(words) == (value, value, value)
 
 
@@ -49,12 +48,12 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
         ["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"],
     ],
 )
-def test_two_different_values_are_refused(words: list[str]) -> None:
+def test_two_different_values_are_refused(words):
     with pytest.raises(UserError):
         read_settings("train", words)
 
 
-def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -> None:
+def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path):
     recorded = tmp_path / "config.yaml"
     recorded.write_text(config_yaml(read_settings("train", [f"{LIMIT}=300"]).resolved))
     assert both([f"config={recorded}", f"{LENGTH}=200"]) == (200, 200, 200)
@@ -63,12 +62,12 @@ def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -
     assert both([f"config={recorded}", "model=tiny"]) == (300, 300, 300)
 
 
-def test_source_ids_give_the_number_of_reasoning_tokens() -> None:
+def test_source_ids_give_the_number_of_reasoning_tokens():
     settings = read_settings("train", ["model.source_ids=[5,6,7]"])
     assert settings.model.reasoning_vocab_size == 3 and settings.model.source_ids == (5, 6, 7)
 
 
-def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themselves(tmp_path: Path) -> None:
+def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themselves(tmp_path):
     file = tmp_path / "first words.txt"
     file.write_text("wait\n\n 17 \nso, then\n")
     settings = read_settings("train", [f"model.source_ids={file}"])
@@ -90,6 +89,6 @@ def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themse
         (["model.source_ids=[]"], "model.source_ids"),
     ],
 )
-def test_tokens_to_copy_that_cannot_be_read_are_named(words: list[str], message: str) -> None:
+def test_tokens_to_copy_that_cannot_be_read_are_named(words, message):
     with pytest.raises(UserError, match=message):
         read_settings("train", words)

@@ -30,29 +30,25 @@ EVERY_SECTION = {
 }
 
 
-def with_what_it_needs(choice: str) -> list[str]:
+def with_what_it_needs(choice):
     needed = {"dataset=local": "dataset.name=problems.csv", "dataset=reasoning_gym": "dataset.tasks=[lcm,{name:gcd}]"}
     return [choice, needed[choice]] if choice in needed else [choice]
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_a_shipped_choice_composes_and_its_recorded_configuration_gives_the_same_settings(
-    choice: str, tmp_path: Path
-) -> None:
+def test_a_shipped_choice_composes_and_its_recorded_configuration_gives_the_same_settings(choice, tmp_path):
     settings = read_settings("train", with_what_it_needs(choice))
     recorded = tmp_path / "config.yaml"
     recorded.write_text(config_yaml(settings.resolved))
     assert read_settings("train", [f"config={recorded}"]) == settings
 
 
-def of_group(group: str) -> list[str]:
+def of_group(group):
     return [choice for choice in CHOICES if choice.startswith(f"{group}=")]
 
 
 @pytest.mark.parametrize("model", of_group("model"))
-def test_every_model_goes_with_every_problem_set_training_and_reward(
-    model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_model_goes_with_every_problem_set_training_and_reward(model, monkeypatch, tmp_path):
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
     (tmp_path / "problems.csv").write_text("problem,answer\n1+1=,2\n")
     others = [of_group(group) for group in ("dataset", "training", "rewards")]
@@ -62,12 +58,12 @@ def test_every_model_goes_with_every_problem_set_training_and_reward(
 
 
 @pytest.mark.parametrize("recipe", of_group("experiment"))
-def test_every_recipe_passes_every_check(recipe: str) -> None:
+def test_every_recipe_passes_every_check(recipe):
     load_settings("train", [recipe])
 
 
 @pytest.mark.parametrize("command", ["quickstart", *EVERY_SECTION])
-def test_help_explains_every_key_that_it_lists(command: str) -> None:
+def test_help_explains_every_key_that_it_lists(command):
     lines = (printed(parse_command_line(command, ["--help"])) or "").splitlines()
     keys = [line for line in lines if line.startswith("  ") and "=" in line and not line.startswith("  rlvr-vocab")]
     assert len(keys) >= 4
@@ -75,7 +71,7 @@ def test_help_explains_every_key_that_it_lists(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", EVERY_SECTION)
-def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> None:
+def test_every_key_of_the_settings_stands_in_a_shipped_file(command):
     shown = printed(parse_command_line(command, [*EVERY_SECTION[command], "--help"])) or ""
     for key in keys_of(COMMANDS[command].settings):
         of_trl = key.startswith("training.") and key.removeprefix("training.") not in OURS
@@ -96,6 +92,6 @@ def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> Non
         (["exp_name=mine", "model.reasoning_vocab_size=1000"], "mine"),
     ],
 )
-def test_a_run_is_named_after_its_arm(words: list[str], name: str) -> None:
+def test_a_run_is_named_after_its_arm(words, name):
     settings = read_settings("train", words)
     assert settings.exp_name == name and settings.output_dir == Path("out") / name

@@ -3,8 +3,6 @@
 import dataclasses
 import enum
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +15,7 @@ from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import UserError
 
 
-def trl_fields() -> dict[str, Any]:
+def trl_fields():
     """Fields of GRPOConfig and their defaults as plain values."""
     from trl import GRPOConfig
 
@@ -28,12 +26,12 @@ def trl_fields() -> dict[str, Any]:
     return found
 
 
-def test_every_default_of_trl_is_read_as_it_is() -> None:
+def test_every_default_of_trl_is_read_as_it_is():
     values = {name: value for name, value in trl_fields().items() if name not in NOT_USED}
     assert trl_values(values, {}) == values
 
 
-def test_the_defaults_of_all_training_files_are_those_of_trl() -> None:
+def test_the_defaults_of_all_training_files_are_those_of_trl():
     shipped = yaml.safe_load((CONF / "training" / "_base.yaml").read_text(encoding="utf-8"))
     of_trl = {name: value for name, value in shipped.items() if name not in OURS and not str(value).startswith("${")}
     assert of_trl == {name: trl_fields()[name] for name in of_trl} | {
@@ -44,7 +42,7 @@ def test_the_defaults_of_all_training_files_are_those_of_trl() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "training").glob("[!_]*.yaml")), ids=lambda path: path.stem)
-def test_grpo_config_accepts_every_shipped_training_file(path: Path, tmp_path: Path) -> None:
+def test_grpo_config_accepts_every_shipped_training_file(path, tmp_path):
     from rlvr_vocab.training.arguments import grpo_config
 
     words = [f"training={path.stem}", "training.bf16=false", "training.warmup_ratio=0.1"]
@@ -54,7 +52,7 @@ def test_grpo_config_accepts_every_shipped_training_file(path: Path, tmp_path: P
     assert config.seed == 42 and config.run_name == "grpo_baseline" and config.reward_weights == [1.0]
 
 
-def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read() -> None:
+def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read():
     known = {*keys_of(RunSettings), *(f"training.{name}" for name in trl_fields())}
     advised = [key for advice in NOT_USED.values() for key in re.findall(r"\b[a-z_]+(?:\.[a-z_0-9]+)+\b", advice)]
     keys = [key for key in advised if not key.endswith(".md")]
@@ -71,7 +69,7 @@ def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read() -> None:
         ("training.sync_ref_model=1", ["training.sync_ref_model", "valid boolean"]),
     ],
 )
-def test_a_field_that_only_trl_knows_is_read_by_its_annotation(word: str, parts: list[str]) -> None:
+def test_a_field_that_only_trl_knows_is_read_by_its_annotation(word, parts):
     assert read_settings("train", ["training.adam_epsilon=1e-6"]).training.grpo["adam_epsilon"] == 1e-6
     with pytest.raises(UserError) as caught:
         read_settings("train", [word])

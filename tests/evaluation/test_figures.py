@@ -13,12 +13,12 @@ from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, v
 from rlvr_vocab.record.results import ProblemResult
 
 
-def result(problem: int, sample: int, score: float | None, answer: str | None = "1", **more) -> ProblemResult:
+def result(problem, sample, score, answer="1", **more):
     plain = {"tokens": 10, "thinking_tokens": 6, "reasoning_tokens": 3, "closed": True, "finished": True}
     return ProblemResult(problem, sample, "p", "s", "c", score, answer=answer, answer_read=True, **{**plain, **more})
 
 
-def made_up(problems: int, samples: int, seed: int = 3) -> list[ProblemResult]:
+def made_up(problems, samples, seed=3):
     draw = random.Random(seed)
     made = []
     for problem in range(problems):
@@ -30,13 +30,13 @@ def made_up(problems: int, samples: int, seed: int = 3) -> list[ProblemResult]:
     return made
 
 
-def counted_majority(group: list[ProblemResult]) -> float:
+def counted_majority(group):
     counts = Counter(one.answer for one in group if one.answer is not None)
     winners = [one for one in group if one.answer is not None and counts[one.answer] == max(counts.values())]
     return mean(one.answer == "right" for one in winners) if winners else 0.0
 
 
-def test_figures_of_a_task_are_those_of_its_problems_alone() -> None:
+def test_figures_of_a_task_are_those_of_its_problems_alone():
     results = [replace(each, task=("lcm", "sum", "")[each.problem % 3]) for each in made_up(problems=30, samples=2)]
     votes = votes_of(results)
     by_task = figures_by_task(results, votes)
@@ -46,7 +46,7 @@ def test_figures_of_a_task_are_those_of_its_problems_alone() -> None:
         assert figures == evaluation_figures(own, votes_of(own))
 
 
-def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> None:
+def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice():
     results = made_up(problems=40, samples=5)
     random.Random(1).shuffle(results)
     figures = evaluation_figures(results, votes_of(results))
@@ -62,7 +62,7 @@ def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> N
     assert {(figures[name].problems, figures[name].samples) for name in ("avg@5", "pass@5")} == {(34, 170)}
 
 
-def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_counts_the_same() -> None:
+def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_counts_the_same():
     results = [result(0, 0, 1.0), result(0, 1, None), result(1, 0, 0.0), result(1, 1, 0.5), result(2, 0, None)]
     figures = evaluation_figures(results, votes_of(results))
     assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
@@ -72,7 +72,7 @@ def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_count
     assert not any("@" in name for name in unscored) and unscored["length"].estimate == 10
 
 
-def test_form_and_length_count_all_answers() -> None:
+def test_form_and_length_count_all_answers():
     results = [
         result(0, 0, 1.0, tokens=10, thinking_tokens=8, reasoning_tokens=2),
         result(0, 1, 0.0, tokens=30, thinking_tokens=30, reasoning_tokens=0, closed=False, finished=False, answer=None),
@@ -87,14 +87,14 @@ def test_form_and_length_count_all_answers() -> None:
     assert found["reasoning_share"] == 4 / 40
 
 
-def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them() -> None:
+def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them():
     unread = replace(result(0, 0, 1.0, None), answer_read=False)
     figures = evaluation_figures([unread], votes_of([unread]))
     assert not {"answered", "maj@1"} & figures.keys()
     assert figures["avg@1"].estimate == figures["format"].estimate == 1
 
 
-def test_where_nothing_is_right_or_wrong_there_is_a_reward_and_each_of_its_parts() -> None:
+def test_where_nothing_is_right_or_wrong_there_is_a_reward_and_each_of_its_parts():
     scored = [
         replace(result(number, 0, score), threshold=None, answer_read=False, rewards={"style": score, "judge": judge})
         for number, (score, judge) in enumerate([(0.2, None), (0.6, 3.0)])

@@ -1,7 +1,5 @@
 """An evaluation that was stopped anywhere ends like one that was not."""
 
-from pathlib import Path
-
 import pytest
 
 from rlvr_vocab.errors import UserError
@@ -18,7 +16,7 @@ class Stopped(Exception):
     pass
 
 
-def answering(stop_at: int | None = None):
+def answering(stop_at=None):
     """Answers that depend on their place alone, and a process that ends at one."""
 
     def answer(batch, place):
@@ -32,13 +30,13 @@ def answering(stop_at: int | None = None):
     return answer
 
 
-def completed(path: Path, samples: int, stop_at: int | None = None) -> list[ProblemResult]:
+def completed(path, samples, stop_at=None):
     questions = questions_of(ROWS, samples)
     return complete_results(path, kept_results(path, questions, SIZE), questions, SIZE, answering(stop_at))
 
 
 @pytest.mark.parametrize("stop_at", [0, 5])
-def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: int) -> None:
+def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path, stop_at):
     path, whole = tmp_path / "stopped.jsonl", completed(tmp_path / "whole.jsonl", 2)
     with pytest.raises(Stopped):
         completed(path, 2, stop_at)
@@ -47,7 +45,7 @@ def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: 
     assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_a_file_that_was_cut_anywhere_is_taken_back_to_its_last_whole_batch(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_anywhere_is_taken_back_to_its_last_whole_batch(tmp_path):
     whole = tmp_path / "whole.jsonl"
     completed(whole, 2)
     content, path = whole.read_bytes(), tmp_path / "cut.jsonl"
@@ -57,7 +55,7 @@ def test_a_file_that_was_cut_anywhere_is_taken_back_to_its_last_whole_batch(tmp_
         assert path.read_bytes() == content
 
 
-def test_more_samples_are_asked_for_at_the_end_and_fewer_are_refused(tmp_path: Path) -> None:
+def test_more_samples_are_asked_for_at_the_end_and_fewer_are_refused(tmp_path):
     path = tmp_path / "results.jsonl"
     first = completed(path, 1)  # its last batch has two of three answers
     assert completed(path, 3)[:5] == first
@@ -67,7 +65,7 @@ def test_more_samples_are_asked_for_at_the_end_and_fewer_are_refused(tmp_path: P
         completed(path, 2)
 
 
-def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path) -> None:
+def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path):
     path = tmp_path / "results.jsonl"
     completed(path, 1)
     finished = path.read_bytes()
@@ -84,7 +82,7 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path)
     assert len(path.read_bytes().splitlines()) == 8
 
 
-def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts) -> None:
+def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts):
     settings = SamplingSettings(max_new_tokens=8, seed=3, batch_size=2)
     sample = seeded_sampler(checkpoint, settings)
     first, second = sample(prompts[:2], 0), sample(prompts[:2], 2)

@@ -4,14 +4,14 @@ from rlvr_vocab.evaluation.figures import equal_by_verifier, votes_of
 from rlvr_vocab.record.results import ProblemResult
 
 
-def results(problem: int, *answers: tuple[str | None, float | None]) -> list[ProblemResult]:
+def results(problem, *answers):
     return [
         ProblemResult(problem, sample, "p", "s", "c", score, 1, 0, 0, True, True, answer, True)
         for sample, (answer, score) in enumerate(answers)
     ]
 
 
-def test_answers_of_one_value_are_one_answer_whatever_their_text() -> None:
+def test_answers_of_one_value_are_one_answer_whatever_their_text():
     given = results(
         0, (r"\frac{1}{2}", 0.0), ("0.5", 0.0), ("1/2", 0.0), ("2", 0.0), (None, 0.0), ("x+1", 0.0), ("1+x", 0.0)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -24,13 +23,13 @@ LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
         LINES + b'{"step": 3, "text": "\xc3',
     ],
 )
-def test_marks_blank_lines_and_a_half_written_last_line_lose_no_row(content: bytes, tmp_path: Path) -> None:
+def test_marks_blank_lines_and_a_half_written_last_line_lose_no_row(content, tmp_path):
     (tmp_path / "metrics.jsonl").write_bytes(content)
     assert read_metrics(tmp_path / "metrics.jsonl") == ROWS
 
 
 @pytest.mark.parametrize("line", ["3", "[]", '{"step": 3, "rew'])
-def test_a_line_that_is_no_object_is_named(line: str, tmp_path: Path) -> None:
+def test_a_line_that_is_no_object_is_named(line, tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(LINES + line.encode() + b"\n" + LINES)
     with pytest.raises(UserError, match="line 3"):
@@ -38,13 +37,13 @@ def test_a_line_that_is_no_object_is_named(line: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [{}, {"step": None}, {"step": "7"}, {"step": float("nan")}])
-def test_a_row_without_a_step_is_named(step: dict[str, object], tmp_path: Path) -> None:
+def test_a_row_without_a_step_is_named(step, tmp_path):
     (tmp_path / "metrics.jsonl").write_bytes(LINES + json.dumps({"reward": 0.5, **step}).encode())
     with pytest.raises(UserError, match="row 3 has no number as its step"):
         read_metrics(tmp_path / "metrics.jsonl")
 
 
-def test_rows_of_measurements_are_apart_from_those_of_steps(tmp_path: Path) -> None:
+def test_rows_of_measurements_are_apart_from_those_of_steps(tmp_path):
     measured = {"step": 2, "eval/accuracy": 0.3, "eval/problems": 50, "epoch": 0.5}
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in [*ROWS, measured]))
     rows, evaluations = split_evaluations(read_metrics(tmp_path / "metrics.jsonl"))
@@ -52,6 +51,6 @@ def test_rows_of_measurements_are_apart_from_those_of_steps(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [1e308, -1e200, 10**400, float("inf"), float("nan"), True, "1", None])
-def test_what_cannot_be_reckoned_with_is_no_number(value: object) -> None:
+def test_what_cannot_be_reckoned_with_is_no_number(value):
     assert not is_number(value)
     assert is_number(1e100) and is_number(-3)

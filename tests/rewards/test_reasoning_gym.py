@@ -14,12 +14,12 @@ pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip
 
 
 @pytest.fixture(scope="module")
-def countdown() -> workers.Entry:
+def countdown():
     """Its scorer has sympy read an answer, which evaluates it."""
     return workers.make_entries("countdown", {}, 1, 1)[0]
 
 
-def boxed(*answers: str) -> list[str]:
+def boxed(*answers):
     return [f"<think>Let me see.</think>\\boxed{{{answer}}}" for answer in answers]
 
 

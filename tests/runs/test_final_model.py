@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from rich.console import Console
 from torch import nn
 
@@ -25,27 +23,25 @@ from rlvr_vocab.vocab.layout import VocabLayout
 class DummyTrainer:
     """Saves a model that lies ready, and notes what happened in which order."""
 
-    def __init__(self, ready: Path, model: Any, is_main: bool = True) -> None:
+    def __init__(self, ready, model, is_main=True):
         self.ready, self.model, self.initial_model = ready, model, ready
         self.noted: list[str] = []
         self.accelerator = SimpleNamespace(
             is_main_process=is_main, wait_for_everyone=lambda: self.noted.append("waited")
         )
 
-    def save_model(self, folder: str) -> None:
+    def save_model(self, folder):
         self.noted.append(f"saved in {Path(folder).name}")
         shutil.copytree(self.ready, folder, dirs_exist_ok=True)
 
 
-def save(trainer: DummyTrainer, run_folder: Path) -> None:
+def save(trainer, run_folder):
     settings: Any = SimpleNamespace(output_dir=run_folder, resolved=read_settings("train", []).resolved)
     run = Run(settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
-    save_final_model(run, trainer, 3, ACCURACY)  # type: ignore[arg-type]  # a dummy trainer
+    save_final_model(run, trainer, 3, ACCURACY)  # a dummy trainer
 
 
-def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
-    expand_shape: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(expand_shape, tmp_path):
     (tmp_path / "final_model").mkdir()
     (tmp_path / "final_model" / "stale").touch()
     trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
@@ -56,7 +52,7 @@ def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
     assert trainer.noted[0].startswith("saved in final_model.partial-")
 
 
-def test_a_model_that_has_been_evaluated_is_not_thrown_away(expand_shape: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_model_that_has_been_evaluated_is_not_thrown_away(expand_shape, tmp_path):
     results = Path("evaluation", "gsm8k", "results.jsonl")
     (tmp_path / "final_model" / results).parent.mkdir(parents=True)
     (tmp_path / "final_model" / results).touch()
@@ -70,11 +66,8 @@ def test_a_model_that_has_been_evaluated_is_not_thrown_away(expand_shape: Callab
 
 
 def test_the_main_process_merges_when_the_others_have_stopped_waiting(
-    expand_shape: Callable[..., Path],
-    make_adapter: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    expand_shape, make_adapter, tmp_path, monkeypatch
+):
     adapter = make_adapter(expand_shape("llama", size=20))
     trainer = DummyTrainer(adapter, load_model(adapter))
     monkeypatch.setattr(final_model, "_merge", lambda run, folder, *_: trainer.noted.append(f"merged {folder.name}"))

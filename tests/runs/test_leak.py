@@ -4,7 +4,6 @@ import json
 import random
 from collections import Counter
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ WRITINGS = (
 )  # tests/data/test_problem_key.py has all kinds
 
 
-def planted(path: Path, numbers: list[int], chance: random.Random) -> list[dict[str, Any]]:
+def planted(path, numbers, chance):
     """A file with a row for each number, a repeated one in another writing."""
     rows: list[dict[str, Any]] = []
     for number in numbers:
@@ -45,7 +44,7 @@ def planted(path: Path, numbers: list[int], chance: random.Random) -> list[dict[
         *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, "file"), (3, "capped"))),
     ],
 )
-def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on(seed: int, kind: str, tmp_path: Path) -> None:
+def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on(seed, kind, tmp_path):
     chance = random.Random(seed)
     drawn = [*range(PROBLEMS), *chance.choices(range(PROBLEMS), k=20)]
     train, other, test = (tmp_path / f"{name}.jsonl" for name in ("train", "other", "test"))

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ HOLDER = (
 
 
 @pytest.fixture
-def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def holder(tmp_path, monkeypatch):
     """Another process that writes the folder `run`, as a job of a scheduler."""
     folder = tmp_path / "run"
     environment = {**os.environ, "SLURM_JOB_ID": "4711"}
@@ -44,7 +43,7 @@ def test_a_waiting_process_gets_the_holder_and_enters_once_it_is_gone(holder):
     process, folder = holder
     holders = []
 
-    def waiting(who: str) -> None:
+    def waiting(who):
         holders.append(who)
         process.kill()
 

@@ -4,7 +4,6 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +13,7 @@ from markdown_it import MarkdownIt
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
-from rlvr_vocab.runs.final_model import Card, card_of_adapter, card_of_run, write_card
+from rlvr_vocab.runs.final_model import card_of_adapter, card_of_run, write_card
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.merge import MergeReport
 from tests.runs.test_held_out import result
@@ -22,18 +21,18 @@ from tests.runs.test_held_out import result
 WORDS = ["dataset=gsm8k", "model.reasoning_vocab_size=1000", "training.learning_rate=3e-6", "training.max_steps=12"]
 
 
-def config_of(*words: str) -> dict[str, Any]:
+def config_of(*words):
     """With a token in it."""
     resolved = copy.deepcopy(read_settings("train", [*WORDS, *words]).resolved)
     resolved["model"]["model_kwargs"]["token"] = "hf_secret"
     return resolved
 
 
-def card_of(folder: Path, config: dict[str, Any], adapter: bool = False, **more: Any) -> Card:
+def card_of(folder, config, adapter=False, **more):
     return card_of_run(folder, config, more.pop("metric", ACCURACY), adapter=adapter, **{"steps": 12, **more})
 
 
-def written(folder: Path, card: Card, size: int | None = 1_000, merge: MergeReport | None = None) -> str:
+def written(folder, card, size=1_000, merge=None):
     if size is not None:
         VocabLayout(1_500, tuple(range(size)), 1_498, 1_499, (), (0,)).save(folder)
     write_card(folder, card, merge)
@@ -42,13 +41,13 @@ def written(folder: Path, card: Card, size: int | None = 1_000, merge: MergeRepo
     return text
 
 
-def write_answers(folder: Path, when: str, right: int) -> None:
+def write_answers(folder, when, right):
     (folder / "evaluation").mkdir(exist_ok=True)
     answers = [vars(result(problem, "1", score=float(problem < right))) for problem in range(8)]
     (folder / "evaluation" / f"{when}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in answers))
 
 
-def test_a_card_names_model_problems_configuration_and_results(tmp_path: Path) -> None:
+def test_a_card_names_model_problems_configuration_and_results(tmp_path):
     write_answers(tmp_path, "before", 3)
     write_answers(tmp_path, "after", 5)
     text = written(tmp_path, card_of(tmp_path, config_of(), links=True))
@@ -72,7 +71,7 @@ def test_a_card_names_model_problems_configuration_and_results(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_no_token_and_no_path_stands_in_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+def test_no_token_and_no_path_stands_in_a_card(tmp_path, monkeypatch, links):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "customers" / "tickets").mkdir(parents=True)  # a folder with the look of a hub name
     config = config_of("model.name=customers/tickets" if links else f"model.name={tmp_path / 'private' / 'tickets'}")
@@ -86,7 +85,7 @@ def test_no_token_and_no_path_stands_in_a_card(tmp_path: Path, monkeypatch: pyte
         assert "mine.py:short × 0.5" in text
 
 
-def test_cards_of_stages_of_a_baseline_and_of_no_run(tmp_path: Path) -> None:
+def test_cards_of_stages_of_a_baseline_and_of_no_run(tmp_path):
     stages = "stages=[{name:form,training:{max_steps:7}},{name:long,dataset:{name:/secret/hard.jsonl}}]"
     staged = written(tmp_path, card_of(tmp_path, config_of(stages)))
     assert "trained in stages, which may set other keys and rewards: `form`, `long`." in staged
@@ -99,7 +98,7 @@ def test_cards_of_stages_of_a_baseline_and_of_no_run(tmp_path: Path) -> None:
     assert of_no_run.split("---\n\n")[1].startswith("# A merged model") and "## Results" not in of_no_run
 
 
-def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: Path) -> None:
+def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path):
     (tmp_path / "config.yaml").write_text(config_yaml(config_of("model.model_kwargs.load_in_4bit=true")))
     write_answers(tmp_path, "after", 5)
     report = MergeReport(Path("b"), "bfloat16", 144, 2.1e-5)
@@ -112,7 +111,7 @@ def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path: 
     assert "4 bit" not in written(tmp_path, card, merge=report)
 
 
-def test_a_checkpoint_of_an_unfinished_run_has_the_measure_of_its_grader(tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_unfinished_run_has_the_measure_of_its_grader(tmp_path):
     (tmp_path / "config.yaml").write_text(config_yaml(config_of()))
     grader = {"name": "style", "functions": [{"name": "style", "params": {}}], "threshold": None}
     (tmp_path / "problems.json").write_text(json.dumps({"grader": grader}))
@@ -126,7 +125,7 @@ def test_a_checkpoint_of_an_unfinished_run_has_the_measure_of_its_grader(tmp_pat
 HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n```\n````\n# head\n<script>"
 
 
-def test_no_value_of_a_run_is_read_as_html_or_as_markdown(tmp_path: Path) -> None:
+def test_no_value_of_a_run_is_read_as_html_or_as_markdown(tmp_path):
     hostile, plain = config_of(), config_of()
     hostile["exp_name"] = HOSTILE
     for section, key in (("model", "name"), ("dataset", "name"), ("training", "loss_type")):

@@ -1,7 +1,6 @@
 """A run whose prompts, template and rewards keep its model from thinking is warned, and no other."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from datasets import Dataset
@@ -38,12 +37,12 @@ def my_think_format(completions, **kwargs):
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_with_rewards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_a_folder_with_rewards(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(OWN)
 
 
-def warnings(folder: Path, *words: str) -> list[str]:
+def warnings(folder, *words):
     given = [f"model.name={folder}", "dataset=local", "dataset.name=x.jsonl", "dataset.system_prompt=Solve it."]
     settings = read_settings("train", [*given, *words])
     plan = expansion_plan(settings.model, settings.seed, settings.dataset)
@@ -54,11 +53,11 @@ def warnings(folder: Path, *words: str) -> list[str]:
 
 
 @pytest.fixture
-def new_to_the_tags(make_shape: Any) -> Path:
+def new_to_the_tags(make_shape):
     return make_shape("qwen2").folder
 
 
-def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to_the_tags: Path) -> None:
+def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to_the_tags):
     words = [COPIES, "dataset.open_thinking=model"]
     [line] = warnings(new_to_the_tags, *words)
     assert "<think> is new to this model" in line and "open_thinking=prefill" in line
@@ -67,7 +66,7 @@ def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to
     assert warnings(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
 
 
-def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: Any, tmp_path: Path) -> None:
+def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape, tmp_path):
     folder, template = make_shape("qwen3").folder, tmp_path / "chat.jinja"
     [line] = warnings(folder, COPIES)
     assert "no template mentions <think>" in line
@@ -92,9 +91,7 @@ def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(make_shape: A
         ("[mine.py:unknown_form]", [], None),
     ],
 )
-def test_a_format_that_no_thinking_turn_can_have_is_named(
-    reward: str, words: list[str], named: str | None, new_to_the_tags: Path
-) -> None:
+def test_a_format_that_no_thinking_turn_can_have_is_named(reward, words, named, new_to_the_tags):
     found = warnings(new_to_the_tags, COPIES, f"rewards={reward}", *words)
     assert [line.split()[1] for line in found] == ([named] if named else [])
     assert not named or "model.think_tags" in found[0]
@@ -112,9 +109,7 @@ def test_a_format_that_no_thinking_turn_can_have_is_named(
         ("Solve it in <think>.", ["dataset.open_thinking=model"], False),
     ],
 )
-def test_a_template_is_changed_only_for_a_run_that_is_to_think(
-    new_to_the_tags: Path, prompt: str, words: list[str], opens: bool
-) -> None:
+def test_a_template_is_changed_only_for_a_run_that_is_to_think(new_to_the_tags, prompt, words, opens):
     given = [f"model.name={new_to_the_tags}", "dataset=local", "dataset.name=x.jsonl", *words]
     settings = read_settings("train", given)
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "6*7?"}]

@@ -18,11 +18,11 @@ NAMES = "rewards.functions=[accuracy,{name: foreign.py:correct, weight: 0.5}]"
 
 
 @pytest.fixture(autouse=True)
-def foreign_file() -> None:
+def foreign_file():
     Path("foreign.py").write_text(CODE)
 
 
-def recorded(*words: str, **changes: str) -> str:
+def recorded(*words, **changes):
     """config=FILE of a run with these words, in which texts are replaced as by an editor."""
     text = config_yaml(read_settings("train", ["experiment=quickstart", *words]).resolved)
     for old, new in changes.items():
@@ -53,21 +53,21 @@ STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {f
         ),
     ],
 )
-def test_training_from_a_recorded_run_refuses_the_code_that_it_names(words, named, error_of) -> None:
+def test_training_from_a_recorded_run_refuses_the_code_that_it_names(words, named, error_of):
     file = recorded(*words)
     message = error_of("train", file, "output_dir=again")
     assert named in message and "trust_code=true" in message
     assert not Path("imported").exists() and not Path("again").exists()
 
 
-def test_a_parameter_of_a_recorded_reward_imports_nothing() -> None:
+def test_a_parameter_of_a_recorded_reward_imports_nothing():
     file = recorded("rewards.functions=[{name: cosine_length, params: {grader: foreign.py:correct}}]")
     with only_allowed_code():
         grader_of_run(read_settings("train", [file]))
     assert not Path("imported").exists()
 
 
-def test_neither_a_recorded_file_nor_other_keys_typed_over_it_allow_its_code() -> None:
+def test_neither_a_recorded_file_nor_other_keys_typed_over_it_allow_its_code():
     recorded(NAMES, seed="trust_code: true\nseed")
     for word in ("output_dir=b", "evaluation.threshold=0.5", "evaluation.grader=correct"):
         assert main(["train", "config=config.yaml", "output_dir=again", word]) == 2
@@ -82,7 +82,7 @@ def test_neither_a_recorded_file_nor_other_keys_typed_over_it_allow_its_code() -
         ["config=config.yaml", "evaluation.grader=foreign.py:correct"],
     ],
 )
-def test_code_that_this_command_line_names_is_imported(words) -> None:
+def test_code_that_this_command_line_names_is_imported(words):
     recorded(NAMES)
     with only_allowed_code():
         read_settings("train", words)

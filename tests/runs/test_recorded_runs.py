@@ -14,7 +14,7 @@ from tests.settings import load_settings, refusal
 TINY = ["experiment=quickstart", "exp_name=run"]
 
 
-def record(words: list[str]) -> Path:
+def record(words):
     settings = load_settings("train", words)
     settings.output_dir.mkdir(parents=True)
     path = settings.output_dir / "config.yaml"
@@ -22,7 +22,7 @@ def record(words: list[str]) -> Path:
     return path
 
 
-def test_a_recorded_run_starts_again_in_its_own_folder_or_in_another_one() -> None:
+def test_a_recorded_run_starts_again_in_its_own_folder_or_in_another_one():
     path = record([*TINY, "seed=5", r"dataset.system_prompt=pay \${amount} or ${amount}"])
     again = load_settings("train", [f"config={path}"])
     assert (again.seed, again.output_dir) == (5, Path("out/run"))
@@ -34,7 +34,7 @@ def test_a_recorded_run_starts_again_in_its_own_folder_or_in_another_one() -> No
     assert other.dataset == read_settings("train", ["dataset=gsm8k"]).dataset and other.model.name == "tiny"
 
 
-def test_what_is_no_run_is_never_written_over() -> None:
+def test_what_is_no_run_is_never_written_over():
     content, folder = record(TINY).read_text(), Path("out/run")
     load_settings("train", [*TINY, "logging=offline", "logging.project=other"])  # logging may differ
     for place in (Path(), Path("repository")):
@@ -58,23 +58,21 @@ def test_what_is_no_run_is_never_written_over() -> None:
         (["overwrite=true", "resume=out/run/checkpoint-5"], "set one of them"),
     ],
 )
-def test_what_would_come_to_nothing_is_refused(words: list[str], part: str) -> None:
+def test_what_would_come_to_nothing_is_refused(words, part):
     record(TINY)
     Path("out/run/checkpoint-5").mkdir()
     Path("out/run/summary.json").write_text(json.dumps({"finished": True, "steps": 300}))
     assert part in refusal("train", [*TINY, *words])
 
 
-def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_there(monkeypatch):
     """Stopped before each file in turn: its configuration goes last, so that what is left is known as a run's."""
     configuration, folder, unlink = record(TINY).read_text(), Path("out/run"), Path.unlink
     replacing = load_settings("train", [*TINY, "overwrite=true"])
     names = {"metrics.jsonl", "checkpoint-5", "completions", "problems.json"}
     moments: list[int] = []
 
-    def remove(path: Path, missing_ok: bool = False) -> None:
+    def remove(path, missing_ok=False):
         if path.parent.resolve() == folder.resolve() and not path.name.startswith("."):
             if not moments:
                 raise KeyboardInterrupt
@@ -104,7 +102,7 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
         ("", ["config=out/run", "experiment=quickstart"], "experiment"),
     ],
 )
-def test_a_file_that_is_no_recorded_run_is_refused(text: str, words: list[str], part: str) -> None:
+def test_a_file_that_is_no_recorded_run_is_refused(text, words, part):
     record(TINY)
     Path("some.yaml").write_text(text)
     assert part in refusal("train", words)

@@ -2,8 +2,6 @@
 
 import re
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
 
 import pytest
 from datasets import Dataset
@@ -27,12 +25,12 @@ TAGS = ("<think>", "</think>")
 ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
 
 
-def rewards(*functions: Any) -> RewardSettings:
+def rewards(*functions):
     named = [{"name": function} if isinstance(function, str) else function for function in functions]
     return RewardSettings(tuple(RewardSpec(**function) for function in named))
 
 
-def accuracy(*answer_from: str) -> dict[str, Any]:
+def accuracy(*answer_from):
     return {"name": "accuracy", "params": {"answer_from": list(answer_from)}}
 
 
@@ -45,7 +43,7 @@ def accuracy(*answer_from: str) -> dict[str, Any]:
         ["xml_tags", "xml_format", "accuracy", "numeric"],
     ],
 )
-def test_a_gold_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
+def test_a_gold_turn_has_full_marks_from_rewards_that_can_all_be_met(functions):
     specs, row = rewards(*functions).functions, ROWS[0]
     form = highest_reward_form(specs, dummy_context(TAGS), gold_forms(TAGS), [row])
     turn = [{"role": "assistant", "content": example_turns([form], row)[0]}]
@@ -83,20 +81,18 @@ def strict(completions, **columns):
         ("[{name:accuracy,weight:0},{name:boxed,weight:0.0}]", "every weight is 0, so nothing could be learned"),
     ],
 )
-def test_rewards_are_tried_on_right_answers_before_training(
-    functions: str, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rewards_are_tried_on_right_answers_before_training(functions, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards={functions}"])
     with nullcontext() if refused is None else pytest.raises(UserError, match=re.escape(refused)):
-        dry_run_rewards(settings, ROWS)  # type: ignore[arg-type]
+        dry_run_rewards(settings, ROWS)
 
 
 TAG = "rewards=[{name:accuracy,params:{answer_from:[answer_tag,phrase]}}]"
 
 
-def warnings(*words: str, problem: str = "A box holds 3 balls. And two boxes?") -> list[str]:
+def warnings(*words, problem="A box holds 3 balls. And two boxes?"):
     own = [] if "dataset=arithmetic" in words else ["dataset=local", "dataset.name=x.jsonl"]
     settings = read_settings("train", [*own, *words])
     return list(answer_warnings(settings, [build_messages(problem, prompt_style(settings.dataset))]))
@@ -114,7 +110,7 @@ def warnings(*words: str, problem: str = "A box holds 3 balls. And two boxes?") 
         (["model=tiny", "dataset=arithmetic"], "random weights and never answers correctly: set warmup.max_steps"),
     ],
 )
-def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named: str) -> None:
+def test_a_form_that_is_read_and_not_asked_for_is_named(words, named):
     [line] = warnings(*words)
     assert named in line
 
@@ -130,6 +126,6 @@ def test_a_form_that_is_read_and_not_asked_for_is_named(words: list[str], named:
         ["model=tiny", "warmup.max_steps=9", "dataset.columns.reasoning=working", "dataset.system_prompt=null"],
     ],
 )
-def test_other_runs_have_no_warning(words: list[str]) -> None:
+def test_other_runs_have_no_warning(words):
     assert warnings(*words) == []
     assert warnings("dataset.system_prompt=null", problem="1+1=? Answer in \\boxed{}.") == []

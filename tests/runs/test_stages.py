@@ -3,7 +3,6 @@
 import json
 import weakref
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,20 +30,20 @@ from tests.settings import load_settings
 
 
 @pytest.fixture
-def stages(tmp_path: Path) -> list[Stage]:
+def stages(tmp_path):
     settings: Any = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}"])
     unread: Any = None
     return [Stage(number, 2, name, settings, None, unread, ()) for number, name in ((1, "form"), (2, "answers"))]
 
 
-def end(stage: Stage) -> StageRecord:
+def end(stage):
     record = StageRecord(stage.name, 4, "steps", {}, 1.5)
     stage.folder.mkdir(parents=True)
     (stage.folder / "stage.json").write_text(json.dumps(asdict(record)))
     return record
 
 
-def test_the_stages_that_have_ended_are_known_by_their_records(stages: list[Stage]) -> None:
+def test_the_stages_that_have_ended_are_known_by_their_records(stages):
     last = end(stages[1])
     with pytest.raises(UserError, match="stage 1/2 form has not ended, but a later stage has"):
         ended_records(stages)
@@ -56,7 +55,7 @@ def test_the_stages_that_have_ended_are_known_by_their_records(stages: list[Stag
             ended_records(stages)
 
 
-def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> None:
+def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path):
     text = "stages=[{name:a},{name:b,generation:{max_new_tokens:8,temperature:0.3},rewards:[boxed]}]"
     settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}", text])
     (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved))
@@ -67,29 +66,29 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
     assert first.folder == last.folder == tmp_path
 
 
-def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages: list[Stage]) -> None:
+def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages):
     end(stages[0])
-    staged = StagedRun(run_of(stages), stages, unread := None, unread)  # type: ignore[arg-type]
+    staged = StagedRun(run_of(stages), stages, unread := None, unread)
     with pytest.raises(UserError, match=r"1_form/checkpoint-4: manifest\.json is missing.*; the stage has ended"):
         staged._load_last_stage()
 
 
-def run_of(stages: list[Stage]) -> Run:
+def run_of(stages):
     return Run(stages[0].settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
 
 
 class Trainer:
     """One in a reference cycle, like the real one."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.itself, self.optimizer = self, None
         self.checkpoints = SimpleNamespace(load_weights=lambda folder: None)
 
 
-def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[Stage], monkeypatch: Any) -> None:
+def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages, monkeypatch):
     made: list[weakref.ref[Trainer]] = []
 
-    def new_trainer(*_: Any) -> Trainer:
+    def new_trainer(*_):
         assert not any(each() for each in made)
         trainer = Trainer()
         made.append(weakref.ref(trainer))
@@ -117,7 +116,7 @@ def test_a_budget_of_tokens_is_the_goal_of_a_run_and_of_each_stage():
         check_run(load_settings("train", [words[0], goal]))
 
 
-def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages: list[Stage]) -> None:
+def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages):
     for stage in stages:
         end(stage)
     checkpoint = stages[0].folder / "checkpoint-4"
@@ -130,21 +129,21 @@ def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages: list
 class Shown:
     """A display that keeps its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.rows: list[int] = []
         self.findings: list[str] = []
 
-    def begins(self, step: int, steps: int) -> None:
+    def begins(self, step, steps):
         pass
 
-    def row(self, row: Any, step: int, steps: int) -> None:
+    def row(self, row, step, steps):
         self.rows.append(row["step"])
 
-    def finding(self, line: str, evidence: str) -> None:
+    def finding(self, line, evidence):
         self.findings.append(line)
 
 
-def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resumes(tmp_path: Path) -> None:
+def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resumes(tmp_path):
     """The KL is too high after step 30."""
     facts = run_facts(read_settings("train", ["experiment=quickstart"]).resolved, tmp_path)
     nothing: Any = None

@@ -3,7 +3,6 @@
 import io
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -23,21 +22,21 @@ SUMMARY = {
 }
 
 
-def screen(colour: bool = False, **more: Any) -> list[str]:
+def screen(colour=False, **more):
     file = io.StringIO()
     system = "standard" if colour else None
-    console = Console(file=file, width=1_000, highlight=False, force_terminal=colour, color_system=system)  # type: ignore[arg-type]
+    console = Console(file=file, width=1_000, highlight=False, force_terminal=colour, color_system=system)
     print_summary({**SUMMARY, **more}, Path("runs/a"), console)
     return file.getvalue().splitlines()
 
 
-def test_the_outcome_is_a_line_and_nothing_is_printed_of_failures_that_were_none() -> None:
+def test_the_outcome_is_a_line_and_nothing_is_printed_of_failures_that_were_none():
     shown = screen(reward_failures={})
     assert shown[1] == "held-out accuracy on 8 problems: 25.0% before GRPO, 50.0% after (+25.0 points, 4 steps, 3 s)"
     assert not any("failed" in line or "finding" in line for line in shown)
 
 
-def test_failed_rewards_and_findings_are_named() -> None:
+def test_failed_rewards_and_findings_are_named():
     found = [{"title": "KL [above] its limit", "step": 37}]
     lines = screen(reward_failures={"mine": 1_200, "[bold]": 1}, findings=found)[2:5]
     assert lines[0].startswith("reward mine failed on 1,200 completions")
@@ -45,7 +44,7 @@ def test_failed_rewards_and_findings_are_named() -> None:
     assert lines[2] == "finding: KL [above] its limit (step 37)"
 
 
-def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() -> None:
+def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor():
     sample = {"problem": "6*7", "solution": "42", "stretches": [("<think>\n\x1b[2J6", 0), ("*7", 1)]}
     assert screen(sample=sample)[4:6] == ["  <think>", "␛[2J6⟦*7⟧"]
     coloured = "\n".join(screen(colour=True, sample=sample))

@@ -21,11 +21,11 @@ SMALL = (
 
 
 @pytest.fixture
-def made_in(monkeypatch: pytest.MonkeyPatch):
+def made_in(monkeypatch):
     settings = read_settings("quickstart", [*SMALL])
     problems = load_run_problems(settings, Console(quiet=True))
 
-    def make(cache: Path) -> tuple[bytes, str]:
+    def make(cache):
         """The weights, and what was said."""
         monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
         console = Console(record=True, width=200, quiet=False, file=(cache.parent / "screen").open("w"))
@@ -38,8 +38,8 @@ def made_in(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_one_that_was_interrupted_goes_on_and_leaves_nothing_but_what_one_at_a_stretch_leaves(
-    made_in, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    made_in, tmp_path, monkeypatch
+):
     whole, _ = made_in(tmp_path / "whole")
     step, steps = warmup.SFTTrainer.training_step, []
 
@@ -62,14 +62,14 @@ def test_one_that_was_interrupted_goes_on_and_leaves_nothing_but_what_one_at_a_s
     assert made_in(tmp_path / "resumed")[0] == whole and steps[6:] == []
 
 
-def cached_for(cache: Path, *words: str) -> str:
+def cached_for(cache, *words):
     settings = read_settings("quickstart", [*SMALL, "warmup.max_steps=1", "warmup.until_accuracy=null", *words])
     train = load_run_problems(settings, Console(quiet=True)).train
     return Path(base_model(settings, train, Console(quiet=True))).name
 
 
 @pytest.mark.slow
-def test_what_decides_the_weights_decides_which_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_decides_the_weights_decides_which_is_taken(tmp_path, monkeypatch):
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path))
     usual = cached_for(tmp_path)
     assert cached_for(tmp_path, "training.max_completion_length=5") == usual  # nothing is measured
@@ -83,8 +83,8 @@ def test_what_decides_the_weights_decides_which_is_taken(tmp_path: Path, monkeyp
     assert cached_for(tmp_path, "training.bf16=true") not in {usual, *found}
 
 
-def test_a_named_revision_is_the_one_that_is_warmed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(base: str, tags, template, source_kwargs):
+def test_a_named_revision_is_the_one_that_is_warmed_up(tmp_path, monkeypatch):
+    def read(base, tags, template, source_kwargs):
         raise LookupError(base, template, source_kwargs)
 
     monkeypatch.setattr(model, "read_with_think_tags", read)
@@ -95,9 +95,7 @@ def test_a_named_revision_is_the_one_that_is_warmed_up(tmp_path: Path, monkeypat
     assert asked.value.args == ("somebody/model", "{{ messages }}", {"revision": "abc"})
 
 
-def test_the_child_is_no_process_of_the_launcher_and_its_error_is_the_callers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_child_is_no_process_of_the_launcher_and_its_error_is_the_callers(monkeypatch, tmp_path):
     for name in ("RANK", "TORCHELASTIC_RUN_ID", "ACCELERATE_USE_CPU"):
         monkeypatch.setenv(name, "1")
     assert [_in_a_child(os.getenv, (name,)) for name in ("RANK", "TORCHELASTIC_RUN_ID")] == [None, None]

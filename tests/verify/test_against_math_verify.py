@@ -4,7 +4,6 @@ import cmath
 import contextlib
 import json
 import random
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,7 +22,7 @@ DIGITS = 30
 AS_WRITTEN = ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False)
 
 
-def second_opinions(answers: list[str]) -> Iterator[tuple[str, complex, complex]]:
+def second_opinions(answers):
     """Each formula in the answers that both read, with our value and theirs at some point."""
     readings = []
     for answer in dict.fromkeys(answers):
@@ -42,7 +41,7 @@ class SecondOpinionMissing(Exception):
     """Their parser does not read it, or reads symbols that ours does not."""
 
 
-def their_value(latex: str, point: dict[str, Fraction]) -> complex:
+def their_value(latex, point):
     values = {"i": sympy.I, "e": sympy.E}
     values |= {name.replace("{", "").replace("}", ""): sympy.Rational(str(value)) for name, value in point.items()}
     try:
@@ -54,7 +53,7 @@ def their_value(latex: str, point: dict[str, Fraction]) -> complex:
 
 
 @pytest.mark.slow
-def test_both_read_formulas_alike(real_data: Path) -> None:
+def test_both_read_formulas_alike(real_data):
     pairs = map(json.loads, Path(__file__).with_name("pairs.jsonl").read_text(encoding="utf-8").splitlines())
     answers = [side for row in pairs for side in (row["gold"], row["answer"])]
     golds = json.loads((real_data / "deepscaler_math.json").read_text(encoding="utf-8"))

@@ -49,16 +49,14 @@ WRONG = {
 }
 
 
-def scores(cases: dict[str, str]) -> dict[tuple[str, str], float | None]:
+def scores(cases):
     pairs = [(gold, turn.strip()) for gold, turns in cases.items() for turn in turns.split("|")]
     turns = [turn.replace("¶", "\n").replace("<", r"\boxed{").replace(">", "}") for _, turn in pairs]
     return dict(zip(pairs, accuracy(turns, solution=[gold for gold, _ in pairs]), strict=True))
 
 
 @pytest.mark.parametrize(("cases", "score"), [(RIGHT, 1.0), (WRONG, 0.0)])
-def test_boxes_count_together_only_where_they_do_nothing_but_stand_side_by_side(
-    cases: dict[str, str], score: float
-) -> None:
+def test_boxes_count_together_only_where_they_do_nothing_but_stand_side_by_side(cases, score):
     assert [pair for pair, found in scores(cases).items() if found != score] == []
 
 
@@ -74,7 +72,7 @@ LAST = {
 
 
 @pytest.mark.parametrize(("text", "box"), LAST.items())
-def test_the_last_box_counts_and_only_if_it_is_closed(text: str, box: str | None) -> None:
+def test_the_last_box_counts_and_only_if_it_is_closed(text, box):
     assert last_box(text) == box
 
 
@@ -90,11 +88,11 @@ SOURCES = (
 
 
 @pytest.mark.parametrize(("source", "text", "answer"), SOURCES)
-def test_each_source_holds_the_last_answer(source: str, text: str, answer: str | None) -> None:
+def test_each_source_holds_the_last_answer(source, text, answer):
     assert final_answer(text, [source]) == answer
 
 
-def test_the_first_source_that_holds_an_answer_decides() -> None:
+def test_the_first_source_that_holds_an_answer_decides():
     text = r"\boxed{41} #### 42"
     assert final_answer(text, ["box", "hash"]) == "41"
     assert final_answer(text, ["hash", "box"]) == "42"

@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import islice, permutations
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +27,7 @@ MATHEMATICS = r"""
 """.replace("\n", "").split("|")
 
 
-def wrong_answers(gold: str) -> Iterator[str]:
+def wrong_answers(gold):
     """What arithmetic makes of the digits of a gold answer, its parts in another order, and damaged copies."""
     parts = re.findall(r"\d+|\D+", gold)
     numbers = [int(part) for part in parts if part.isdigit()]
@@ -48,12 +46,12 @@ def wrong_answers(gold: str) -> Iterator[str]:
     yield from (f"{gold[:at]}{gold[at + 1]}{gold[at]}{gold[at + 2 :]}" for at in range(len(gold) - 1))
 
 
-def plain(text: str) -> str:
+def plain(text):
     return re.sub(r"\s", "", text.translate(str.maketrans("–×", "-*")))
 
 
 @pytest.mark.parametrize("gold", [*GOLDS, *TEXT])
-def test_nothing_but_the_gold_answer_is_right(gold: str) -> None:
+def test_nothing_but_the_gold_answer_is_right(gold):
     wrong = [answer for answer in wrong_answers(gold) if answer.strip() and plain(answer) != plain(gold)]
     assert len(wrong) >= 10
     verdicts = verify([gold] * len(wrong), wrong)
@@ -61,7 +59,7 @@ def test_nothing_but_the_gold_answer_is_right(gold: str) -> None:
 
 
 @pytest.mark.parametrize("form", [r"\boxed{%s}", r"\boxed{\text{%s}}", r"$\boxed{%s}$.", "Answer: %s", "#### %s"])
-def test_the_gold_answer_is_right_wherever_it_stands(form: str) -> None:
+def test_the_gold_answer_is_right_wherever_it_stands(form):
     scores = accuracy([form % gold for gold in GOLDS], solution=GOLDS, answer_from=["box", "hash", "phrase"])
     assert [gold for gold, score in zip(GOLDS, scores, strict=True) if score != 1.0] == []
 
@@ -74,19 +72,19 @@ TYPESET = {
 }  # fmt: skip
 
 
-def test_typesetting_spaces_and_kinds_of_dashes_make_no_difference() -> None:
+def test_typesetting_spaces_and_kinds_of_dashes_make_no_difference():
     pairs = [(gold, answer) for gold, answers in TYPESET.items() for answer in answers]
     verdicts = verify([gold for gold, _ in pairs], [answer for _, answer in pairs])
     assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if not verdict.correct] == []
 
 
-def test_mathematics_is_read_as_before() -> None:
+def test_mathematics_is_read_as_before():
     assert [gold for gold in MATHEMATICS if read_gold(gold) != read(gold)] == []
     right = {"$7-11$": "-4", "3/4": "0.75", "n-1": "-1+n", "2+3": "5", "025": "25", "5-12i": "-12i+5", "1, 2": "2, 1"}
     assert all(verdict.correct for verdict in verify(list(right), list(right.values())))
 
 
-def test_golds_that_are_unusable_ambiguous_or_only_text_are_found_by_their_index() -> None:
+def test_golds_that_are_unusable_ambiguous_or_only_text_are_found_by_their_index():
     golds = ["42", "", r"\sum_{n=1}^{9} n", "9" * 1_001, "x=f(x)", "Friday", r"[1,\infty)", r"$\boxed{}$", "7-11"]
     found = check_golds(golds)
     assert found.unusable == {1: "empty", 3: "a number of 1001 digits", 7: "empty"}
@@ -104,7 +102,7 @@ def test_golds_that_are_unusable_ambiguous_or_only_text_are_found_by_their_index
         pytest.param(("deepscaler_math.json", 7_470), marks=pytest.mark.slow),
     ]
 )
-def golds(request: pytest.FixtureRequest, real_data: Path) -> list[str]:
+def golds(request, real_data):
     name, number = request.param
     text = (real_data / name).read_text(encoding="utf-8")
     rows = json.loads(text) if name.endswith(".json") else list(map(json.loads, text.strip().split("\n")))
@@ -114,7 +112,7 @@ def golds(request: pytest.FixtureRequest, real_data: Path) -> list[str]:
     return found
 
 
-def changes(gold: str) -> list[str]:
+def changes(gold):
     """The gold answer with one of its first digits one higher, or with another sign."""
     digits = [
         f"{gold[: digit.start()]}{(int(digit[0]) + 1) % 10}{gold[digit.end() :]}" for digit in re.finditer(r"\d", gold)
@@ -122,7 +120,7 @@ def changes(gold: str) -> list[str]:
     return [*digits[:3], *([f"-{gold}"] if re.match(r"[0-9\\]", gold) else [])]
 
 
-def test_a_real_gold_answer_is_right_and_wrong_with_a_digit_or_a_sign_changed(golds: list[str]) -> None:
+def test_a_real_gold_answer_is_right_and_wrong_with_a_digit_or_a_sign_changed(golds):
     assert check_golds(golds).unusable == {}
     assert [gold for gold, verdict in zip(golds, verify(golds, golds), strict=True) if not verdict.correct] == []
     pairs = [(gold, change) for gold in dict.fromkeys(golds) for change in changes(gold)]

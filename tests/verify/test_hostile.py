@@ -25,7 +25,7 @@ ORDINARY = (r"\boxed{1+x^2}", r"<think>\boxed{7}</think>\boxed{\sqrt{12}}", r"\b
 
 
 @pytest.mark.parametrize("each", [9, pytest.param(1, marks=pytest.mark.slow)])
-def test_hostile_completions_score_0_in_time_and_ordinary_ones_as_before(each: int) -> None:
+def test_hostile_completions_score_0_in_time_and_ordinary_ones_as_before(each):
     too_slow, rewarded = {}, {}
     for name, completion in HOSTILE[::each]:
         started = time.monotonic()
@@ -40,7 +40,7 @@ def test_hostile_completions_score_0_in_time_and_ordinary_ones_as_before(each: i
 
 
 @pytest.mark.slow
-def test_a_batch_of_all_of_them_takes_no_worker_beyond_a_gigabyte() -> None:
+def test_a_batch_of_all_of_them_takes_no_worker_beyond_a_gigabyte():
     completions = [completion for _, completion in HOSTILE]
     for gold in ("42", "x^2+1"):
         assert accuracy(completions=completions, solution=[gold] * len(completions)) == [0.0] * len(completions)
@@ -58,7 +58,7 @@ FRAGMENTS = r"""
 """.split()  # noqa: SIM905 - a table
 
 
-def damaged(text: str, source: random.Random) -> str:
+def damaged(text, source):
     for _ in range(source.choice((1, 1, 2, 3))):
         begin, end = sorted(source.randrange(len(text) + 1) for _ in range(2))
         end = min(end, begin + 3)
@@ -68,7 +68,7 @@ def damaged(text: str, source: random.Random) -> str:
 
 
 @pytest.mark.parametrize("rounds", [200, pytest.param(2_000, marks=pytest.mark.slow)])
-def test_no_damaged_answer_raises(rounds: int) -> None:
+def test_no_damaged_answer_raises(rounds):
     source = random.Random(0)
     for _ in range(rounds):
         pair = source.choice(PAIRS)
@@ -77,7 +77,7 @@ def test_no_damaged_answer_raises(rounds: int) -> None:
         assert judge(answer, gold, algebra).correct in (True, False, None), (answer, gold)
 
 
-def seconds_to_judge(text: str) -> float:
+def seconds_to_judge(text):
     """The best of three: a collection of garbage must not count."""
     seconds = []
     for _ in range(3):
@@ -91,7 +91,7 @@ def seconds_to_judge(text: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fragment", FRAGMENTS)
-def test_no_repetition_holds_up_the_caller(fragment: str) -> None:
+def test_no_repetition_holds_up_the_caller(fragment):
     for before, after in (("", ""), ("7", "?"), ("x", "7"), (r"\{", "}")):
         text = (before + fragment * (MAX_CHARACTERS // len(fragment)))[: MAX_CHARACTERS - len(after)] + after
         assert seconds_to_judge(text) < 0.1, text[:80]

@@ -15,7 +15,7 @@ SLOW_FORMS = [pytest.param(form, marks=pytest.mark.slow) for form in ("${}$", r"
 
 
 @pytest.mark.parametrize("form", ["{}", *SLOW_FORMS])
-def test_every_verdict_is_right(form: str) -> None:
+def test_every_verdict_is_right(form):
     turns = [rf"<think>work</think>The answer is $\boxed{{{pair['answer']}}}$." for pair in PAIRS]
     scores = accuracy(completions=turns, solution=[form.format(pair["gold"]) for pair in PAIRS])
     assert [pair for pair, score in zip(PAIRS, scores, strict=True) if score != pair["right"]] == []

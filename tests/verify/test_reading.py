@@ -43,7 +43,7 @@ from rlvr_vocab.verify.scanning import TooLarge, Unreadable
         ([r"\color{red}{7}", r"\textcolor{red}{7}", r"\phantom{1}7"], "7"),
     ],
 )
-def test_one_thing_has_one_spelling(texts: list[str], spelling: str) -> None:
+def test_one_thing_has_one_spelling(texts, spelling):
     assert {text: clean(text) for text in texts} == dict.fromkeys(texts, spelling)
 
 
@@ -55,7 +55,7 @@ APART = (
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
-def test_what_differs_stays_apart(one: str, other: str) -> None:
+def test_what_differs_stays_apart(one, other):
     assert clean(one) != clean(other)
 
 
@@ -66,12 +66,12 @@ UNICODE = {
 
 
 @pytest.mark.parametrize(("text", "latex"), UNICODE.items())
-def test_unicode_becomes_latex(text: str, latex: str) -> None:
+def test_unicode_becomes_latex(text, latex):
     assert ascii_latex(text) == latex
 
 
 @pytest.mark.parametrize("text", ["②", "4\u20dd", "ⅳ", "㎡", "\u202e24", "4\u200b2", "\ufdfa", "\ud800"])
-def test_characters_that_say_more_than_their_letters_stay(text: str) -> None:
+def test_characters_that_say_more_than_their_letters_stay(text):
     assert ascii_latex(text) == text
 
 
@@ -85,17 +85,17 @@ NO_NUMBERS = (
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
-def test_everything_else_is_no_number(text: str) -> None:
+def test_everything_else_is_no_number(text):
     assert read_number(clean(text)) is None
 
 
 @pytest.mark.parametrize("text", ["9" * 1_001, "0." + "1" * 1_001, r"0.\overline{" + "12" * 501 + "}"])
-def test_more_than_a_thousand_digits_are_too_many(text: str) -> None:
+def test_more_than_a_thousand_digits_are_too_many(text):
     with pytest.raises(TooLarge):
         read_number(text)
 
 
-def test_powers_up_to_the_limit_are_computed_and_others_are_not() -> None:
+def test_powers_up_to_the_limit_are_computed_and_others_are_not():
     assert [read_number(text) for text in ("10^{999999999}", "1e-999999999", "7^{" + "7" * 500 + "}")] == [None] * 3
     assert power_of(Fraction(2), 20_000) == 1 << 20_000
     assert power_of(Fraction(2), 60_000) is None
@@ -137,13 +137,13 @@ UNCLEAR = (
 
 
 @pytest.mark.parametrize("text", UNCLEAR)
-def test_what_may_be_read_in_two_ways_is_not_read(text: str) -> None:
+def test_what_may_be_read_in_two_ways_is_not_read(text):
     with pytest.raises(Unreadable):
         parse(clean(text))
 
 
 @pytest.mark.parametrize("text", [r"\sin" * 100 + "x", "(" * 100 + "x" + ")" * 100, "9" * 1_001])
-def test_depth_and_length_are_bounded(text: str) -> None:
+def test_depth_and_length_are_bounded(text):
     with pytest.raises(TooLarge):
         parse(text)
 
@@ -186,7 +186,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("text", "reading"), FORMS.items())
-def test_every_form_is_recognised(text: str, reading: forms.Reading) -> None:
+def test_every_form_is_recognised(text, reading):
     assert read(text) == reading
 
 
@@ -197,12 +197,12 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_broken_structure_is_text(text: str) -> None:
+def test_broken_structure_is_text(text):
     assert isinstance(read(text), forms.Text)
 
 
 @pytest.mark.parametrize("text", ["", " ", "$$", r"\,", ".", r"\text{ }", r"\boxed{}"])
-def test_nothing_is_not_an_answer(text: str) -> None:
+def test_nothing_is_not_an_answer(text):
     with pytest.raises(Unreadable, match="empty"):
         read(text)
 
@@ -219,11 +219,11 @@ def test_nothing_is_not_an_answer(text: str) -> None:
         ("(1," * 9 + "1" + ")" * 9, "tuples within"),
     ],
 )
-def test_what_is_larger_than_an_answer_is_refused_unread(text: str, why: str) -> None:
+def test_what_is_larger_than_an_answer_is_refused_unread(text, why):
     with pytest.raises(TooLarge, match=why):
         read(text)
 
 
-def test_the_formulas_in_a_reading_are_named_and_infinities_left_out() -> None:
+def test_the_formulas_in_a_reading_are_named_and_infinities_left_out():
     text = r"x=\pi, y=\begin{pmatrix}1\\z\end{pmatrix}, [\sqrt2,\infty)"
     assert list(forms.expressions(read(text))) == ["x", r"\pi", "y", "z", r"\sqrt{2}"]

@@ -1,7 +1,6 @@
 """Batches of answers: each pair judged once, in any thread, and a hard one costs nobody but itself."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,23 +16,23 @@ SLOW_GOLD = "10^{-2900}+" + "+".join(rf"\pi\ln {number}" for number in range(2, 
 class CountingPool:
     """Stands for the workers: writes down what it is asked, and answers that all is equal."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.asked: list[Any] = []
 
-    def run(self, items: Sequence[Any], deadline: float, on_progress: object = None) -> list[Outcome]:
+    def run(self, items, deadline, on_progress=None):
         self.asked += items
         return [Outcome(vars(Verdict(True, "equal")), None, "") for _ in items]
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> CountingPool:
+def pool(monkeypatch):
     counting = CountingPool()
     monkeypatch.setattr(verifier, "verifier_pool", lambda: counting)
     monkeypatch.setattr(verifier, "_cache", {})
     return counting
 
 
-def test_workers_get_each_pair_once_and_only_what_needs_algebra(pool: CountingPool) -> None:
+def test_workers_get_each_pair_once_and_only_what_needs_algebra(pool):
     need_algebra = [("1+x", "x+1"), ("1+x", "x+2"), ("y=x", "2y=2x"), ("2", r"\sqrt4\approx2")]
     others = [("42", "41"), ("x", None), ("1/2", "0.5"), ("Friday", "friday"), ("x>5", r"(5,\infty)"), ("x^2", "x^2")]
     golds, answers = zip(*need_algebra, *need_algebra, *others, strict=True)
@@ -45,7 +44,7 @@ def test_workers_get_each_pair_once_and_only_what_needs_algebra(pool: CountingPo
     assert pool.asked == need_algebra * 2  # with more time the outcome may be another
 
 
-def test_memory_of_pairs_is_bounded(pool: CountingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_pairs_is_bounded(pool, monkeypatch):
     monkeypatch.setattr(verifier, "_CACHE_SIZE", 10)
     for number in range(100):
         verify(["42"], [str(number)])
@@ -53,7 +52,7 @@ def test_memory_of_pairs_is_bounded(pool: CountingPool, monkeypatch: pytest.Monk
         assert len(verifier._cache) <= 10
 
 
-def test_a_pair_that_was_late_once_is_judged_again(pool: CountingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_was_late_once_is_judged_again(pool, monkeypatch):
     late = CountingPool()
     monkeypatch.setattr(late, "run", lambda items, deadline: [Outcome(None, "timeout", "") for _ in items])
     monkeypatch.setattr(verifier, "verifier_pool", lambda: late)
@@ -75,11 +74,11 @@ def test_a_pair_that_was_late_once_is_judged_again(pool: CountingPool, monkeypat
         ("", "42", Verdict(None, "unusable gold answer", "", "42", "empty")),
     ],
 )
-def test_a_verdict_has_both_sides_and_the_reason(gold: str, answer: str | None, verdict: Verdict) -> None:
+def test_a_verdict_has_both_sides_and_the_reason(gold, answer, verdict):
     assert verify([gold], [answer]) == [verdict]
 
 
-def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts() -> None:
+def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts():
     golds, answers = [SLOW_GOLD, "1+x", SLOW_GOLD, "42"], [SLOW, "x+1", SLOW + "+1", "42"]
     started = time.monotonic()
     late, equal, different, same = verify(golds, answers, deadline=0.5)
@@ -88,6 +87,6 @@ def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts() -> None:
     assert (equal.correct, same.correct, different.correct) == (True, True, False)
 
 
-def test_a_fault_in_reading_is_left_to_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_reading_is_left_to_the_workers(monkeypatch):
     monkeypatch.setattr(verifier, "judge", lambda *_: 1 // 0)  # the worker's own judge is whole
     assert verify(["1+x"], ["x+1"])[0].correct is True

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ Processes = Callable[[], list[psutil.Process]]
 
 
 @pytest.fixture
-def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
+def make_pool(monkeypatch):
     """Makes pools that are closed after the test."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
     made = []
 
-    def make(task: str = "pool_tasks:act", **settings: Any) -> WorkerPool:
+    def make(task="pool_tasks:act", **settings):
         made.append(WorkerPool(task, **settings))
         return made[-1]
 
@@ -35,28 +35,28 @@ def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
 
 
 @pytest.fixture
-def processes() -> Processes:
+def processes():
     """The descendants of this process, dead ones too, but for those that were there before the test."""
     before = set(psutil.Process().children(recursive=True))
     return lambda: [process for process in psutil.Process().children(recursive=True) if process not in before]
 
 
-def values(pool: WorkerPool, *items: Any, deadline: float = 2.0) -> list[Any]:
+def values(pool, *items, deadline=2.0):
     return [outcome.value for outcome in pool.run(items, deadline)]
 
 
-def echoes(count: int) -> list[Any]:
+def echoes(count):
     return [["echo", number] for number in range(count)]
 
 
-def test_outcomes_stand_in_the_order_of_the_items_and_progress_follows_each(make_pool: MakePool) -> None:
+def test_outcomes_stand_in_the_order_of_the_items_and_progress_follows_each(make_pool):
     naps, progress = [0.2, 0.1, 0.0, 0.05, 0.0], []
     outcomes = make_pool(workers=3).run([["nap", each] for each in naps], 2.0, lambda *done: progress.append(done))
     assert [outcome.value for outcome in outcomes] == naps
     assert progress == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
-def test_a_hanging_item_is_ended_at_its_deadline_while_others_go_on(make_pool: MakePool) -> None:
+def test_a_hanging_item_is_ended_at_its_deadline_while_others_go_on(make_pool):
     pool = make_pool(workers=2, preload="pool_tasks:slow_start")
     assert values(pool, ["echo", 1], deadline=0.3) == [1]  # the start is no item's time
     started = time.monotonic()
@@ -85,18 +85,14 @@ NO_ANSWER = "the worker wrote an invalid answer"
         (["recurse_through_c"], "error", "RecursionError: maximum recursion depth exceeded"),
     ],
 )
-def test_an_item_fails_alone_and_only_an_exception_leaves_its_worker(
-    make_pool: MakePool, item: Any, failure: str, detail: str
-) -> None:
+def test_an_item_fails_alone_and_only_an_exception_leaves_its_worker(make_pool, item, failure, detail):
     before, failing, after = make_pool(workers=1).run([["pid"], item, ["pid"]], 10.0)
     assert (failing.value, failing.failure, failing.detail[:300]) == (None, failure, failing.detail)
     assert failing.detail.startswith(detail)
     assert (before.value == after.value) is (failure == "error") and None not in (before.value, after.value)
 
 
-def test_an_item_is_tried_again_where_its_worker_ended_by_no_fault_of_it(
-    make_pool: MakePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_item_is_tried_again_where_its_worker_ended_by_no_fault_of_it(make_pool, tmp_path, monkeypatch):
     pool = make_pool(workers=1)
     assert values(pool, *[["keep", 300]] * 4) == [300, 600, 300, 600]  # of 900 MB, interpreter included
     assert values(pool, ["die_once", str(tmp_path / "died")]) == ["alive"]
@@ -104,12 +100,12 @@ def test_an_item_is_tried_again_where_its_worker_ended_by_no_fault_of_it(
     assert values(make_pool(workers=1, preload="pool_tasks:die_once"), ["echo", 1]) == [1]
 
 
-def test_any_json_value_crosses_both_ways_unchanged(make_pool: MakePool) -> None:
+def test_any_json_value_crosses_both_ways_unchanged(make_pool):
     sent = ["null \0 byte", "lone \ud800", "x" * 3_000_000, None, {"nested": [1, 2.5, {"deep": [None]}]}, 10**4000]
     assert values(make_pool(workers=2), *(["echo", value] for value in sent)) == sent
 
 
-def test_a_worker_is_set_apart_from_its_caller(make_pool: MakePool, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_is_set_apart_from_its_caller(make_pool, capfd):
     pool = make_pool(workers=1)
     previous = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
@@ -123,9 +119,7 @@ def test_a_worker_is_set_apart_from_its_caller(make_pool: MakePool, capfd: pytes
     assert capfd.readouterr() == ("", "")
 
 
-def test_processes_start_when_they_are_needed_stay_and_end_with_the_pool(
-    monkeypatch: pytest.MonkeyPatch, processes: Processes
-) -> None:
+def test_processes_start_when_they_are_needed_stay_and_end_with_the_pool(monkeypatch, processes):
     monkeypatch.syspath_prepend(Path(__file__).parent)
     pool = WorkerPool("pool_tasks:act", workers=3)
     assert pool.run([], 2.0) == [] and processes() == []
@@ -147,10 +141,10 @@ def test_processes_start_when_they_are_needed_stay_and_end_with_the_pool(
     assert processes() == []
 
 
-def test_threads_that_call_at_once_get_their_own_answers(make_pool: MakePool) -> None:
+def test_threads_that_call_at_once_get_their_own_answers(make_pool):
     pool, answers = make_pool(workers=2), {}
 
-    def call(name: int) -> None:
+    def call(name):
         answers[name] = values(pool, *(["echo", 1000 * name + place] for place in range(300)), ["hang"], deadline=0.3)
 
     threads = [threading.Thread(target=call, args=(name,)) for name in range(4)]
@@ -161,7 +155,7 @@ def test_threads_that_call_at_once_get_their_own_answers(make_pool: MakePool) ->
     assert answers == {name: [*range(1000 * name, 1000 * name + 300), None] for name in range(4)}
 
 
-def test_after_a_fork_child_and_parent_have_processes_of_their_own(make_pool: MakePool) -> None:
+def test_after_a_fork_child_and_parent_have_processes_of_their_own(make_pool):
     pool = make_pool(workers=1)
     [parents] = values(pool, ["pid"])
     reading, writing = os.pipe()
@@ -179,8 +173,8 @@ def test_after_a_fork_child_and_parent_have_processes_of_their_own(make_pool: Ma
 
 
 @pytest.mark.parametrize("moment", [0.02, 0.3])  # in the middle of the start, or of the work
-def test_an_interrupted_batch_leaves_the_pool_in_step(make_pool: MakePool, processes: Processes, moment: float) -> None:
-    def interrupt(number: int, frame: object) -> None:
+def test_an_interrupted_batch_leaves_the_pool_in_step(make_pool, processes, moment):
+    def interrupt(number, frame):
         raise KeyboardInterrupt
 
     pool = make_pool(workers=2)
@@ -205,9 +199,7 @@ def test_an_interrupted_batch_leaves_the_pool_in_step(make_pool: MakePool, proce
         ({"preload": "pool_tasks:die_at_the_start"}, "cannot start: the worker was ended by SIGKILL"),
     ],
 )
-def test_processes_that_cannot_start_are_an_error(
-    make_pool: MakePool, processes: Processes, monkeypatch: pytest.MonkeyPatch, settings: Any, message: str
-) -> None:
+def test_processes_that_cannot_start_are_an_error(make_pool, processes, monkeypatch, settings, message):
     if "hang" in str(settings):
         monkeypatch.setattr(worker_pool, "START_LIMIT", 1.0)
     with pytest.raises(RuntimeError, match=message):
@@ -244,9 +236,7 @@ HANGS = 'pool.run([["hang"]] * 2, 1.0)'
         (HANGS, signal.SIGKILL, "", ""),
     ],
 )
-def test_a_script_takes_its_processes_along(
-    tmp_path: Path, lines: str, end: signal.Signals | None, output: str, error: str
-) -> None:
+def test_a_script_takes_its_processes_along(tmp_path, lines, end, output, error):
     path = tmp_path / "train.py"
     path.write_text(READY + lines, encoding="utf-8")
     command = [sys.executable, "-X", "dev", str(path)]

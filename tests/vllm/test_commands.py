@@ -1,10 +1,7 @@
 """`evaluate backend=vllm`: the policy and the seeds are in force, greedy is greedy."""
 
 import json
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,7 +20,7 @@ PROMPTS = [[{"role": "user", "content": f"What is {number} + {number * number}?"
 
 
 @pytest.fixture(autouse=True)
-def small_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_engines(monkeypatch):
     """Nothing is compiled, and what an engine leaves in its process is cleared: a command has a process of its own."""
     from vllm import LLM
     from vllm.distributed import cleanup_dist_env_and_memory
@@ -33,7 +30,7 @@ def small_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cleanup_dist_env_and_memory()
 
 
-def reasoning_tokens(layout: VocabLayout, prompt: list[int], ids: list[int]) -> dict[int, int]:
+def reasoning_tokens(layout, prompt, ids):
     """How many of the sampled ids are reasoning tokens, by the region in which they were chosen."""
     regions = scored_regions(torch.tensor([[*prompt, *ids]]), layout)[0, len(prompt) :].tolist()
     found = {THINKING: 0, ANSWERING: 0}
@@ -43,16 +40,14 @@ def reasoning_tokens(layout: VocabLayout, prompt: list[int], ids: list[int]) -> 
 
 
 @pytest.fixture
-def problems(tmp_path: Path) -> str:
+def problems(tmp_path):
     path = tmp_path / "problems.jsonl"
     rows = [{"problem": prompt[0]["content"], "answer": str(number)} for number, prompt in enumerate(PROMPTS)]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return f"dataset.name={path}"
 
 
-def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(
-    chatty_smollm2: Callable[[str], Path],
-) -> None:
+def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(chatty_smollm2):
     folder = chatty_smollm2("expand")
     layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
     settings = SamplingSettings(max_new_tokens=32, seed=5)
@@ -68,7 +63,7 @@ def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(
         assert completion.finished == (completion.completion_ids[-1] == tokenizer.eos_token_id)
 
 
-def test_greedy_answers_are_those_of_transformers(chatty_smollm2: Callable[[str], Path]) -> None:
+def test_greedy_answers_are_those_of_transformers(chatty_smollm2):
     folder = chatty_smollm2("expand")
     checkpoint = load_checkpoint(folder)
     settings = SamplingSettings(max_new_tokens=16, temperature=0.0)
@@ -77,18 +72,12 @@ def test_greedy_answers_are_those_of_transformers(chatty_smollm2: Callable[[str]
         assert sample(PROMPTS, 0) == expected
 
 
-def test_an_engine_without_our_plugin_is_refused(
-    chatty_smollm2: Callable[[str], Path],
-    problems: str,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_an_engine_without_our_plugin_is_refused(chatty_smollm2, problems, capfd, monkeypatch, tmp_path):
     import vllm
 
     start = vllm.LLM
 
-    def forgetful(*args: Any, **kwargs: Any) -> Any:
+    def forgetful(*args, **kwargs):
         """An engine whose configuration has lost the processor that the plugin had named."""
         engine = start(*args, **kwargs)
         engine.llm_engine.vllm_config.model_config.logits_processors = None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -20,23 +18,23 @@ CONFIG = "adapter_config.json"
 
 
 @pytest.fixture
-def base(expand_shape: Callable[..., Path], tmp_path: Path) -> Path:
+def base(expand_shape, tmp_path):
     return Path(shutil.copytree(expand_shape("llama", size=20), tmp_path / "base"))
 
 
 @pytest.fixture
-def adapter(base: Path, make_adapter: Callable[..., Path]) -> Path:
+def adapter(base, make_adapter):
     return make_adapter(base, "reasoning")
 
 
 @pytest.fixture
-def initial(base: Path) -> Path:
+def initial(base):
     """`initial_model` of a run, with the base's weights."""
     return Path(shutil.copytree(base, base.parent / "run" / "initial_model"))
 
 
 @pytest.fixture
-def other(base: Path) -> Path:
+def other(base):
     """A model of the same shape and vocabulary, in which one layer has moved."""
     copy = Path(shutil.copytree(base, base.parent / "other"))
     tensors = load_file(copy / "model.safetensors")
@@ -45,7 +43,7 @@ def other(base: Path) -> Path:
     return copy
 
 
-def edit(adapter: Path, **changes: Any) -> None:
+def edit(adapter, **changes):
     config = json.loads((adapter / CONFIG).read_text())
     (adapter / CONFIG).write_text(json.dumps({**config, **changes}))
 
@@ -58,9 +56,7 @@ def edit(adapter: Path, **changes: Any) -> None:
         ("adapter", False),  # where no run puts adapters
     ],
 )
-def test_in_the_folder_of_a_moved_run_it_is_the_initial_model(
-    place: str, found: bool, adapter: Path, initial: Path
-) -> None:
+def test_in_the_folder_of_a_moved_run_it_is_the_initial_model(place, found, adapter, initial):
     edit(adapter, base_model_name_or_path="where/it/was/trained")
     moved = shutil.copytree(adapter, initial.parent / place)
     if found:
@@ -70,17 +66,13 @@ def test_in_the_folder_of_a_moved_run_it_is_the_initial_model(
             find_base(moved)
 
 
-def test_the_recorded_model_comes_before_that_of_the_run_but_not_with_other_weights(
-    adapter: Path, base: Path, initial: Path, other: Path
-) -> None:
+def test_the_recorded_model_comes_before_that_of_the_run_but_not_with_other_weights(adapter, base, initial, other):
     assert find_base(shutil.copytree(adapter, initial.parent / "checkpoint-1")) == base
     edit(adapter, base_model_name_or_path=str(other))
     assert find_base(shutil.copytree(adapter, initial.parent / "final_adapter")) == initial
 
 
-def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(
-    adapter: Path, base: Path, other: Path
-) -> None:
+def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(adapter, base, other):
     for find in (find_base, load_model):
         with pytest.raises(UserError, match=f"{other} has other weights than the model that {adapter} was trained on"):
             find(adapter, other)
@@ -92,7 +84,7 @@ def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(
     ("changes", "reason"),
     [({"peft_type": "TELEPATHY"}, "TELEPATHY"), ({"target_modules": ["nowhere"]}, "Target modules")],
 )
-def test_a_broken_configuration_is_one_line(changes: dict[str, Any], reason: str, adapter: Path, base: Path) -> None:
+def test_a_broken_configuration_is_one_line(changes, reason, adapter, base):
     edit(adapter, **changes)
     for open_it in (lambda: load_model(adapter), lambda: merge_adapter(adapter, base.parent / "out")):
         with pytest.raises(UserError, match=reason) as caught:
@@ -101,7 +93,7 @@ def test_a_broken_configuration_is_one_line(changes: dict[str, Any], reason: str
     assert not (base.parent / "out").exists()
 
 
-def test_an_adapter_that_does_not_fit_its_base_or_lost_bytes_of_it_is_refused(base: Path, adapter: Path) -> None:
+def test_an_adapter_that_does_not_fit_its_base_or_lost_bytes_of_it_is_refused(base, adapter):
     path = adapter / "adapter_model.safetensors"
     tensors = load_file(path)
     name = next(name for name in tensors if name.endswith("q_proj.lora_A.weight"))

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,21 +25,21 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path):
     return tmp_path / "merged" / "model"
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def weights(folder):
     return AutoModelForCausalLM.from_pretrained(folder).state_dict()
 
 
-def edit_tensors(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+def edit_tensors(path, change):
     tensors = load_file(path)
     change(tensors)
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def expected_weights(adapter: Path, base: Path) -> dict[str, torch.Tensor]:
+def expected_weights(adapter, base):
     """W + (alpha / r) B A and the rows in their place, worked out from the files in float64."""
     config = json.loads((adapter / "adapter_config.json").read_text())
     found = load_file(adapter / ADAPTER_FILE)
@@ -57,7 +56,7 @@ def expected_weights(adapter: Path, base: Path) -> dict[str, torch.Tensor]:
     return expected
 
 
-def difference(folder: Path, expected: dict[str, torch.Tensor]) -> float:
+def difference(folder, expected):
     found = weights(folder)
     assert found.keys() == expected.keys()
     return max((found[name].double() - tensor).abs().max().item() for name, tensor in expected.items())
@@ -73,9 +72,7 @@ MERGES = (
     ("name", "train_rows"),
     [each if each == ("qwen3", "reasoning") else pytest.param(*each, marks=pytest.mark.slow) for each in MERGES],
 )
-def test_merged_weights_are_those_of_the_formula(
-    name: str, train_rows: str, expand_shape: Folder, make_adapter: Folder, out: Path
-) -> None:
+def test_merged_weights_are_those_of_the_formula(name, train_rows, expand_shape, make_adapter, out):
     base = expand_shape(name, size=100)
     adapter = make_adapter(base, train_rows)
     report = merge_adapter(adapter, out, base)
@@ -89,9 +86,7 @@ def test_merged_weights_are_those_of_the_formula(
     assert str(base.parent) not in (out / "config.json").read_text()
 
 
-def test_paths_and_types_are_texts_too(
-    expand_shape: Folder, make_adapter: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_and_types_are_texts_too(expand_shape, make_adapter, tmp_path, monkeypatch):
     make_adapter(expand_shape("qwen3", size=20), "reasoning").rename(tmp_path / "adapter")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -101,7 +96,7 @@ def test_paths_and_types_are_texts_too(
     assert [{tensor.dtype for tensor in each.values()} for each in stored] == [{torch.float32}, {torch.bfloat16}]
 
 
-def shifts_on_the_chat(base: Path, adapter: Path, rounded: Path) -> tuple[float, float]:
+def shifts_on_the_chat(base, adapter, rounded):
     """Mean KL of the merged model from its base, and of its rounded weights from itself, in nats a token."""
     ids, folders = torch.tensor([probe_ids(base)]), ((base, None), (adapter, base), (rounded, None))
     with torch.no_grad():
@@ -111,9 +106,7 @@ def shifts_on_the_chat(base: Path, adapter: Path, rounded: Path) -> tuple[float,
     return kl(untrained, exact).mean().item(), kl(exact, cut).mean().item()
 
 
-def test_rounding_that_takes_back_the_training_is_a_warning(
-    expand_shape: Folder, make_adapter: Folder, out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rounding_that_takes_back_the_training_is_a_warning(expand_shape, make_adapter, out, tmp_path, caplog):
     base = tmp_path / "base"
     shutil.copytree(expand_shape("llama", size=100), base)
     AutoModelForCausalLM.from_pretrained(base).bfloat16().save_pretrained(base)
@@ -134,7 +127,7 @@ def test_rounding_that_takes_back_the_training_is_a_warning(
 @pytest.mark.parametrize(
     ("largest", "off", "same"), [(1, 9e-5, True), (1, 1.1e-4, False), (40, 7e-4, True), (40, 9e-4, False)]
 )
-def test_logits_are_the_same_up_to_the_error_of_float32(largest: float, off: float, same: bool) -> None:
+def test_logits_are_the_same_up_to_the_error_of_float32(largest, off, same):
     expected = torch.tensor([[-largest, 0.5]], dtype=torch.float64)
     if same:
         assert require_same(expected, expected + off) == pytest.approx(off)
@@ -143,21 +136,19 @@ def test_logits_are_the_same_up_to_the_error_of_float32(largest: float, off: flo
             require_same(expected, expected + off)
 
 
-def refusal(adapter: Path, base: Path, out: Path, dtype: torch.dtype = torch.float32) -> str:
+def refusal(adapter, base, out, dtype=torch.float32):
     with pytest.raises(UserError) as caught:
         merge_adapter(adapter, out, base, dtype)
     assert list(out.parent.iterdir() if out.parent.exists() else []) == [] and "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_a_fault_in_the_written_file_is_refused(
-    expand_shape: Folder, make_adapter: Folder, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_in_the_written_file_is_refused(expand_shape, make_adapter, out, monkeypatch):
     base = expand_shape("llama", size=None)
     write, row = merge.write_stock_folder, max(probe_ids(base))
     assert row >= VocabLayout.load(base).standard_size
 
-    def faulty(model: Any, base: Path, folder: Path) -> None:
+    def faulty(model, base, folder):
         write(model, base, folder)
         path = folder / "model.safetensors"
         edit_tensors(path, lambda tensors: tensors["model.embed_tokens.weight"][row, 3].add_(1e-2))
@@ -169,8 +160,8 @@ def test_a_fault_in_the_written_file_is_refused(
 
 @pytest.mark.slow
 def test_an_adapter_on_one_side_of_a_tied_table_is_refused_but_for_a_head_that_is_saved_whole(
-    expand_shape: Folder, make_adapter: Folder, out: Path, tmp_path: Path
-) -> None:
+    expand_shape, make_adapter, out, tmp_path
+):
     base = expand_shape("qwen3", size=20)
     message = refusal(make_adapter(base, folder=tmp_path / "one", target_modules=["lm_head"]), base, out)
     assert message.startswith("merging changes the model: logits differ by")
@@ -183,9 +174,7 @@ def test_an_adapter_on_one_side_of_a_tied_table_is_refused_but_for_a_head_that_i
 
 
 @pytest.mark.slow
-def test_weights_that_half_precision_cannot_hold_are_refused(
-    expand_shape: Folder, make_adapter: Folder, out: Path
-) -> None:
+def test_weights_that_half_precision_cannot_hold_are_refused(expand_shape, make_adapter, out):
     base = expand_shape("llama", size=20)
     adapter = make_adapter(base, "reasoning")
     rows = "base_model.model.model.embed_tokens.lora_rows"

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,20 +23,20 @@ TAGS = ("<think>", "</think>")
 class Malicious:
     """Writes a file when it is unpickled."""
 
-    def __init__(self, trace: Path) -> None:
+    def __init__(self, trace):
         self.trace = trace
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return (Path.write_text, (self.trace, "unpickled"))
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Path:
+def trace(tmp_path):
     return tmp_path / "unpickled.txt"
 
 
 @pytest.fixture
-def pickled(expand_shape: Folder, tmp_path: Path, trace: Path) -> Path:
+def pickled(expand_shape, tmp_path, trace):
     """A model folder whose weights are a pickle that does harm."""
     folder = tmp_path / "pickled"
     shutil.copytree(expand_shape("llama", size=0), folder)
@@ -47,8 +46,8 @@ def pickled(expand_shape: Folder, tmp_path: Path, trace: Path) -> Path:
 
 
 def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
-    pickled: Path, trace: Path, tmp_path: Path, monkeypatch: Any, expand_shape: Folder, make_adapter: Folder
-) -> None:
+    pickled, trace, tmp_path, monkeypatch, expand_shape, make_adapter
+):
     monkeypatch.chdir(tmp_path)
     base = expand_shape("qwen3", size=20)
     adapter = make_adapter(base, "reasoning")
@@ -68,7 +67,7 @@ def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
 
 
 @pytest.fixture
-def with_code(expand_shape: Folder, tmp_path: Path, trace: Path, monkeypatch: Any) -> Path:
+def with_code(expand_shape, tmp_path, trace, monkeypatch):
     """A model folder with classes of its own."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = tmp_path / "with_code"
@@ -80,7 +79,7 @@ def with_code(expand_shape: Folder, tmp_path: Path, trace: Path, monkeypatch: An
     return folder
 
 
-def test_code_of_a_model_is_refused_in_one_line_and_not_run(with_code: Path, trace: Path) -> None:
+def test_code_of_a_model_is_refused_in_one_line_and_not_run(with_code, trace):
     for read in (
         lambda: plan_expansion(str(with_code), Expansion(size=4)),
         lambda: read_with_think_tags(str(with_code), TAGS),
@@ -92,12 +91,12 @@ def test_code_of_a_model_is_refused_in_one_line_and_not_run(with_code: Path, tra
 
 
 @pytest.fixture
-def tensors() -> Tensors:
+def tensors():
     generator = torch.Generator().manual_seed(3)
     return {name: torch.randn(300, 40, generator=generator) for name in ("embedding", "layer", "head")}
 
 
-def test_a_fingerprint_depends_on_tensors_alone_not_on_their_files(tensors: Tensors, tmp_path: Path) -> None:
+def test_a_fingerprint_depends_on_tensors_alone_not_on_their_files(tensors, tmp_path):
     head = tensors.pop("head")
     first, last = head.clone(), head.clone()
     first[0, 0] += 1e-3
@@ -115,7 +114,7 @@ def test_a_fingerprint_depends_on_tensors_alone_not_on_their_files(tensors: Tens
 
 
 @pytest.mark.parametrize("kept", [3, 40, -1])
-def test_a_file_that_was_cut_short_is_refused(kept: int, tensors: Tensors, tmp_path: Path) -> None:
+def test_a_file_that_was_cut_short_is_refused(kept, tensors, tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     content = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content[:kept])
@@ -130,7 +129,7 @@ def test_a_file_that_was_cut_short_is_refused(kept: int, tensors: Tensors, tmp_p
         *({"dtype": "F32", "shape": [1], "data_offsets": offsets} for offsets in ([0], [0, "4"], [4, 0], [-99, 4])),
     ],
 )
-def test_a_tensor_whose_entry_is_malformed_is_refused(entry: Any, tmp_path: Path) -> None:
+def test_a_tensor_whose_entry_is_malformed_is_refused(entry, tmp_path):
     header = json.dumps({"weight": entry}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     with pytest.raises(UserError, match=r"model\.safetensors cannot be read as weights"):

@@ -8,15 +8,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_arms
+from rlvr_vocab.analysis.compare.comparison import ArmResults, RunResults, compare_arms
 
 SIMULATIONS = 300
 PROBLEMS = 120
 
 
-def simulated(
-    generator: np.random.Generator, design: str, seeds: int, luck: float, effect: float, suits: float = 0.0
-) -> Comparison:
+def simulated(generator, design, seeds, luck, effect, suits=0.0):
     """Two arms whose chances differ by `effect`, with luck of seeds, and problems that suit one arm better."""
     sets = seeds if design == "own" else 1
     hardness = generator.uniform(0.3, 0.7, (sets, PROBLEMS))
@@ -34,7 +32,7 @@ def simulated(
 
 
 @cache
-def without_a_difference(design: str, seeds: int, luck: float, suits: float) -> list[Comparison]:
+def without_a_difference(design, seeds, luck, suits):
     generator = np.random.default_rng(5)
     return [simulated(generator, design, seeds, luck, 0.0, suits) for _ in range(SIMULATIONS)]
 
@@ -44,9 +42,7 @@ KINDS = [("fixed", 3, 0.05, 0.0), *(pytest.param(*kind, marks=pytest.mark.slow) 
 
 
 @pytest.mark.parametrize(("design", "seeds", "luck", "suits"), KINDS)
-def test_without_a_difference_one_in_twenty_is_claimed_at_most(
-    design: str, seeds: int, luck: float, suits: float
-) -> None:
+def test_without_a_difference_one_in_twenty_is_claimed_at_most(design, seeds, luck, suits):
     found = without_a_difference(design, seeds, luck, suits)
     claimed = sum(each.verdict != "not distinguishable" for each in found)
     assert claimed <= 0.075 * SIMULATIONS  # 5 % and two standard errors
@@ -54,7 +50,7 @@ def test_without_a_difference_one_in_twenty_is_claimed_at_most(
 
 
 @pytest.mark.parametrize(("design", "seeds", "luck", "suits"), KINDS)
-def test_the_smallest_effect_is_found_as_often_as_it_says(design: str, seeds: int, luck: float, suits: float) -> None:
+def test_the_smallest_effect_is_found_as_often_as_it_says(design, seeds, luck, suits):
     generator = np.random.default_rng(6)
     effect = float(np.mean([each.smallest_effect for each in without_a_difference(design, seeds, luck, suits)]))
     there = [simulated(generator, design, seeds, luck, effect, suits) for _ in range(SIMULATIONS)]

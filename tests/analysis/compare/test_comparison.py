@@ -26,11 +26,11 @@ from rlvr_vocab.analysis.compare.interval import (
 from rlvr_vocab.errors import UserError
 
 
-def arm(name: str, runs: dict[object, dict[object, float]]) -> ArmResults:
+def arm(name, runs):
     return ArmResults(name, [RunResults(seed, list(run), list(run.values())) for seed, run in runs.items()])
 
 
-def table(scores: np.ndarray, seeds: list[int] | None = None, own: bool = False) -> dict[object, dict[object, float]]:
+def table(scores, seeds=None, own=False):
     """Runs from a table of shape (runs, problems)."""
     named = seeds or list(range(len(scores)))
     return {
@@ -39,7 +39,7 @@ def table(scores: np.ndarray, seeds: list[int] | None = None, own: bool = False)
     }
 
 
-def test_where_each_seed_has_its_own_problems_it_is_the_paired_t_test_of_the_run_means() -> None:
+def test_where_each_seed_has_its_own_problems_it_is_the_paired_t_test_of_the_run_means():
     generator = np.random.default_rng(0)
     one, two = generator.random((2, 4, 60))
     two += np.array([[0.0], [0.2], [0.3], [0.5]])  # far more luck of seeds than of problems
@@ -50,7 +50,7 @@ def test_where_each_seed_has_its_own_problems_it_is_the_paired_t_test_of_the_run
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
 
 
-def test_runs_that_are_not_pairs_are_compared_as_welch_does() -> None:
+def test_runs_that_are_not_pairs_are_compared_as_welch_does():
     generator = np.random.default_rng(1)
     one = generator.normal(0.3, 0.02, (3, 1)) + np.zeros((3, 400))
     two = generator.normal(0.6, 0.08, (3, 1)) + np.zeros((3, 400))
@@ -62,7 +62,7 @@ def test_runs_that_are_not_pairs_are_compared_as_welch_does() -> None:
     assert found.p == pytest.approx(expected.pvalue / CAUTION, rel=0.02)
 
 
-def test_arms_with_unequal_numbers_of_runs_keep_their_own_degrees_of_freedom() -> None:
+def test_arms_with_unequal_numbers_of_runs_keep_their_own_degrees_of_freedom():
     generator = np.random.default_rng(1)
     one = generator.normal(0.3, 0.08, (2, 1)) + np.zeros((2, 400))
     two = generator.normal(0.6, 0.04, (5, 1)) + np.zeros((5, 400))
@@ -73,7 +73,7 @@ def test_arms_with_unequal_numbers_of_runs_keep_their_own_degrees_of_freedom() -
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.01)
 
 
-def claims(seeds: list[tuple[float, float, int]], problems: float, draws: int) -> float:
+def claims(seeds, problems, draws):
     """How often the rule claims at 5 % where there is nothing, over normal luck of known size.
 
     Args:
@@ -104,16 +104,14 @@ def claims(seeds: list[tuple[float, float, int]], problems: float, draws: int) -
         ([(1 / 2, 0.0, 1), (0.3**2 / 10, 0.0, 9)], 0.0, 40, 0.035),  # two runs against ten
     ],
 )
-def test_the_rule_is_cautious_enough_where_it_claims_most(
-    seeds: list[tuple[float, float, int]], problems: float, draws: int, least: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rule_is_cautious_enough_where_it_claims_most(seeds, problems, draws, least, monkeypatch):
     assert least < claims(seeds, problems, draws) < 0.05
     monkeypatch.setattr("rlvr_vocab.analysis.compare.interval.CAUTION", 1.0)
     assert claims(seeds, problems, draws) > 0.055
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -> None:
+def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own):
     generator = np.random.default_rng(2)
     seed_luck, suits, noise, seeds, problems = 0.05, 0.3, 0.4, 3, 20
     differences, parts = [], []
@@ -131,7 +129,7 @@ def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -
     assert of_problems + of_seeds - both == pytest.approx(np.var(differences), rel=0.08)
 
 
-def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
+def test_the_p_value_is_the_error_whose_interval_ends_at_zero():
     luck = DifferenceVariance(problems=0.0004, problems_df=199, seeds=(SeedVariance(0.0008, 0.0002, 2),))
     for error in (0.5, 0.05, 0.001):
         assert p_value(luck, half_width(luck, error)) == pytest.approx(error)
@@ -141,14 +139,14 @@ def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
     assert half_width(agreeing, 0.05) == pytest.approx(stats.t.isf(CAUTION * 0.025, 499) * 0.02)
 
 
-def test_arms_that_are_alike_in_every_answer_are_not_known_exactly() -> None:
+def test_arms_that_are_alike_in_every_answer_are_not_known_exactly():
     alike = arm("a", table(np.zeros((3, 50))))
     found = compare_arms(alike, ArmResults("b", alike.runs))
     assert found.verdict == "not distinguishable"
     assert found.high > 0.03 and found.smallest_effect > 0.03
 
 
-def test_samples_of_a_problem_are_one_problem_and_problems_are_matched_by_what_they_are() -> None:
+def test_samples_of_a_problem_are_one_problem_and_problems_are_matched_by_what_they_are():
     generator = np.random.default_rng(4)
     once = generator.integers(0, 2, (6, 80)).astype(float)
     single = [arm(name, table(half)) for name, half in (("a", once[:3]), ("b", once[3:]))]
@@ -162,7 +160,7 @@ def test_samples_of_a_problem_are_one_problem_and_problems_are_matched_by_what_t
     assert (sorted(scores.other[0] - scores.baseline[0]), scores.left_out) == ([0.0, 1.0], 2)
 
 
-def test_how_runs_are_matched() -> None:
+def test_how_runs_are_matched():
     four = np.zeros((4, 10))
     assert match_scores(arm("a", table(four)), arm("b", table(four))).paired
     other_seeds = match_scores(arm("a", table(four)), arm("b", table(four[:3], [4, 5, 6])))
@@ -182,12 +180,12 @@ def test_how_runs_are_matched() -> None:
         (ArmResults("a", [RunResults(0, ["x"], [1.0])] * 2), arm("b", {0: {"x": 1.0}}), "two runs with seed 0"),
     ],
 )
-def test_arms_that_cannot_be_compared_are_refused(one: ArmResults, two: ArmResults, words: str) -> None:
+def test_arms_that_cannot_be_compared_are_refused(one, two, words):
     with pytest.raises(UserError, match=words):
         compare_arms(one, two)
 
 
-def test_several_arms_are_judged_more_strictly_than_one() -> None:
+def test_several_arms_are_judged_more_strictly_than_one():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.7, 0.9]) == [1.0, 1.0]
     generator = np.random.default_rng(9)
@@ -197,7 +195,7 @@ def test_several_arms_are_judged_more_strictly_than_one() -> None:
     assert [each.adjusted_p for each in together] == pytest.approx(holm([each.p for each in together]))
 
 
-def test_the_verdict_has_the_sign_of_the_difference_and_needs_two_runs() -> None:
+def test_the_verdict_has_the_sign_of_the_difference_and_needs_two_runs():
     generator = np.random.default_rng(10)
     plain, alike = (arm(name, table((generator.random((5, 300)) < 0.4).astype(float))) for name in ("n=0", "n=1"))
     scores = (generator.random((5, 300)) < 0.7).astype(float)

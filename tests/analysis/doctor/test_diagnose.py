@@ -12,9 +12,8 @@ from trl import GRPOConfig
 
 from rlvr_vocab.analysis import doctor
 from rlvr_vocab.analysis.doctor.diagnose import RULES, Doctor, diagnose
-from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RewardFact, RunRecord
 from rlvr_vocab.runs.folder import run_facts
 
 Row = dict[str, Any]
@@ -25,7 +24,7 @@ NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std"
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")
 
 
-def after(step: int, change: Row) -> Callable[[Row], Row]:
+def after(step, change):
     return lambda row: change if row["step"] > step else {}
 
 
@@ -61,8 +60,8 @@ SICK: dict[str, tuple[str, Row | Callable[[Row], Row]]] = {
 @pytest.mark.parametrize("logging_steps", [1, 5])
 @pytest.mark.parametrize("sickness", SICK)
 def test_a_sickness_is_named_with_figures_and_a_step_and_at_most_one_other(
-    sickness: str, logging_steps: int, rows_with: RowsWith, findings_of: Callable[..., list[Finding]]
-) -> None:
+    sickness, logging_steps, rows_with, findings_of
+):
     expected, change = SICK[sickness]
     found = {each.name: each for each in findings_of(logged_every(rows_with(change), logging_steps), rewards=REWARDS)}
     assert expected in found and len(found) <= 2, found
@@ -71,11 +70,11 @@ def test_a_sickness_is_named_with_figures_and_a_step_and_at_most_one_other(
     assert finding.title and finding.cause and finding.remedy and 10 <= finding.step <= 60
 
 
-def test_every_rule_has_a_sickness() -> None:
+def test_every_rule_has_a_sickness():
     assert {*(name for name, _ in SICK.values()), "held_out_accuracy_falls"} == set(RULES)
 
 
-def logged_every(rows: list[Row], steps: int) -> list[Row]:
+def logged_every(rows, steps):
     """What the trainer would have written: means over some steps, the rate of the last one."""
     joined = []
     for start in range(0, len(rows), steps):
@@ -90,16 +89,16 @@ def logged_every(rows: list[Row], steps: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("logging_steps", [1, 5, 10])
-def test_a_healthy_run_has_no_findings(logging_steps: int, healthy_rows: list[Row], names_of: Named) -> None:
+def test_a_healthy_run_has_no_findings(logging_steps, healthy_rows, names_of):
     assert names_of(logged_every(healthy_rows, logging_steps)) == []
 
 
-def test_a_few_rows_say_nothing(rows_with: RowsWith, names_of: Named) -> None:
+def test_a_few_rows_say_nothing(rows_with, names_of):
     for _, change in SICK.values():
         assert names_of(rows_with(change, 8), rewards=REWARDS) == []
 
 
-def test_single_batches_far_apart_are_judged_from_five_on(healthy_rows: list[Row], names_of: Named) -> None:
+def test_single_batches_far_apart_are_judged_from_five_on(healthy_rows, names_of):
     rows = [
         {**row, "completions/clipped_ratio": 0.97} if number % 10 == 0 else {name: row[name] for name in OF_UPDATES}
         for number, row in enumerate(healthy_rows)
@@ -107,7 +106,7 @@ def test_single_batches_far_apart_are_judged_from_five_on(healthy_rows: list[Row
     assert names_of(rows[:40]) == [] and names_of(rows[:50]) == ["completions_cut_off"]
 
 
-def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
+def test_what_follows_from_another_finding_is_not_told(names_of):
     cut_off = {"completions/clipped_ratio": 1.0, "reward": 0.0, **NO_SPREAD}
     assert names_of(cut_off) == ["completions_cut_off", "no_group_differs"]  # a model that knows nothing has both
     fallen = {"entropy": 0.001, "thinking/closed": 0.0, "reward": 0.0, **NO_SPREAD}
@@ -115,7 +114,7 @@ def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
     assert names_of(lambda row: {**fallen, "loss": None} if row["step"] > 8 else {}) == ["loss_not_finite"]
 
 
-def test_the_keys_that_a_remedy_names_exist() -> None:
+def test_the_keys_that_a_remedy_names_exist():
     texts = [path.read_text(encoding="utf-8") for path in Path(doctor.__file__).parent.glob("*.py")]
     keys = set(re.findall(r"\b(?:training|dataset|warmup|model)\.[a-z_0-9]+", " ".join(texts)))
     assert len(keys) > 15
@@ -125,9 +124,7 @@ def test_the_keys_that_a_remedy_names_exist() -> None:
         assert name in known[section] or name in GRPOConfig.__dataclass_fields__, key
 
 
-def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(
-    rows_with: RowsWith, facts: RunFacts, tmp_path: Path
-) -> None:
+def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(rows_with, facts, tmp_path):
     rows = rows_with(lambda row: {"kl": 0.02 * row["step"]})
     doctor = Doctor(facts)
     told = [(row["step"], finding) for row in rows for finding in doctor.look(row)]
@@ -140,10 +137,10 @@ def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(
         assert len(kept._last) <= 100 and len(kept._first) <= 50
 
 
-def test_a_new_stage_is_judged_by_its_own_rows(rows_with: RowsWith, names_of: Named) -> None:
+def test_a_new_stage_is_judged_by_its_own_rows(rows_with, names_of):
     other = {"entropy": 0.05, "reward": 0.2, "step_time": 9.0, "completions/mean_length": 60.0}
 
-    def stage(row: Row) -> Row:
+    def stage(row):
         if row["step"] <= 20:
             return {"stage": "format", "stage_step": row["step"]}
         return {"stage": "sums", **{name: value + 0.01 * (row["step"] - 20) for name, value in other.items()}}
@@ -153,7 +150,7 @@ def test_a_new_stage_is_judged_by_its_own_rows(rows_with: RowsWith, names_of: Na
     assert names_of([{**row, "stage": "one"} for row in rows]) != []
 
 
-def test_a_remedy_in_a_stage_says_so(rows_with: RowsWith, tmp_path: Path) -> None:
+def test_a_remedy_in_a_stage_says_so(rows_with, tmp_path):
     stages = "stages=[{name: one, training: {max_completion_length: 20, learning_rate: 0.0, max_steps: 60}}]"
     facts = run_facts(read_settings("train", ["experiment=quickstart", stages]).resolved, tmp_path)
     sick = {"stage": "one", "completions/clipped_ratio": 1.0, "learning_rate": 0.0, "weights/moved": 0.0}

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,10 @@ Doctor = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def doctor(tmp_path, capsys):
     """Exit code and output of `doctor` on a run with these rows."""
 
-    def call(rows: list[Row], *args: str, finished: bool = True) -> tuple[int, str]:
+    def call(rows, *args, finished=True):
         settings = read_settings("train", ["experiment=quickstart"])
         (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
         (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
@@ -34,11 +33,11 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     return call
 
 
-def test_a_healthy_run_ends_with_0(doctor: Doctor, healthy_rows: list[Row], tmp_path: Path) -> None:
+def test_a_healthy_run_ends_with_0(doctor, healthy_rows, tmp_path):
     assert doctor(healthy_rows) == (0, f"{tmp_path}: 60 rows up to step 60\nnothing wrong was found\n")
 
 
-def test_a_sick_run_ends_with_1_and_says_what_to_type(doctor: Doctor, healthy_rows: list[Row]) -> None:
+def test_a_sick_run_ends_with_1_and_says_what_to_type(doctor, healthy_rows):
     code, out = doctor([{**row, "completions/clipped_ratio": 0.97} for row in healthy_rows], finished=False)
     assert code == 1
     assert "Completions are cut off (error completions_cut_off, step 10)" in out
@@ -47,7 +46,7 @@ def test_a_sick_run_ends_with_1_and_says_what_to_type(doctor: Doctor, healthy_ro
     assert "the run has not finished" in out and "\x1b" not in out
 
 
-def test_as_json_there_is_one_object_and_nothing_else(doctor: Doctor, healthy_rows: list[Row]) -> None:
+def test_as_json_there_is_one_object_and_nothing_else(doctor, healthy_rows):
     code, out = doctor([{**row, "sampling/logp_gap": 0.4} for row in healthy_rows], "format=json")
     found = json.loads(out)
     assert code == 1 and found["rows"] == 60 == found["last_step"] and found["finished"] and not found["too_short"]
@@ -56,14 +55,12 @@ def test_as_json_there_is_one_object_and_nothing_else(doctor: Doctor, healthy_ro
 
 
 @pytest.mark.parametrize(("count", "message"), [(0, "no step is logged yet"), (9, "too short to judge")])
-def test_a_run_that_is_too_short_is_told_to_be(
-    count: int, message: str, doctor: Doctor, healthy_rows: list[Row]
-) -> None:
+def test_a_run_that_is_too_short_is_told_to_be(count, message, doctor, healthy_rows):
     code, out = doctor([{**row, "reward_std": 0.0} for row in healthy_rows[:count]])
     assert code == 0 and message in out and "nothing wrong" not in out
 
 
-def test_it_starts_without_anything_heavy(doctor: Doctor, healthy_rows: list[Row], tmp_path: Path) -> None:
+def test_it_starts_without_anything_heavy(doctor, healthy_rows, tmp_path):
     doctor([{**row, "reward_std": 0.0} for row in healthy_rows])
     heavy = ("torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy")
     code = (

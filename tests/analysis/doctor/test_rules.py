@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
 from rlvr_vocab.analysis.doctor.history import Finding
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RewardFact, RunRecord
 
 Row = dict[str, Any]
 Named = Callable[..., list[str]]
@@ -23,11 +22,11 @@ NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std"
 ACCURACY, OWN = RewardFact("accuracy", 1.0, False), RewardFact("own", 1.0, False)
 
 
-def resting(row: Row) -> float:
+def resting(row):
     return 0.3 + 0.01 * (row["step"] % 3)
 
 
-def learned(row: Row) -> Row:
+def learned(row):
     """A task that is learned in thirty steps, after which the policy is sure of itself."""
     part = min(1.0, 0.3 + 0.7 * row["step"] / 30)
     spread = (part * (1 - part)) ** 0.5
@@ -45,11 +44,11 @@ HEALTHY: dict[str, Callable[[Row], Row]] = {
 
 
 @pytest.mark.parametrize("change", HEALTHY.values(), ids=HEALTHY)
-def test_a_healthy_change_leads_to_no_finding(change: Callable[[Row], Row], names_of: Named) -> None:
+def test_a_healthy_change_leads_to_no_finding(change, names_of):
     assert names_of(change) == []
 
 
-def test_entropy_that_falls_before_the_policy_is_right_is_found(rows_with: RowsWith, names_of: Named) -> None:
+def test_entropy_that_falls_before_the_policy_is_right_is_found(rows_with, names_of):
     assert "entropy_collapsing" in names_of([{**row, "reward": resting(row)} for row in rows_with(learned)])
 
 
@@ -58,7 +57,7 @@ def test_entropy_that_falls_before_the_policy_is_right_is_found(rows_with: RowsW
 Rates = Callable[[int, np.random.Generator], np.ndarray]  # of success, for each group of a step
 
 
-def drawn(rates: Rates, healthy_rows: list[Row], *, seed: int = 0, hidden: str = "") -> list[Row]:
+def drawn(rates, healthy_rows, *, seed=0, hidden=""):
     """Two hundred rows in which the rewards are drawn at these rates, eight in a group."""
     luck, rows = np.random.default_rng(seed), []
     for step in range(1, 201):
@@ -84,10 +83,8 @@ def drawn(rates: Rates, healthy_rows: list[Row], *, seed: int = 0, hidden: str =
     ("lost_at", "how", "hidden"),
     [(40, "abruptly", ""), (120, "gradually", "frac_reward_zero_std"), (180, "with noise", "")],
 )
-def test_a_lost_spread_is_found_within_twenty_steps_and_not_before(
-    lost_at: int, how: str, hidden: str, healthy_rows: list[Row], facts: RunFacts
-) -> None:
-    def rates(step: int, luck: np.random.Generator) -> np.ndarray:
+def test_a_lost_spread_is_found_within_twenty_steps_and_not_before(lost_at, how, hidden, healthy_rows, facts):
+    def rates(step, luck):
         right = 0.3 + 0.3 * min(1.0, step / lost_at)
         alike = min(1.0, max(0.0, (step - lost_at) / (10 if how == "gradually" else 1)))
         settled = luck.random(8) < alike * (0.97 if how == "with noise" else 1.0)
@@ -109,15 +106,15 @@ def test_a_lost_spread_is_found_within_twenty_steps_and_not_before(
     ],
 )
 def test_a_spread_that_falls_as_the_problems_are_learned_is_healthy_wherever_the_run_ends(
-    rates: Rates, seed: int, groups: int, healthy_rows: list[Row], facts: RunFacts
-) -> None:
+    rates, seed, groups, healthy_rows, facts
+):
     doctor, found = Doctor(replace(facts, completions_per_step=8 * groups)), set()
     for row in drawn(lambda step, luck: rates(step, luck)[:groups], healthy_rows, seed=seed):
         found |= {finding.name for finding in doctor.look(row)} - {"reward_flat"}  # noise alone is flat
     assert found == set()
 
 
-def of_own(row: Row, reward: float, spread: float) -> Row:
+def of_own(row, reward, spread):
     """The row with a single function of the user's own."""
     plain = {name: value for name, value in row.items() if not name.startswith("rewards/")}
     still = NO_SPREAD if spread == 0 else {"reward_std": spread, "groups/reward_std": 0.9 * spread}
@@ -125,9 +122,7 @@ def of_own(row: Row, reward: float, spread: float) -> Row:
 
 
 @pytest.mark.parametrize(("full", "offset", "mark"), [(2.0, 0, None), (10.0, 0, 10.0), (1.0, -1, None), (1.0, -1, 0.0)])
-def test_a_reward_on_any_scale_may_be_learned(
-    full: float, offset: float, mark: float | None, healthy_rows: list[Row], names_of: Named
-) -> None:
+def test_a_reward_on_any_scale_may_be_learned(full, offset, mark, healthy_rows, names_of):
     parts = [min(1.0, 0.3 + 0.7 * row["step"] / 30) for row in healthy_rows]
     rows = [
         of_own(row, full * part + offset, full * (part * (1 - part)) ** 0.5)
@@ -136,7 +131,7 @@ def test_a_reward_on_any_scale_may_be_learned(
     assert names_of(rows, rewards=(replace(OWN, full_mark=mark),)) == []
 
 
-def test_a_reward_of_the_problem_alone_never_varies_on_any_scale(healthy_rows: list[Row], names_of: Named) -> None:
+def test_a_reward_of_the_problem_alone_never_varies_on_any_scale(healthy_rows, names_of):
     rows = [{**of_own(row, 0.5, 0.5), "groups/reward_std": 0.0, "frac_reward_zero_std": 0.0} for row in healthy_rows]
     assert names_of(rows, rewards=(OWN,)) == ["no_group_differs"]
 
@@ -145,15 +140,13 @@ def test_a_reward_of_the_problem_alone_never_varies_on_any_scale(healthy_rows: l
     ("name", "full_mark", "sick"),
     [("boxed", None, True), ("think_format_2", None, True), ("boxed", 0.0, False), ("my_format", None, False)],
 )
-def test_a_format_that_is_never_met_is_found_and_a_penalty_of_0_is_not(
-    name: str, full_mark: float | None, sick: bool, names_of: Named
-) -> None:
+def test_a_format_that_is_never_met_is_found_and_a_penalty_of_0_is_not(name, full_mark, sick, names_of):
     rewards = (ACCURACY, RewardFact(name, 0.1, False, full_mark))
     scores = {f"rewards/{name}/mean": 0.0, f"rewards/{name}/std": 0.0}
     assert names_of(scores, rewards=rewards) == ["format_reward_zero"] * sick
 
 
-def test_one_accident_is_no_habit_however_few_rows_there_are(healthy_rows: list[Row], names_of: Named) -> None:
+def test_one_accident_is_no_habit_however_few_rows_there_are(healthy_rows, names_of):
     rows = [{**row, "rewards/accuracy/failures": float(row["step"] == 10)} for row in healthy_rows[4:15:5]]
     assert len(rows) == 3 and names_of(rows) == []
     assert names_of([{**row, "grad_norm": None} if row["step"] == 10 else row for row in rows]) == []
@@ -163,21 +156,21 @@ def test_one_accident_is_no_habit_however_few_rows_there_are(healthy_rows: list[
 
 
 @pytest.mark.parametrize("until", [2, 5, 20])
-def test_a_reward_that_is_gone_at_once_has_collapsed_and_nothing_else(until: int, findings_of: Found) -> None:
+def test_a_reward_that_is_gone_at_once_has_collapsed_and_nothing_else(until, findings_of):
     lost = {"completions/clipped_ratio": 1.0, "thinking/closed": 0.0, "answering/mean_length": 0.0}
     lost |= {"reward": 0.0, **NO_SPREAD, "kl": 1.2, "completions/duplicates": 0.87}
     [finding] = findings_of(lambda row: {"reward": 0.45 - 0.05 * (row["step"] % 2)} if row["step"] <= until else lost)
     assert finding.name == "reward_collapsed" and finding.step <= until + 12
 
 
-def test_a_lucky_beginning_is_no_collapse(names_of: Named) -> None:
+def test_a_lucky_beginning_is_no_collapse(names_of):
     for seed in range(20):
         luck = random.Random(seed)
         names = names_of(lambda row, luck=luck: {"reward": sum(luck.random() < 0.35 for _ in range(16)) / 16})
         assert "reward_collapsed" not in names
 
 
-def test_a_flat_reward_is_taken_back_when_it_rises(healthy_rows: list[Row], facts: RunFacts, tmp_path: Path) -> None:
+def test_a_flat_reward_is_taken_back_when_it_rises(healthy_rows, facts, tmp_path):
     rows = [
         {**healthy_rows[number % 60], "step": number + 1, "learning_rate": 1e-4}
         | {"reward": 0.3 + 0.01 * (number % 3) + 0.005 * max(0, number - 50)}
@@ -188,8 +181,8 @@ def test_a_flat_reward_is_taken_back_when_it_rises(healthy_rows: list[Row], fact
     assert doctor.findings() == diagnose(RunRecord(tmp_path, facts, tuple(rows))) == []
 
 
-def test_rewards_are_judged_at_the_first_weights(rows_with: RowsWith, names_of: Named) -> None:
-    def row(row: Row) -> Row:
+def test_rewards_are_judged_at_the_first_weights(rows_with, names_of):
+    def row(row):
         right, weight = 0.3 + 0.01 * row["step"], 1.0 - 0.015 * row["step"]  # the weighted reward falls
         scores = {"rewards/accuracy/mean": right, "rewards/boxed/mean": 0.9, "rewards/boxed/std": 0.3}
         return {**scores, "reward": weight * right + 0.18, "rewards/accuracy/weight": weight, "reward_std": 0.047}
@@ -202,7 +195,7 @@ def test_rewards_are_judged_at_the_first_weights(rows_with: RowsWith, names_of: 
 NO_ACCURACY = {"rewards/accuracy/std": 0.1}  # of partial credit, so that only the reward is looked at
 
 
-def held_out(*values: float, problems: int = 200, spread: float | None = None) -> list[Row]:
+def held_out(*values, problems=200, spread=None):
     """Evaluations ten steps apart: accuracies, or rewards with that standard deviation."""
     measured = {"eval/accuracy": 0.0} if spread is None else {"eval/reward": 0.0, "eval/reward_std": spread}
     [name, *_] = measured
@@ -224,9 +217,7 @@ def held_out(*values: float, problems: int = 200, spread: float | None = None) -
         (held_out(0.020, 0.018, 0.016, 0.012, 0.011, 0.010, spread=0.01), True),  # in units of its own
     ],
 )
-def test_held_out_answers_that_get_worse_while_the_reward_rises(
-    evaluations: list[Row], sick: bool, names_of: Named
-) -> None:
+def test_held_out_answers_that_get_worse_while_the_reward_rises(evaluations, sick, names_of):
     assert names_of(NO_ACCURACY, evaluations) == ["held_out_accuracy_falls"] * sick
 
 
@@ -240,9 +231,7 @@ def test_held_out_answers_that_get_worse_while_the_reward_rises(
         (200, 2.0, 1.0, 20.0, False),
     ],
 )
-def test_held_out_answers_before_and_after_a_run_count_too(
-    problems: int, before: float, after: float, spread: float | None, sick: bool, names_of: Named
-) -> None:
+def test_held_out_answers_before_and_after_a_run_count_too(problems, before, after, spread, sick, names_of):
     name = "accuracy" if spread is None else "reward"
     summary = {f"{name}_before": before, f"{name}_after": after, "held_out_problems": problems, "finished": True}
     summary |= {} if spread is None else {"reward_std_before": spread, "reward_std_after": spread}
@@ -259,16 +248,11 @@ def test_held_out_answers_before_and_after_a_run_count_too(
     ],
 )
 def test_accuracy_in_training_that_parts_from_held_out_accuracy_is_found(
-    trained: tuple[float, float],
-    values: tuple[float, ...],
-    problems: int,
-    sick: bool,
-    rows_with: RowsWith,
-    names_of: Named,
-) -> None:
+    trained, values, problems, sick, rows_with, names_of
+):
     begin, end = trained
 
-    def rows_of(part: float) -> list[Row]:
+    def rows_of(part):
         means = [begin + (end - begin) * step / 60 for step in range(1, 61)]
         scores = [
             {"rewards/accuracy/mean": mean, "rewards/accuracy/std": part * (mean * (1 - mean)) ** 0.5} for mean in means
@@ -283,7 +267,7 @@ def test_accuracy_in_training_that_parts_from_held_out_accuracy_is_found(
     assert names_of(rows_of(0.7), (), summary) == []  # partial credit: no accuracy
 
 
-def test_held_out_accuracy_is_followed_over_stages(rows_with: RowsWith, names_of: Named) -> None:
+def test_held_out_accuracy_is_followed_over_stages(rows_with, names_of):
     rows = rows_with(
         lambda row: (
             {"stage": "format", "reward": 0.95}
@@ -306,14 +290,12 @@ def test_held_out_accuracy_is_followed_over_stages(rows_with: RowsWith, names_of
         (1e-6, 0.0, "The parameters do not move", "error"),
     ],
 )
-def test_weights_that_stay_are_named_by_their_rate_and_their_share(
-    rate: float, moved: float, title: str, severity: str, findings_of: Found
-) -> None:
+def test_weights_that_stay_are_named_by_their_rate_and_their_share(rate, moved, title, severity, findings_of):
     [finding] = findings_of({"learning_rate": rate, "weights/moved": moved}, learning_rate=rate)
     assert (finding.name, finding.title, finding.severity) == ("weights_not_moving", title, severity)
 
 
-def test_the_end_of_a_decay_may_round_away(rows_with: RowsWith, names_of: Named) -> None:
+def test_the_end_of_a_decay_may_round_away(rows_with, names_of):
     """The last ten rows have rates below 2e-4."""
     rows = rows_with(lambda row: {"weights/moved": 0.0 if row["step"] > 50 else 1.0})
     assert names_of(rows, learning_rate=2e-3) == []
@@ -321,9 +303,7 @@ def test_the_end_of_a_decay_may_round_away(rows_with: RowsWith, names_of: Named)
 
 
 @pytest.mark.parametrize(("clipped", "title"), [(1.0, "Completions are cut off"), (0.0, "Thinking is not closed")])
-def test_thinking_that_is_not_closed_is_found_with_the_limit_or_by_itself(
-    clipped: float, title: str, findings_of: Found
-) -> None:
+def test_thinking_that_is_not_closed_is_found_with_the_limit_or_by_itself(clipped, title, findings_of):
     [found] = findings_of({"completions/clipped_ratio": clipped, "thinking/closed": 0.1})
     assert (found.name, found.title, found.severity) == ("completions_cut_off", title, "error")
     assert "thinking/closed 10%" in found.evidence

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
 from rlvr_vocab.analysis.doctor import learning, policy
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.cli import main
-from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.runs.folder import run_record
 
 pytestmark = pytest.mark.slow
@@ -19,13 +17,13 @@ pytestmark = pytest.mark.slow
 OF_RULES = {"frac_reward_zero_std", "reward", "reward_std", "entropy", "kl", "loss", "grad_norm", "learning_rate"}
 
 
-def trained(folder: Path, *args: str) -> RunRecord:
+def trained(folder, *args):
     small = ("report=false", "dataset.max_eval_samples=8", "training.kl_log_steps=5", f"output_dir={folder}")
     assert main(["quickstart", *small, *args]) == 0
     return run_record(folder)
 
 
-def test_a_healthy_run_has_no_findings_and_logs_what_the_rules_read(tmp_path: Path) -> None:
+def test_a_healthy_run_has_no_findings_and_logs_what_the_rules_read(tmp_path):
     record = trained(tmp_path / "run", "training.max_steps=30")
     assert diagnose(record) == []
     read = re.findall(r'"((?:[a-z]+/)?[a-z_]+)"', " ".join(map(inspect.getsource, (learning, policy))))

@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from markupsafe import Markup
@@ -45,17 +44,17 @@ ELEMENTS = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     return write_run(tmp_path / "run")
 
 
-def lede(run: Path) -> str:
+def lede(run):
     """The sentence below the title, without the rest of the page."""
     record = run_record(run)
     return outcome_sentence(record, held_out_of(record))
 
 
-def test_the_outcome_is_a_paired_difference_with_its_interval(run: Path) -> None:
+def test_the_outcome_is_a_paired_difference_with_its_interval(run):
     # 10 of 40 right before, the other 30 after: 30 problems gained, 10 lost.
     found = stats.ttest_1samp([1.0] * 30 + [-1.0] * 10, 0).confidence_interval(0.95)
     low, high = (f"{100 * end:+.1f}" for end in found)
@@ -65,7 +64,7 @@ def test_the_outcome_is_a_paired_difference_with_its_interval(run: Path) -> None
     )
 
 
-def test_only_problems_that_both_times_can_be_judged_are_compared(run: Path) -> None:
+def test_only_problems_that_both_times_can_be_judged_are_compared(run):
     rows = [answer(problem, right=True) for problem in range(40)]
     for row in rows[10:]:
         row["score"] = None
@@ -73,7 +72,7 @@ def test_only_problems_that_both_times_can_be_judged_are_compared(run: Path) -> 
     assert "stayed at 100.0 % on 10 problems" in lede(run)
 
 
-def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: Path) -> None:
+def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run):
     rows = [answer(problem, right=problem < 10 and sample < 3) for sample in range(4) for problem in range(40)]
     write_rows(run / "evaluation" / "after.jsonl", rows)
     found = stats.ttest_1samp([-0.25] * 10 + [0.0] * 30, 0).confidence_interval(0.95)
@@ -83,7 +82,7 @@ def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: P
     )
 
 
-def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path) -> None:
+def test_held_out_problems_without_a_measurement_are_not_told_as_none(run):
     after = run / "evaluation" / "after.jsonl"
     whole = after.read_bytes()
     for damaged in (whole[:-9], b'{"no": "result"}\n' + whole):
@@ -92,13 +91,13 @@ def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path)
             lede(run)
 
 
-def test_a_run_without_held_out_problems_says_so(run: Path) -> None:
+def test_a_run_without_held_out_problems_says_so(run):
     shutil.rmtree(run / "evaluation")
     rewrite(run, "summary.json", held_out_problems=0, accuracy_before=None, accuracy_after=None)
     assert lede(run) == "Nothing was held out, so accuracy was not measured."
 
 
-def test_an_unfinished_run_is_told_as_far_as_it_is(run: Path) -> None:
+def test_an_unfinished_run_is_told_as_far_as_it_is(run):
     (run / "summary.json").unlink()
     (run / "evaluation" / "after.jsonl").unlink()
     with (run / "metrics.jsonl").open("a") as file:
@@ -110,7 +109,7 @@ def test_an_unfinished_run_is_told_as_far_as_it_is(run: Path) -> None:
     assert line is not None and list(line.steps) == [0, 3] and list(line.values) == [0.25, 0.5]
 
 
-def test_a_run_that_has_logged_nothing_is_a_page_all_the_same(run: Path) -> None:
+def test_a_run_that_has_logged_nothing_is_a_page_all_the_same(run):
     for path in [path for path in run.iterdir() if path.name != "config.yaml"]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     page = report(run)
@@ -118,7 +117,7 @@ def test_a_run_that_has_logged_nothing_is_a_page_all_the_same(run: Path) -> None
     assert "<svg" not in page and "The doctor found nothing" not in page
 
 
-def test_findings_phases_stages_and_rewards_of_a_run_are_shown(run: Path) -> None:
+def test_findings_phases_stages_and_rewards_of_a_run_are_shown(run):
     sick = {"kl": 5.0, "completions/clipped_ratio": 0.9, "rewards/boxed/mean": 0.5, "time/backward": 0.2}
     rows = [{**metrics(step, 60), **sick, "stage": "ab"[step > 30]} for step in range(1, 61)]
     write_rows(run / "metrics.jsonl", rows)
@@ -129,7 +128,7 @@ def test_findings_phases_stages_and_rewards_of_a_run_are_shown(run: Path) -> Non
     assert 'aria-label="Seconds of a step. time/backward: 0.2 at step 1, 0.2 at step 60"' in page
 
 
-def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path) -> None:
+def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path):
     run = write_run(tmp_path / "run", reward="my.py:<script>$x_1$")
     config = (run / "config.yaml").read_text().replace("Think, then box the sum.", f"<img src=x> {SECRET}")
     (run / "config.yaml").write_text(config)
@@ -153,12 +152,12 @@ def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path
     assert "my.py:&lt;script&gt;$x_1$" in page
 
 
-def test_the_command_writes_where_it_is_told(run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_where_it_is_told(run, tmp_path):
     assert main(["report", f"run={run}", f"out={tmp_path}/new/page.html", "max_samples=2"]) == 0
     assert (tmp_path / "new" / "page.html").is_file() and not (run / "report.html").exists()
 
 
-def test_the_shown_command_trains_the_same_run_beside_it(run: Path) -> None:
+def test_the_shown_command_trains_the_same_run_beside_it(run):
     page = report(run)
     command = page.partition(">Reproduce</h2>")[2].partition('<pre class="command">')[2].partition("</pre>")[0]
     program, name, *argv = shlex.split(str(Markup(command).unescape()))
@@ -168,7 +167,7 @@ def test_the_shown_command_trains_the_same_run_beside_it(run: Path) -> None:
     assert again.output_dir == run.with_name("run_again")
 
 
-def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run: Path) -> None:
+def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run):
     report_at_the_end(run, Console(quiet=True))
     written = (run / "report.html").stat().st_mtime_ns
     report_at_the_end(run, Console(quiet=True))
@@ -178,7 +177,7 @@ def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run: Pa
     assert "1:00:00 in all" in (run / "report.html").read_text()
 
 
-def test_a_report_that_fails_is_a_warning_and_leaves_the_one_before(run: Path) -> None:
+def test_a_report_that_fails_is_a_warning_and_leaves_the_one_before(run):
     page = report(run)
     (run / "environment.json").write_text("{half")
     rewrite(run, "summary.json", seconds=3600.0)
@@ -188,7 +187,7 @@ def test_a_report_that_fails_is_a_warning_and_leaves_the_one_before(run: Path) -
     assert (run / "report.html").read_text() == page and not list(run.glob(".*"))
 
 
-def test_a_probe_stands_with_the_outcome(run: Path) -> None:
+def test_a_probe_stands_with_the_outcome(run):
     (run / "probe").mkdir()
     write_json(run / "probe" / "probe.json", {"verdict": "no sign of meaning", "sentence": "No: <b>as good</b>."})
     assert "No: &lt;b&gt;as good&lt;/b&gt;." in report(run)
@@ -197,7 +196,7 @@ def test_a_probe_stands_with_the_outcome(run: Path) -> None:
 # --- samples ---
 
 
-def test_samples_are_chosen_by_rule(run: Path) -> None:
+def test_samples_are_chosen_by_rule(run):
     for step in range(7, 50):
         write_completions(run, step, [{**completion(step, row), "reward": -row / 7} for row in range(8)])
     chosen, unreadable = choose_samples(CompletionFiles(run / "completions"), 9)

@@ -20,7 +20,7 @@ FINISHED |= {"accuracy_before": None, "accuracy_after": None}
 
 
 @pytest.fixture
-def run() -> None:
+def run():
     """A run in out/run with two checkpoints."""
     settings = load_settings("train", TINY)
     (RUN / "checkpoint-20").mkdir(parents=True)
@@ -28,7 +28,7 @@ def run() -> None:
     (RUN / "config.yaml").write_text(config_yaml(settings.resolved))
 
 
-def refusal(*words: str) -> str:
+def refusal(*words):
     return settings.refusal("train", [*TINY, *words])
 
 

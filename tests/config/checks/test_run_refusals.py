@@ -3,7 +3,6 @@
 import re
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ RIGHT_AND_BOXED = "rewards=[boxed,{name: accuracy, weight: 0}]"
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def installed(monkeypatch):
     """The optional packages that are there: all, until a test names some."""
     present: set[str] = set()
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: not present or package in present)
@@ -60,7 +59,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     ],
 )
 @pytest.mark.usefixtures("installed")
-def test_a_run_that_cannot_work_is_refused_before_anything_is_written(words: list[str], parts: list[str]) -> None:
+def test_a_run_that_cannot_work_is_refused_before_anything_is_written(words, parts):
     message = refusal("train", words)
     assert all(part in message for part in parts), message
     assert not Path("out").exists()
@@ -78,18 +77,18 @@ def test_a_run_that_cannot_work_is_refused_before_anything_is_written(words: lis
     ],
 )
 @pytest.mark.usefixtures("installed")
-def test_settings_that_go_together_are_accepted(words: list[str]) -> None:
+def test_settings_that_go_together_are_accepted(words):
     load_settings("train", words)
 
 
 @pytest.mark.usefixtures("installed")
-def test_quantized_weights_switch_an_adapter_on() -> None:
+def test_quantized_weights_switch_an_adapter_on():
     for words, adapter in (([], False), ([LORA], True), ([FOUR_BIT], True), ([EIGHT_BIT], True)):
         model = load_settings("train", words).model
         assert (model.trains_adapter, model.loaded_dtype) == (adapter, "bfloat16" if adapter else "float32")
 
 
-def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path) -> None:
+def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path):
     source = "def wants(completions, answer): return [0.0]\ndef copes(completions, solution=None): return [0.0]\n"
     (tmp_path / "mine.py").write_text(source)
     words = ["model=tiny", "dataset=arithmetic", "logging=disabled", "dataset.columns.answer=null"]
@@ -114,7 +113,7 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path)
         ["training.num_generations=6", "training.generation_batch_size=8"],
     ],
 )
-def test_a_batch_that_is_advised_holds_whole_groups(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_is_advised_holds_whole_groups(words, monkeypatch):
     for advised in re.findall(r"training\.\w+=\d+", refusal("train", words).partition("set ")[2]):
         load_settings("train", [*words, advised])
     monkeypatch.setenv("WORLD_SIZE", "2")  # so that twice as many completions are drawn together
@@ -129,7 +128,7 @@ def test_a_batch_that_is_advised_holds_whole_groups(words: list[str], monkeypatc
         (["training.use_liger_kernel=true"], "liger-kernel", "liger-kernel"),
     ],
 )
-def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, told: str, installed: set[str]) -> None:
+def test_a_missing_package_is_asked_for_by_name(words, package, told, installed):
     load_settings("train", words)
     installed.add("another")
     message = refusal("train", words)
@@ -143,15 +142,15 @@ def test_a_missing_package_is_asked_for_by_name(words: list[str], package: str, 
     [("bitsandbytes", "quantization"), ("openai", "judge"), ("reasoning_gym", "gym"), ("vllm", "vllm"), ("zoo", None)],
 )
 def test_advice_on_installing_is_for_uv_where_uv_runs_or_made_the_environment(
-    package: str, extra: str | None, installed: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    package, extra, installed, monkeypatch, tmp_path
+):
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = "".join(project["optional-dependencies"][extra]) if extra else package
     assert required.startswith(package.replace("_", "-"))
     installed.add("another")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
 
-    def advice(uv: str, maker: str) -> str:
+    def advice(uv, maker):
         monkeypatch.setenv("UV", uv) if uv else monkeypatch.delenv("UV", raising=False)
         (tmp_path / "pyvenv.cfg").write_text(f"home = /usr/bin\n{maker}version_info = 3.11.7\n")
         with pytest.raises(UserError) as refused:
@@ -163,7 +162,7 @@ def test_advice_on_installing_is_for_uv_where_uv_runs_or_made_the_environment(
     assert advice("", "uv = 0.13.9\n") == advice("/usr/bin/uv", "")
 
 
-def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> None:
+def test_a_model_folder_must_hold_a_model(model_folder):
     folder = model_folder()
     load_settings("train", [f"model.name={folder}"])
     assert f"did you mean {folder}?" in refusal("train", [f"model.name={folder}e"])
@@ -175,9 +174,7 @@ def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> 
     assert "no config.json" in refusal("train", [f"model.name={folder}"])
 
 
-def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(
-    model_folder: Callable[..., Path],
-) -> None:
+def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(model_folder):
     folder = model_folder(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
     assert "quantized already" in refusal("train", [f"model.name={folder}"])
     final = model_folder("run/final_model")
@@ -187,9 +184,7 @@ def test_a_quantized_model_a_run_folder_and_a_full_folder_are_refused(
 
 
 @pytest.mark.parametrize("command", ["train", "plan", "check", "expand", "score"])
-def test_a_base_with_a_reasoning_vocabulary_is_refused_by_every_command_that_takes_a_base(
-    command: str, model_folder: Callable[..., Path]
-) -> None:
+def test_a_base_with_a_reasoning_vocabulary_is_refused_by_every_command_that_takes_a_base(command, model_folder):
     folder = model_folder()
     VocabLayout(10, (1, 2, 3), 7, 8, (), (7, 8)).save(folder)
     words = {"check": ["dataset=arithmetic"], "expand": ["out=new"], "score": ["dataset=arithmetic"]}.get(command, [])
@@ -197,14 +192,12 @@ def test_a_base_with_a_reasoning_vocabulary_is_refused_by_every_command_that_tak
     assert "has a reasoning vocabulary already" in message and str(folder) in message
 
 
-def test_results_lie_beside_the_checkpoint_under_the_name_of_the_problems(model_folder: Callable[..., Path]) -> None:
+def test_results_lie_beside_the_checkpoint_under_the_name_of_the_problems(model_folder):
     settings = load_settings("evaluate", [f"checkpoint={model_folder()}", "dataset=gsm8k", "temperature=0"])
     assert settings.folder == settings.checkpoint / "evaluation" / "gsm8k"
 
 
-def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_or_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_or_asked_for(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv("HOME", str(tmp_path))
     message = refusal("train", [])
@@ -230,7 +223,7 @@ def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_o
         ("{file}:later", "training.trainer={file}:later: no subclass of GRPOTrainer"),
     ],
 )
-def test_a_trainer_of_ones_own_must_be_a_subclass_of_ours(trainer: str, message: str, tmp_path: Path) -> None:
+def test_a_trainer_of_ones_own_must_be_a_subclass_of_ours(trainer, message, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("class Own:\n    pass\nlater = Own()\n")
     assert message.format(file=file) in refusal("train", [f"training.trainer={trainer.format(file=file)}"])

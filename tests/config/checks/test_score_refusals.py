@@ -1,8 +1,6 @@
 """`rlvr-vocab score` says in one line what cannot be scored, before anything heavy loads."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,14 @@ def picky(completions, difficulty, prompts):
 
 
 @pytest.fixture
-def completions(tmp_path: Path) -> Path:
+def completions(tmp_path):
     path = tmp_path / "samples.jsonl"
     path.write_text(json.dumps(ROW))
     return path
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     return tmp_path / "mine.py"
 
@@ -42,14 +40,12 @@ def mine(tmp_path: Path) -> Path:
         (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_scored_is_refused_in_one_line(
-    words: list[str], said: str, error_of: Callable[..., str], completions: Path, mine: Path
-) -> None:
+def test_what_cannot_be_scored_is_refused_in_one_line(words, said, error_of, completions, mine):
     names = {"completions": completions, "mine": mine}
     assert said.format(**names) in error_of("score", *(word.format(**names) for word in words))
 
 
-def test_prompts_that_a_reward_needs_are_asked_for(error_of: Callable[..., str], mine: Path, tmp_path: Path) -> None:
+def test_prompts_that_a_reward_needs_are_asked_for(error_of, mine, tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"completion": "c", "difficulty": 3, "question": "q"}')
     message = error_of("score", f"rewards=[{mine}:picky]", f"completions={path}")

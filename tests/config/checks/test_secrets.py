@@ -15,7 +15,7 @@ TINY = ["model=tiny", "dataset=arithmetic", "logging=disabled"]
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("HF_TOKEN", "WANDB_API_KEY", "JUDGE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -35,7 +35,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("expand", [f"+model.model_kwargs.token={SECRET}", "out=expanded"], "model.model_kwargs.token"),
     ],
 )
-def test_a_secret_is_refused_with_its_key_and_where_it_belongs(command: str, words: list[str], key: str) -> None:
+def test_a_secret_is_refused_with_its_key_and_where_it_belongs(command, words, key):
     line = refusal(command, [*(TINY if command == "train" else TINY[:1]), *words])
     assert line.startswith(f"{key} holds a secret, which would be recorded: leave it")
     assert "to the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
@@ -43,18 +43,18 @@ def test_a_secret_is_refused_with_its_key_and_where_it_belongs(command: str, wor
 
 
 @pytest.mark.parametrize("value", ["true", "false", "null"])
-def test_whether_to_use_a_token_is_no_secret(value: str) -> None:
+def test_whether_to_use_a_token_is_no_secret(value):
     read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
 
 
-def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "plain words")
     line = refusal("train", [*TINY, "exp_name=${oc.env:JUDGE_API_KEY}"])
     assert line.startswith("exp_name holds a secret")
     assert line.endswith("to the environment (JUDGE_API_KEY)") and "plain words" not in line
 
 
-def test_a_secret_in_a_file_is_refused_with_its_whole_key() -> None:
+def test_a_secret_in_a_file_is_refused_with_its_whole_key():
     Path("conf/experiment").mkdir(parents=True)
     proxies = "{https: 'http://me:anything1@example.org'}"
     text = f"# @package _global_\nmodel: {{model_kwargs: {{proxies: {proxies}}}}}\n"
@@ -64,7 +64,7 @@ def test_a_secret_in_a_file_is_refused_with_its_whole_key() -> None:
     assert "anything" not in str(caught.value)
 
 
-def test_the_recorded_command_line_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recorded_command_line_holds_no_secret(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
     monkeypatch.setattr("sys.argv", ["rlvr-vocab", "train", "x=0123456789abcdef", f"y={SECRET}", "model=tiny"])
     found = environment()
