@@ -24,17 +24,11 @@ from rlvr_vocab.vocab.weights import record_base
 pytestmark = pytest.mark.slow
 
 SMALL = (
-    "warmup.max_steps=2",
-    "warmup.until_accuracy=null",
-    "training.max_steps=2",
-    "training.per_device_train_batch_size=16",
-    "training.num_generations=4",
-    "training.max_completion_length=8",
+    *("warmup.max_steps=2", "warmup.until_accuracy=null", "training.max_steps=2"),
+    *("training.per_device_train_batch_size=16", "training.num_generations=4", "training.max_completion_length=8"),
     "training.learning_rate=1e-2",
     "training.entropy_coef=0.1",  # a gradient even where no completion is right
-    "training.save_strategy=steps",
-    "training.save_steps=1",
-    "dataset.max_eval_samples=6",
+    *("training.save_strategy=steps", "training.save_steps=1", "dataset.max_eval_samples=6"),
     "dataset.generator.num_problems=300",
 )
 

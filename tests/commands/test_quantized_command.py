@@ -10,21 +10,12 @@ import pytest
 pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
 
 RUN = (
-    "quickstart",
-    "report=false",
-    "training.eval_steps=null",
-    "warmup.max_steps=0",
-    "training.max_steps=2",
-    "training.warmup_ratio=0",
-    "training.per_device_train_batch_size=16",
-    "training.num_generations=4",
+    *("quickstart", "report=false", "training.eval_steps=null", "warmup.max_steps=0", "training.max_steps=2"),
+    *("training.warmup_ratio=0", "training.per_device_train_batch_size=16", "training.num_generations=4"),
     "training.learning_rate=1e-2",
     "training.entropy_coef=0.1",  # a gradient even where no completion is right
-    "training.beta=0.04",
-    "dataset.max_eval_samples=8",
-    "dataset.generator.num_problems=300",
-    "training.use_cpu=true",
-    "output_dir=run",
+    *("training.beta=0.04", "dataset.max_eval_samples=8", "dataset.generator.num_problems=300"),
+    *("training.use_cpu=true", "output_dir=run"),
 )
 
 

@@ -19,17 +19,10 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 SMALL = (
-    "warmup.max_steps=4",
-    "warmup.check_every=4",
-    "warmup.num_check_problems=8",
-    "training.max_steps=3",
-    "training.per_device_train_batch_size=16",
-    "training.num_generations=4",
-    "training.learning_rate=1e-2",
+    *("warmup.max_steps=4", "warmup.check_every=4", "warmup.num_check_problems=8", "training.max_steps=3"),
+    *("training.per_device_train_batch_size=16", "training.num_generations=4", "training.learning_rate=1e-2"),
     "training.entropy_coef=0.1",  # a gradient even where no completion is right
-    "training.kl_log_steps=1",
-    "training.eval_steps=2",
-    "dataset.max_eval_samples=20",
+    *("training.kl_log_steps=1", "training.eval_steps=2", "dataset.max_eval_samples=20"),
     "dataset.generator.num_problems=300",
 )
 

@@ -52,19 +52,10 @@ SAMPLED: dict[str, dict[str, Any]] = {
 ALONE = ("one", "adamw")
 WITH_ADAMW = ("adamw", "deepspeed_zero3")  # DeepSpeed takes no SGD
 SMALL = (
-    "experiment=quickstart",
-    "report=false",
-    "training.eval_steps=null",
-    "warmup.max_steps=2",
-    "training.per_device_train_batch_size=4",
-    "training.num_generations=4",
-    "training.max_completion_length=16",
-    "training.kl_log_steps=0",
-    "training.max_steps=2",
-    "training.warmup_ratio=0",
-    "training.use_cpu=true",
-    "dataset.max_eval_samples=4",
-    "dataset.generator.num_problems=300",
+    *("experiment=quickstart", "report=false", "training.eval_steps=null", "warmup.max_steps=2"),
+    *("training.per_device_train_batch_size=4", "training.num_generations=4", "training.max_completion_length=16"),
+    *("training.kl_log_steps=0", "training.max_steps=2", "training.warmup_ratio=0", "training.use_cpu=true"),
+    *("dataset.max_eval_samples=4", "dataset.generator.num_problems=300"),
     "rewards=[{name:length,params:{longest:1,falloff:300,unit:characters}},accuracy]",
 )
 

@@ -27,22 +27,11 @@ QUICK = (
 LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
 # Rewards that differ within a group, whatever a model says that has learned nothing yet; a checkpoint at every step.
 SMALL = (
-    "report=false",
-    "training.eval_steps=null",
-    "warmup.max_steps=2",
-    "warmup.check_every=2",
-    "warmup.num_check_problems=4",
-    "dataset.generator.num_problems=300",
-    "dataset.max_eval_samples=4",
-    "training.per_device_train_batch_size=8",
-    "training.num_generations=4",
-    "training.max_completion_length=12",
-    "training.learning_rate=1e-2",
-    "training.kl_log_steps=0",
-    "training.max_steps=6",
-    "training.save_strategy=steps",
-    "training.save_steps=1",
-    "training.save_total_limit=2",
+    *("report=false", "training.eval_steps=null", "warmup.max_steps=2", "warmup.check_every=2"),
+    *("warmup.num_check_problems=4", "dataset.generator.num_problems=300", "dataset.max_eval_samples=4"),
+    *("training.per_device_train_batch_size=8", "training.num_generations=4", "training.max_completion_length=12"),
+    *("training.learning_rate=1e-2", "training.kl_log_steps=0", "training.max_steps=6"),
+    *("training.save_strategy=steps", "training.save_steps=1", "training.save_total_limit=2"),
     f"rewards=[{LENGTH},accuracy]",
 )
 
