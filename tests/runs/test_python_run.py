@@ -2,7 +2,6 @@
 
 import json
 import runpy
-from pathlib import Path
 
 import pytest
 
@@ -39,13 +38,13 @@ def trainer(out, model, copies, steps=2, **fields):
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Path:
+def script(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
     return path
 
 
-def rows_in(run: Path) -> list[dict]:
+def rows_in(run):
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 

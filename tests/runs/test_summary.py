@@ -64,9 +64,7 @@ GAINED = {"accuracy_before": 0.2, "accuracy_after": 0.6, "held_out_problems": 20
         ({"accuracy_before": None, "findings": [{}], "held_out_problems": 0}, (), ["doctor", "samples", "report"]),
     ],
 )
-def test_the_next_commands_fit_what_happened(
-    tmp_path: Path, summary: dict[str, Any], files: tuple[str, ...], expected: list[str]
-) -> None:
+def test_the_next_commands_fit_what_happened(tmp_path, summary, files, expected):
     for file in files:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
