@@ -40,7 +40,7 @@ from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUM
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.folder import only_writer, run_of_checkpoint
+from rlvr_vocab.runs.folder import RunOfCheckpoint, only_writer, run_of_checkpoint
 from rlvr_vocab.runs.problems import problems_line
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns, rewards_in_script
 from rlvr_vocab.statistics import Interval
@@ -68,8 +68,9 @@ def run(settings: EvaluateSettings) -> int:
     quiet_libraries()
     with only_writer(settings.folder, "out"):  # an unwritable folder is an error before anything is read
         console = make_console()
-        rows = _rows(settings, console)
-        candidate = _candidate(settings, rows)
+        trained = run_of_checkpoint(settings.checkpoint)
+        rows = _rows(settings, trained, console)
+        candidate = _candidate(settings, trained, rows)
         require_same_settings(settings.folder, candidate.result_settings)
         config = AutoConfig.from_pretrained(folder_with("config.json", settings.checkpoint, settings.base), **NO_CODE)
         require_room(config, candidate.tokenizer, [row["prompt"] for row in rows], candidate.sampling)
@@ -83,10 +84,10 @@ def run(settings: EvaluateSettings) -> int:
     return 0
 
 
-def _rows(settings: EvaluateSettings, console: Console) -> Rows:
+def _rows(settings: EvaluateSettings, trained: RunOfCheckpoint, console: Console) -> Rows:
     """The rows to answer; the split uses the seed of the run that the checkpoint belongs to, if any."""
-    run, dataset = run_of_checkpoint(settings.checkpoint), settings.dataset
-    seed = settings.seed if run.settings is None else run.settings.seed
+    dataset = settings.dataset
+    seed = settings.seed if trained.settings is None else trained.settings.seed
     divided = read_problems(problem_source(dataset), problem_split(dataset, seed))
     problems = lay_out(divided, prompt_style(dataset))
     rows = problems.eval if settings.split == "eval" else problems.train
@@ -97,8 +98,8 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
         )
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
-    lines = [problems_line(dataset.name, keys, run), *problems.account]
-    if not settings.rewards.functions and (held := rewards_in_script(run.settings)):
+    lines = [problems_line(dataset.name, keys, trained), *problems.account]
+    if not settings.rewards.functions and (held := rewards_in_script(trained.settings)):
         lines.append(
             f"its rewards are in a Python script and grade with rewards=[{','.join(held)}]; without, the usual one"
         )
@@ -107,11 +108,11 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     return chosen
 
 
-def _candidate(settings: EvaluateSettings, rows: Rows) -> Candidate:
+def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows) -> Candidate:
     checkpoint = settings.checkpoint
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
     tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
-    trained, spec = run_of_checkpoint(checkpoint), grader_of_checkpoint(settings)
+    spec = grader_of_checkpoint(settings, trained.settings)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,

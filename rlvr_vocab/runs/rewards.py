@@ -19,7 +19,6 @@ from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score
-from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.verify.boxed_answer import SOURCES
 
 if TYPE_CHECKING:
@@ -69,9 +68,9 @@ def grader_of_warmup(settings: RunSettings) -> GraderSpec:
     return spec if spec.threshold is not None else GraderSpec((anywhere,), 1.0)
 
 
-def grader_of_checkpoint(settings: EvaluateSettings) -> GraderSpec:
+def grader_of_checkpoint(settings: EvaluateSettings, run: RunSettings | None) -> GraderSpec:
     """The grader of a checkpoint's answers: the requested one, else that of its run."""
-    run, rewards = run_of_checkpoint(settings.checkpoint).settings, settings.rewards.functions
+    rewards = settings.rewards.functions
     if run is not None and not rewards and not rewards_in_script(run):
         return grader_of_run(run, settings.grader, settings.threshold)
     usual = (RewardSpec(reward_of(settings.dataset.name)),)

@@ -25,6 +25,7 @@ from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.plan.devices import CARDS, CPU
 from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.rewards.grader import Grader
+from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -73,7 +74,7 @@ def check_evaluate(settings: EvaluateSettings) -> None:
             )
         require_package("vllm", "backend=vllm", "leave backend=transformers")
     check_dataset(settings.dataset)
-    Grader(grader_of_checkpoint(settings), dummy_context()).check_parameters()
+    Grader(grader_of_checkpoint(settings, run_of_checkpoint(folder).settings), dummy_context()).check_parameters()
 
 
 def check_expand(settings: ExpandSettings) -> None:
