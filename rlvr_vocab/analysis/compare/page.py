@@ -14,6 +14,7 @@ from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
 from rlvr_vocab.analysis.compare.table import arm_table
 from rlvr_vocab.analysis.report.page import Page, chart_grid, paragraph, preformatted, table
 from rlvr_vocab.terminal import clock
+from rlvr_vocab.text import listed
 
 
 def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: str) -> Page:
@@ -25,7 +26,8 @@ def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: s
         "Reproduce": preformatted(command),
     }
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
-    names = " against ".join(arm.name for arm in reversed(compared.arms))
+    baseline, *others = (arm.name for arm in compared.arms)
+    names = f"{listed(others)} against {baseline}"
     title = names if compared.key == "arms" else f"{compared.key}: {names}"
     return Page(title, sentence, sections, kind="rlvr-vocab comparison", warnings=compared.warnings)
 

@@ -19,7 +19,7 @@ _TEX |= str.maketrans({"−": "$-$", "…": r"\ldots{}"})
 
 
 def arm_table(compared: ComparisonResult) -> tuple[list[str], list[list[str]]]:
-    """Column names, and a row of text for each arm, the baseline first."""
+    """Column names, and a row of text for each arm, the baseline first; `std` is over the seeds."""
     metric, rows = compared.metric, []
     for arm, scores, found in _arms(compared):
         spread = "one run" if len(scores) < 2 else metric.difference(stdev(scores), sign=False)
@@ -28,9 +28,9 @@ def arm_table(compared: ComparisonResult) -> tuple[list[str], list[list[str]]]:
             row += [""] * 4
         else:
             effect = effect_text(found) if found.variance.seeds else ""
-            row += [metric.difference(found.difference), found.interval, p_text(found.adjusted_p), effect]
+            row += [metric.difference(found.difference), found.interval, p_text(found.adjusted_p).lstrip("p ="), effect]
         rows.append([*row, "" if arm.grpo_seconds is None else clock(arm.grpo_seconds)])
-    columns = ["arm", "runs", metric.name, "std over seeds", "difference", "interval", "p", "smallest effect"]
+    columns = ["arm", "runs", metric.name, "std", "difference", "interval", "p", "smallest effect"]
     return [*columns, "GRPO time"], rows
 
 
