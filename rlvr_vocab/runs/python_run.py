@@ -52,6 +52,7 @@ from rlvr_vocab.training.arguments import prompt_tokens
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.stage import MetricsFile, start_trackers
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.tokenizer import think_tags
 
 _ROWS_READ = 1_000  # of the training problems, for their system prompt and the lengths of their prompts
 # Arguments that other keys or the machine decide.
@@ -267,8 +268,8 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
         name: getattr(layout, name) for name in ("reasoning_rank", "preserve_odds")
     }
     dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-    adapter = model.peft_config["default"] if isinstance(model, PeftModel) else None
-    tags = trainer.tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
+    adapter = model.peft_config[model.active_adapter] if isinstance(model, PeftModel) else None
+    tags = think_tags(trainer.tokenizer, layout)
     return {
         "name": trainer.model_name,
         "reasoning_vocab_size": layout.size,
@@ -278,7 +279,7 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
         "pure_bf16": adapter is None and dtype == "bfloat16",
         "model_kwargs": {"torch_dtype": dtype},
         "generation_kwargs": {"max_new_tokens": args.max_completion_length, "temperature": args.temperature},
-        "lora": {} if adapter is None else {"enabled": True, **_lora_keys(adapter)},
+        "lora": {"enabled": True, **_lora_keys(adapter)} if isinstance(adapter, LoraConfig) else {},
     }
 
 
