@@ -33,19 +33,20 @@ def cell_answer(value: object, answer_format: str, decimal: str = "point") -> An
     r"""The bare final answer in one cell: text, or, with `bare`, also a number, a boolean, a list or a dict.
 
     Args:
-        answer_format: `bare`, `hash` or `boxed`.
+        answer_format: `hash` or `boxed`; any other takes the whole cell.
         decimal: `point`, or `comma` for text with numbers like `1.234,5`.
 
     Raises:
         UnusableRow: there is none.
     """
     text = "" if value is None or is_nan(value) else plain_text(value)
-    if answer_format == "bare" and (isinstance(value, bool | list | dict) or (text and isinstance(value, int | float))):
+    is_value = isinstance(value, bool | list | dict) or (text and isinstance(value, int | float))
+    if is_value and answer_format not in EXTRACTORS:
         return value
     if text is None:
         raise UnusableRow("answer is neither text nor a number", value)
     text = with_decimal_points(text) if decimal == "comma" else text
-    answer = EXTRACTORS[answer_format](text).strip() if text.strip() else ""
+    answer = EXTRACTORS.get(answer_format, str)(text).strip() if text.strip() else ""
     if not answer:
         raise UnusableRow(MISSING_ANSWER, value)
     return answer
@@ -75,7 +76,7 @@ def cell_at(row: Mapping[str, Any], column: str) -> Any:
         return row[column]
     if fields_of(column):
         cells = {name: cell_at(row, name) for name in fields_of(column)}
-        texts = {name: "" if cell is None or is_nan(cell) else cell_text(cell) or "" for name, cell in cells.items()}
+        texts = {name: "" if is_blank(cell) else cell_text(cell) or "" for name, cell in cells.items()}
         return (
             _FIELD.sub(lambda name: texts[name[1]], column.replace("\\n", "\n")).strip() if any(texts.values()) else ""
         )
@@ -189,4 +190,4 @@ def unread_marker(answers: Sequence[object]) -> str | None:
     return None
 
 
-EXTRACTORS: dict[str, Callable[[str], str]] = {"bare": str, "hash": hash_answer, "boxed": boxed_answer}
+EXTRACTORS: dict[str, Callable[[str], str]] = {"hash": hash_answer, "boxed": boxed_answer}

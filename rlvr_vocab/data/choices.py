@@ -45,22 +45,19 @@ class Choices:
     def letter_of(self, answer: object, reading: str) -> str:
         """The letter of the right choice; raises UnusableRow where the answer names none, or one that stands twice."""
         place = self.place(answer, reading)
-        if place is None:
-            raise UnusableRow("answer names none of the choices", answer)
-        if self.texts.count(self.texts[place]) > 1:
-            raise UnusableRow("the right choice stands twice", self.texts[place])
+        if place is None or self.texts.count(self.texts[place]) > 1:
+            reason = "answer names none of the choices" if place is None else "the right choice stands twice"
+            raise UnusableRow(reason, answer)
         return ascii_uppercase[place]
 
 
 def choices_in(row: Mapping[str, Any], columns: str | Sequence[str]) -> Choices:
     """The choices in one column, in any of the usual forms, or in a column each; raises UnusableRow without them."""
-    if isinstance(columns, str):
-        given = cell_at(row, columns)
-        value = _parsed(given) if isinstance(given, str) else given
-    else:
-        given = value = [cell_at(row, column) for column in columns]
-        while value and is_blank(value[-1]):  # a question may have fewer choices than there are columns
-            value.pop()
+    given = value = cell_at(row, columns) if isinstance(columns, str) else [cell_at(row, name) for name in columns]
+    while not isinstance(columns, str) and value and is_blank(value[-1]):  # a question may have fewer choices
+        value.pop()
+    if isinstance(value, str):
+        value = _parsed(value)
     if isinstance(value, Mapping):  # labels and texts as two lists, or label: text
         labels, texts = _field(value, _LABELS), _field(value, _TEXTS)
         pairs = zip(labels or [None] * len(texts), texts, strict=False) if isinstance(texts, list) else value.items()
@@ -68,7 +65,7 @@ def choices_in(row: Mapping[str, Any], columns: str | Sequence[str]) -> Choices:
     listed = value if isinstance(value, list | tuple) else ()
     listed = [each if isinstance(each, Mapping) else {"text": each} for each in listed]
     texts = [" ".join((plain_text(_field(each, _TEXTS)) or "").split()) for each in listed]
-    labels = [(plain_text(_field(each, _LABELS)) or "").upper() for each in listed]
+    labels = [(plain_text(_field(each, _LABELS)) or "").strip(" ().:").upper() for each in listed]
     if not 2 <= len(texts) <= len(ascii_uppercase) or not all(texts):
         raise UnusableRow("choices are no list of 2 to 26 texts", given)
     if not any(labels):
@@ -122,9 +119,9 @@ def reading_of(asked: Sequence[tuple[object, Choices]], column: str) -> str:
     if "letter" in fits and any(choices.labels[0] != "A" for _, choices in asked):
         return "letter"  # labels of the file, which may be numbers
     for answer, choices in asked:
-        if not fits or len({choices.place(answer, each) for each in fits}) > 1:
-            example = f'"{short_text(answer, 40)}" for {short_text(list(choices.texts), 80)}'
+        if len({choices.place(answer, each) for each in fits}) != 1:
             doubt = f"may be {' or '.join(fits)}" if fits else "are of several kinds, or of none"
             typed = " or ".join(f"dataset.answer_format={each}" for each in fits or READINGS)
+            example = f'"{short_text(answer, 40)}" for {short_text(list(choices.texts), 80)}'
             raise UserError(f"{column}: the answers, such as {example}, {doubt}: set {typed}")
     return fits[0]

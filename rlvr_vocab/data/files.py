@@ -82,11 +82,11 @@ def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = N
         header: Names of the columns of a table whose first line is a row.
     """
     check_file(path)
-    extension = _extension(path)
-    if header is not None and extension not in (".csv", ".tsv"):
+    is_table = _extension(path) in (".csv", ".tsv")
+    if header is not None and not is_table:
         raise UserError(f"dataset.header names the columns of CSV and TSV files; {path.absolute()} names its own")
     try:
-        return READERS[extension](path, split, header)
+        return _read_csv(path, header) if is_table else READERS[_extension(path)](path, split)
     except (OSError, EOFError, zlib.error) as error:  # the last two are raised for damaged .gz files
         raise UserError(f"{path.absolute()} cannot be read: {error}") from error
 
@@ -191,7 +191,26 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
 
 def _read_json(path: Path, split: str) -> list[Any]:
     """Rows of a list of objects, of the one list in an object or the one named `split`, or of values in sequence."""
-    where, text = path.absolute(), _read_text(path)
+    where = str(path.absolute())
+    values = _json_values(_read_text(path), where)
+    tables = {"": values} if len(values) > 1 else _tables(values[0])
+    if len(tables) > 1 and split not in tables:
+        listed = ", ".join(f"{name} ({pluralize(len(rows), 'row')})" for name, rows in tables.items())
+        raise UserError(f"{where} holds {len(tables)} lists of objects, {listed:.300}: name one with dataset.split=…")
+    if not tables:
+        raise UserError(f"{where} holds no list of objects, and no object of rows or of columns")
+    return tables.get(split) or next(iter(tables.values()))
+
+
+def _read_jsonl(path: Path, split: str) -> list[Any]:
+    lines = _read_lines(path)
+    if lines and lines[0][1].lstrip().startswith("["):
+        return _read_json(path, split)
+    return [value for number, line in lines for value in _json_values(line, f"{path.absolute()}:{number}")]
+
+
+def _json_values(text: str, where: str) -> list[Any]:
+    """The JSON values of a text: one, or several in sequence."""
     values: list[Any] = []
     place, decoder = 0, json.JSONDecoder()
     try:
@@ -200,13 +219,7 @@ def _read_json(path: Path, split: str) -> list[Any]:
             values.append(value)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where} is not valid JSON: {error}") from error
-    tables = {"": values} if len(values) > 1 else _tables(values[0])
-    if len(tables) > 1 and split not in tables:
-        listed = ", ".join(f"{name} ({pluralize(len(rows), 'row')})" for name, rows in tables.items())
-        raise UserError(f"{where} holds {len(tables)} lists of objects, {listed:.300}: name one with dataset.split=…")
-    if not tables:
-        raise UserError(f"{where} holds no list of objects, and no object of rows or of columns")
-    return tables[split] if len(tables) > 1 else next(iter(tables.values()))
+    return values
 
 
 def _tables(value: Any, name: str = "", depth: int = 9) -> dict[str, list[Any]]:
@@ -233,21 +246,7 @@ def _rows_of_object(table: dict[str, Any]) -> list[Any]:
     return inner if len(shared) > 1 else []
 
 
-def _read_jsonl(path: Path, split: str) -> list[Any]:
-    lines = _read_lines(path)
-    if lines and lines[0][1].lstrip().startswith("["):
-        return _read_json(path, split)
-    return [_parse_json(line, f"{path.absolute()}:{number}") for number, line in lines]
-
-
-def _parse_json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not valid JSON: {error}") from error
-
-
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
+def _read_parquet(path: Path, _split: str) -> list[dict[str, Any]]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -257,11 +256,11 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path.absolute()} is not a readable Parquet file: {short_text(error, 300)}") from error
 
 
-READERS: dict[str, Callable[[Path, str, Sequence[str] | None], list[Any]]] = {
-    ".csv": lambda path, split, header: _read_csv(path, header),
-    ".tsv": lambda path, split, header: _read_csv(path, header),
-    ".json": lambda path, split, header: _read_json(path, split),
-    ".jsonl": lambda path, split, header: _read_jsonl(path, split),
-    ".parquet": lambda path, split, header: _read_parquet(path),
-    ".txt": lambda path, split, header: [line for _, line in _read_lines(path)],
+READERS: dict[str, Callable[..., list[Any]]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".json": _read_json,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+    ".txt": lambda path, _split: [line for _, line in _read_lines(path)],
 }

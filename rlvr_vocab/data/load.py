@@ -236,6 +236,8 @@ def check_source(source: ProblemSource, style: PromptStyle) -> None:
         require_columns(source, [dict.fromkeys(GYM_COLUMNS, "")])
     elif source.name == ARITHMETIC or local_file(source.name) is not None:
         rows = _read_table(source, seed=0)
+        if source.columns.choices is not None:
+            usable_rows(rows, source)  # answers that can be read in two ways
         if any(isinstance(row, dict) and isinstance(cell_at(row, source.columns.problem), list) for row in rows):
             refuse_examples(style)
         if source.eval_split is not None and source.name != ARITHMETIC:

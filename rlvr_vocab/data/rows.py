@@ -14,7 +14,7 @@ from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.source import ProblemSource, PromptStyle
 from rlvr_vocab.data.suggest import suggested_keys
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import nearest_word, short_text, visible_text
+from rlvr_vocab.text import short_text, visible_text
 
 Messages = list[dict[str, str]]
 
@@ -65,20 +65,16 @@ class UsableRows:
 
 def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
-    columns, problems, dropped = source.columns, [], []
-    answer, reading = columns.answer, str(source.answer_format)
+    columns, answer, problems, dropped = source.columns, source.columns.answer, [], []
+    decimal = source.decimal if columns.choices is None else "point"  # an answer stays the text of its choice
 
     def answer_in(row: Mapping[str, Any]) -> Any:
-        if answer is None:
-            return None
-        decimal = source.decimal if columns.choices is None else "point"  # it stays the text of its choice
-        return cell_answer(cell_at(row, answer), "bare" if reading in READINGS else reading, decimal)
+        return None if answer is None else cell_answer(cell_at(row, answer), source.answer_format, decimal)
 
+    reading = str(source.answer_format)
     if columns.choices is not None and answer is not None and reading not in READINGS:
         asked = asked_in([row for row in rows if isinstance(row, dict)], columns.choices, answer_in)
-        choice_reading = reading_of(asked, f"{source.name}: {answer}")
-    else:
-        choice_reading = reading
+        reading = reading_of(asked, f"{source.name}: {answer}")
     for row_number, row in enumerate(rows, start=1):
         text = None
         try:
@@ -92,7 +88,7 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
             solution = answer_in(row)
             if columns.choices is not None:
                 choices = choices_in(row, columns.choices)
-                solution = None if answer is None else choices.letter_of(solution, choice_reading)
+                solution = None if answer is None else choices.letter_of(solution, reading)
                 text = f"{text}\n{choices}"
                 if messages is not None:
                     messages[-1]["content"] += f"\n{choices}"
@@ -197,9 +193,7 @@ def require_columns(source: ProblemSource, rows: Sequence[object]) -> None:
         key = source.problem_key if key == "dataset.columns.problem" else key
         names = ", ".join(map(visible_text, found)) or "none"
         advice = suggested_keys(rows, source, key) if key.startswith("dataset.") else ""
-        if not advice:
-            nearest = nearest_word(wanted, [name for name in found if name not in mapped])
-            advice = f'nearest to it is "{nearest}"; ' * (nearest is not None) + f"set {key}=…"
+        advice = advice or f"set {key}=…"
         raise UserError(f'{source.name} has no column "{wanted}"; its columns are {names:.600}; {advice}')
 
 

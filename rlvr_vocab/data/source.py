@@ -19,12 +19,8 @@ DecimalMark = Literal["point", "comma"]
 class Columns:
     """Names of the columns, or paths in them (`question.stem`), that hold the parts of a problem.
 
-    Args:
-        problem: The question; a template like `{Body} {Question}` joins several columns.
-        answer: The gold answer; None if there are none.
-        reasoning: A worked solution.
-        choices: The choices of the question, in one column or in one column each; an answer becomes the letter of one.
-        tests: The tests of a program.
+    `problem` may join columns (`{Body} {Question}`); without `answer` there are no gold answers; `choices` stand in one
+    column or in one each, and an answer becomes a letter; `tests` are those of a program.
     """
 
     problem: str
@@ -52,8 +48,8 @@ class ProblemSource:
         name: A hub name, a folder, a file, `arithmetic` or `reasoning_gym`.
         subset, split: Configuration and split of a hub set; a file has neither.
         eval_split: Source of held-out problems: another split, or a second file if `name` is a file.
-        answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`);
-            with choices also one of `choices.READINGS`, which are otherwise found out.
+        answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`),
+            or one of `choices.READINGS`, which are otherwise found out.
         decimal: Decimal mark of numbers in text; with `comma`, dots separate thousands.
         header: Names of the columns of a table whose first line is a row.
         problem_key: Configuration key that names the column of problems; for error messages.

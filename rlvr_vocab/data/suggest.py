@@ -1,7 +1,5 @@
 """The keys that fit the columns of a file, guessed from names and cells: for messages, never for reading."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -14,7 +12,6 @@ from rlvr_vocab.data.answers import NEARLY_ALL, cell_at, column_names, fields_of
 from rlvr_vocab.data.choices import asked_in, readings_that_fit
 from rlvr_vocab.data.source import ProblemSource
 
-_ROWS = 200  # that are looked at
 # Names of columns in lower case, the likeliest first; other names may have one of them as a word.
 _PROBLEMS = (
     *("problem", "question", "prompt", "instruction", "query", "stem", "sentence", "ctx", "goal", "input", "content"),
@@ -42,28 +39,28 @@ Rows = Sequence[Mapping[str, Any]]
 
 def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) -> str:
     """What to type for a file that lacks the column of the key `missing`; "" where nothing fits."""
-    few = [row for row in rows[:_ROWS] if isinstance(row, dict)]
+    few = [row for row in rows[:200] if isinstance(row, dict)]
     names = column_names(few)
-    if names and source.header is None and (advice := header_keys(names, [row.get(names[-1]) for row in few])):
+    if source.header is None and (advice := header_keys(names, [row.get(names[-1]) for row in few])):
         return advice
     paths = list(dict.fromkeys(path for row in few for path in _paths(row)))
-    asking = _named((source.columns.problem, *_PROBLEMS), paths, few, _asks)
-    if not asking:
+    problem = next(iter(_named((source.columns.problem, *_PROBLEMS), paths, few, _asks)), None)
+    if problem is None:
         return ""
-    problem, reward = asking[0], ""
     keys: dict[str, Any] = {"dataset.columns.problem": problem}
     if material := _material(few, problem):
         keys = {"dataset.prompt": joined_columns(problem, material)}
     answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(plain_text(cell)))
+    reward = ""
     if tests := _named(_TESTS, paths, few, _tests):
         keys |= {"dataset.columns.tests": tests[0], "dataset.columns.answer": "null"}
         keys["dataset.system_prompt"], reward = _WRITE_PROGRAM, "code_tests"
     elif found := _choice_keys(paths, answers, few):
         keys, reward = keys | found, "multiple_choice"
-    elif found := next(filter(None, (_answer_keys(path, few) for path in answers)), {}):
+    elif found := next(filter(None, (_answer_keys([cell_at(row, path) for row in few], path) for path in answers)), {}):
         keys |= found
-        letters = all(_LETTER.fullmatch(plain_text(cell_at(row, found["dataset.columns.answer"])) or "") for row in few)
-        reward = "multiple_choice" * letters
+        golds = [plain_text(cell_at(row, found["dataset.columns.answer"])) or "" for row in few]
+        reward = "multiple_choice" * all(map(_LETTER.fullmatch, golds))
     else:
         return f"type {typed_keys(keys)} and dataset.columns.answer=…, or =null if there are no answers"
     given = {"dataset.columns.problem": source.columns.problem, "dataset.columns.answer": source.columns.answer}
@@ -72,6 +69,16 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     if not {missing, "dataset.prompt"} & keys.keys():
         return ""
     return f"type {typed_keys(keys)}" + f"; train with 'rewards=[{reward}]' too" * bool(reward)
+
+
+def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:
+    """What to type for a table whose last column holds answers from its first line on; "" for others."""
+    last, letters = [str(cell) for cell in (*names[-1:], *cells)], tuple("ABCDEFGHIJ"[: len(names) - 2])
+    if len(letters) > 1 and all(re.fullmatch("[A-J]", cell) for cell in last):
+        keys = typed_keys({"dataset.header": ("problem", *letters, "answer"), "dataset.columns.choices": letters})
+        return f"if its first line is a row, type {keys}; train with 'rewards=[multiple_choice]' too"
+    are_numbers = len(names) == 2 and all(re.fullmatch(r"[-+]?\d[\d.,]*", cell) for cell in last)
+    return "if its first line is a row, type 'dataset.header=[problem,answer]'" * are_numbers
 
 
 def joined_columns(problem: str, material: Sequence[str]) -> str:
@@ -83,22 +90,19 @@ def joined_columns(problem: str, material: Sequence[str]) -> str:
 
 def typed_keys(keys: Mapping[str, Any]) -> str:
     """Keys as a shell takes them."""
-
-    def typed(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        return "[" + ",".join(each if re.fullmatch(r"[\w .-]+", each) else f"'{each}'" for each in value) + "]"
-
-    return " ".join(shlex.quote(f"{key}={typed(value)}") for key, value in keys.items())
+    words = []
+    for key, value in keys.items():
+        names = (each if re.fullmatch(r"[\w .-]+", each) else f"'{each}'" for each in value)
+        words.append(f"{key}={value if isinstance(value, str) else '[' + ','.join(names) + ']'}")
+    return shlex.join(words)
 
 
 def _named(names: Sequence[str], paths: Sequence[str], few: Rows, fits: Callable[[Any], bool]) -> list[str]:
-    """The paths whose cells fit: those of a name first; else the only one that has a name as a word."""
-    filled = [path for path in paths if _share(few, path, fits) >= NEARLY_ALL]
-    by_name = [path for name in names for path in filled if name in (path, _last(path).lower())]
-    by_name.sort(key=lambda path: path.count("."))
-    by_word = [path for path in filled if set(names) & set(re.split(r"\W|_", _last(path).lower()))]
-    return list(dict.fromkeys(by_name)) or by_word * (len(by_word) == 1)
+    """The paths whose cells fit: those of a name first, else the only one that has a name as a word."""
+    fitting = [path for path in paths if sum(fits(cell_at(row, path)) for row in few) >= NEARLY_ALL * len(few)]
+    by_name = [path for name in names for path in fitting if name in (path, _last(path).lower())]
+    by_word = [path for path in fitting if set(names) & set(re.split(r"\W|_", _last(path).lower()))]
+    return sorted(dict.fromkeys(by_name), key=lambda path: path.count(".")) or by_word * (len(by_word) == 1)
 
 
 def _paths(cell: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -114,10 +118,6 @@ def _last(path: str) -> str:
     return path.removesuffix(".0").rpartition(".")[2]
 
 
-def _share(few: Rows, path: str, fits: Callable[[Any], bool]) -> float:
-    return sum(fits(cell_at(row, path)) for row in few) / len(few)
-
-
 def _asks(cell: Any) -> bool:
     is_chat = isinstance(cell, list) and all(isinstance(each, Mapping) and "role" in each for each in cell)
     return not is_blank(cell) and (is_chat or isinstance(cell, str))
@@ -130,14 +130,12 @@ def _tests(cell: Any) -> bool:
 
 def _material(few: Rows, problem: str) -> list[str]:
     """The columns of texts that most problems refer to, but do not hold, and those that follow some problems."""
-
-    def is_apart(row: Mapping[str, Any], name: str) -> bool:
-        cell = row.get(name)
-        return isinstance(cell, str) and not is_blank(cell) and cell not in str(cell_at(row, problem))
-
-    names = dict.fromkeys(name for row in few for name in row if MATERIAL.fullmatch(name))
-    least = {name: 0 if name.lower() in _AFTERWARDS else len(few) / 2 for name in names}
-    return [name for name in names if sum(is_apart(row, name) for row in few) > least[name]]
+    counts: dict[str, int] = {}
+    for row in few:
+        for name, cell in row.items():
+            if MATERIAL.fullmatch(name) and isinstance(cell, str) and cell not in str(cell_at(row, problem)):
+                counts[name] = counts.get(name, 0) + 1
+    return [name for name, count in counts.items() if name.lower() in _AFTERWARDS or 2 * count > len(few)]
 
 
 def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dict[str, Any]:
@@ -151,23 +149,9 @@ def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dic
     return {}
 
 
-def _answer_keys(path: str, few: Rows) -> dict[str, Any]:
+def _answer_keys(cells: Sequence[Any], path: str) -> dict[str, Any]:
     """The column of answers and their format; none for worked solutions without a marked answer."""
-    texts = [plain_text(cell_at(row, path)) or "" for row in few]
-    answer_format = unread_marker(texts) or "bare"
-    is_long = sum(len(text) > _LONGEST_ANSWER for text in texts) > (1 - NEARLY_ALL) * len(texts)
-    found = {"dataset.columns.answer": path, "dataset.answer_format": answer_format}
-    return {} if is_long and answer_format == "bare" else found
-
-
-def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:
-    """Names for the columns of a table whose first line names none: its last cell is like all below it; "" if not."""
-    letters = tuple("ABCDEFGHIJ"[: len(names) - 2])
-    kind = next((kind for kind in ("[A-J]", "[-+]?[0-9][0-9.,]*") if names and re.fullmatch(kind, names[-1])), None)
-    if kind is None or not all(isinstance(cell, str) and re.fullmatch(kind, cell) for cell in cells):
-        return ""
-    if kind == "[A-J]" and len(letters) > 1:
-        words = typed_keys({"dataset.header": ("problem", *letters, "answer"), "dataset.columns.choices": letters})
-        return f"if its first line is a row, type {words}; train with 'rewards=[multiple_choice]' too"
-    others = (f"column_{n}" for n in range(2, len(names)))
-    return f"if its first line is a row, type {typed_keys({'dataset.header': ('problem', *others, 'answer')})}"
+    texts = [plain_text(cell) or "" for cell in cells]
+    is_short = sum(len(text) <= _LONGEST_ANSWER for text in texts) >= NEARLY_ALL * len(texts)
+    answer_format = unread_marker(texts) or ("bare" if is_short else None)
+    return {"dataset.columns.answer": path, "dataset.answer_format": answer_format} if answer_format else {}

@@ -4,16 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rlvr_vocab.data.answers import (
-    NEARLY_ALL,
-    cell_at,
-    cell_text,
-    column_names,
-    fields_of,
-    is_blank,
-    is_nan,
-    plain_text,
-)
+from rlvr_vocab.data.answers import NEARLY_ALL, cell_text, column_names, is_nan, plain_text
 from rlvr_vocab.data.rows import ROLES, Problem, conversation_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.suggest import CHOICES, MATERIAL, ONE_CHOICE, joined_columns, typed_keys
@@ -34,7 +25,6 @@ TEXT_CHECKS = {
         re.IGNORECASE,
     ),
 }
-_MANY = 10  # problems whose right choice is always the same letter: fewer may be chance
 _NOT_TEXT = "\0"  # stands for an image or another value that no prompt holds
 _WORD = re.compile(rf"\w+|{_NOT_TEXT}")
 
@@ -45,27 +35,18 @@ def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[
         if rows:
             are = pluralize(len(rows), "problem is", "problems are")
             yield f"{are} {kind} ({rows_in_words(rows)}): give a list of messages, or the question alone"
-    golds, choices = [cell_text(problem.solution) or "" for problem in problems], _choice_columns(problems, columns)
-    lacking = missing_columns(problems, columns)
+    lacking, choices = missing_columns(problems, columns), _choice_columns(problems, columns)
     for names in choices:
-        is_index = (_is_index(gold, _texts_of(each, names)) for gold, each in zip(golds, problems, strict=True))
-        facts = {"not in the prompt": names in lacking, "the gold answers are their indices": _nearly_all(is_index)}
-        if any(facts.values()):
+        golds = ((cell_text(problem.solution) or "", _texts_of(problem, names)) for problem in problems)
+        are_indices = _nearly_all(_is_index(gold, texts) for gold, texts in golds)
+        facts = {"not in the prompt": names in lacking, "the gold answers are their indices": are_indices}
+        if found := " and ".join(fact for fact, holds in facts.items() if holds):
             keys = typed_keys({"dataset.columns.choices": names if len(names) > 1 else names[0]})
-            found = " and ".join(fact for fact, holds in facts.items() if holds)
             yield f"{_listed(names)}: {found}: set {keys}, and train with 'rewards=[multiple_choice]'"
     if material := [name for names in lacking if names not in choices for name in names]:
-        is_text = all(_NOT_TEXT not in _texts_of(problem, material) for problem in problems)
         keys = typed_keys({"dataset.prompt": joined_columns(columns.problem, material)})
-        advice = f"set {keys}" if is_text else "no prompt holds images"
-        yield f"{_listed(material)}: not in the prompt, which holds {columns.problem} alone: {advice}"
-    letters = [gold for gold in golds if gold] if columns.choices is not None else []
-    if len(letters) >= _MANY and letters.count(letters[0]) >= NEARLY_ALL * len(letters):
-        yield f"the right choice is nearly always {letters[0]}, which is all that the policy would learn: shuffle them"
-    for name in fields_of(columns.problem):
-        empty = [each.row_number for each in problems if is_blank(cell_at(each.row, name))]
-        if 0 < len(empty) <= len(problems) / 2:
-            yield f"dataset.prompt: {name} is empty in {pluralize(len(empty), 'problem')} ({rows_in_words(empty)})"
+        is_text = all(_NOT_TEXT not in _texts_of(problem, material) for problem in problems)
+        yield f"{_listed(material)}: not in the prompt: {f'set {keys}' if is_text else 'no prompt holds images'}"
 
 
 def _listed(names: Sequence[str]) -> str:
