@@ -130,23 +130,21 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
 
 def next_commands(summary: Mapping[str, Any], folder: Path) -> list[str]:
     """At most three commands that fit the outcome of a run, each with its use; the most useful one first."""
-    run, metric, sample = shlex.quote(str(folder)), HeldOutMetric.of(summary.get("grader")), summary.get("sample")
-    found = []
-    if summary.get("findings"):
-        found.append((f"doctor run={run}", "why, and which key to change"))
+    metric, problem = HeldOutMetric.of(summary.get("grader")), (summary.get("sample") or {"problem": "…"})["problem"]
+    found = [(["doctor", f"run={folder}"], "why, and which key to change")] if summary.get("findings") else []
     if _has_gained(summary, metric):
-        prompt = shlex.quote("…" if sample is None else short_text(sample["problem"]))
-        found.append((f"generate checkpoint={run}/{FINAL_MODEL} prompt={prompt}", "ask the trained model"))
+        ask = ["generate", f"checkpoint={folder}/{FINAL_MODEL}", f"prompt={short_text(problem)}"]
+        found.append((ask, "ask the trained model"))
         if summary.get("reasoning_vocab_size"):
-            found.append((f"probe run={run}", "whether the reasoning tokens carry meaning"))
+            found.append((["probe", f"run={folder}"], "whether the reasoning tokens carry meaning"))
+        if (folder / FINAL_ADAPTER).is_dir():
+            merge = ["merge", f"checkpoint={folder}/{FINAL_ADAPTER}", f"out={folder}/merged", "dtype=auto"]
+            found.append((merge, "a model in the type of its base, to serve"))
     else:
-        found.append((f"samples run={run} order=lowest", "no clear gain: read what it writes"))
-    if (folder / FINAL_ADAPTER).is_dir():
-        merge = f"merge checkpoint={run}/{FINAL_ADAPTER} out={run}/merged dtype=auto"
-        found.append((merge, "a model in the type of its base, to serve"))
+        found.append((["samples", f"run={folder}", "order=lowest"], "no clear gain: read what it writes"))
     if not (folder / TRACKERS).is_file():
-        found.append((f"report run={run} figures={run}/figures", "its curves as files"))
-    return [f"rlvr-vocab {command}  # {use}" for command, use in found[:3]]
+        found.append((["report", f"run={folder}", f"figures={folder}/figures"], "its curves as files"))
+    return [f"{shlex.join(['rlvr-vocab', *words])}  # {use}" for words, use in found[:3]]
 
 
 def _has_gained(summary: Mapping[str, Any], metric: HeldOutMetric) -> bool:
