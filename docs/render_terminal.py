@@ -6,6 +6,8 @@ The pictures in the README are real runs, captured with their colours:
     tmux capture-pane -e -p -t run | python docs/render_terminal.py docs/img/quickstart.svg "make quickstart"
     FORCE_COLOR=1 rlvr-vocab samples run=out/quickstart_reasoning_full_seed42 step=60 max_samples=2 |
         python docs/render_terminal.py docs/img/samples.svg "rlvr-vocab samples"
+    chromium --headless --hide-scrollbars --window-size=1400,1500 --screenshot=docs/img/report.png \\
+        out/quickstart_reasoning_full_seed42/report.html
 """
 
 import io

@@ -46,7 +46,7 @@ from rlvr_vocab.rewards.reward import RewardSpec, content_text
 from rlvr_vocab.runs.folder import Run, environment, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.problems import fingerprint_of, hashes
-from rlvr_vocab.runs.summary import outcome_line, write_forecast, write_summary
+from rlvr_vocab.runs.summary import next_commands, outcome_line, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.training.arguments import prompt_tokens
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
@@ -138,7 +138,8 @@ class _Recorder:
         }
         summary = write_summary(self._folder, summary, trainer.state.log_history)
         self._console.print(outcome_line(summary))
-        self._console.print(f"the run is in {self._folder}: rlvr-vocab report run={self._folder}", markup=False)
+        self._console.print(f"the run is in {self._folder}", markup=False)
+        self._console.print("next:", *next_commands(summary, self._folder), sep="\n  ", markup=False)
         if self._is_main and self._starts_mlflow:
             import mlflow
 

@@ -132,17 +132,18 @@ def next_commands(summary: Mapping[str, Any], folder: Path) -> list[str]:
     """At most three commands that fit the outcome of a run, each with its use; the most useful one first."""
     metric, problem = HeldOutMetric.of(summary.get("grader")), (summary.get("sample") or {"problem": "…"})["problem"]
     found = [(["doctor", f"run={folder}"], "why, and which key to change")] if summary.get("findings") else []
-    if _has_gained(summary, metric):
-        ask = ["generate", f"checkpoint={folder}/{FINAL_MODEL}", f"prompt={short_text(problem)}"]
-        found.append((ask, "ask the trained model"))
+    if not _has_gained(summary, metric):
+        found.append((["samples", f"run={folder}", "order=lowest"], "no clear gain: read what it writes"))
+    else:
+        if (folder / FINAL_MODEL).is_dir():  # a script saves its own
+            ask = ["generate", f"checkpoint={folder}/{FINAL_MODEL}", f"prompt={short_text(problem)}"]
+            found.append((ask, "ask the trained model"))
         if summary.get("reasoning_vocab_size"):
             found.append((["probe", f"run={folder}"], "whether the reasoning tokens carry meaning"))
         if (folder / FINAL_ADAPTER).is_dir():
             merge = ["merge", f"checkpoint={folder}/{FINAL_ADAPTER}", f"out={folder}/merged", "dtype=auto"]
             found.append((merge, "a model in the type of its base, to serve"))
-    else:
-        found.append((["samples", f"run={folder}", "order=lowest"], "no clear gain: read what it writes"))
-    if not (folder / TRACKERS).is_file():
+    if not found or not (folder / TRACKERS).is_file():
         found.append((["report", f"run={folder}", f"figures={folder}/figures"], "its curves as files"))
     return [f"{shlex.join(['rlvr-vocab', *words])}  # {use}" for words, use in found[:3]]
 

@@ -57,9 +57,10 @@ GAINED = {"accuracy_before": 0.2, "accuracy_after": 0.6, "held_out_problems": 20
 @pytest.mark.parametrize(
     ("summary", "files", "expected"),
     [
-        (GAINED, (), ["generate", "report"]),
-        (GAINED | {"reasoning_vocab_size": 9}, ("trackers.json",), ["generate", "probe"]),
-        (GAINED | {"findings": [{}]}, ("final_adapter/x",), ["doctor", "generate", "merge"]),
+        (GAINED, ("final_model/x",), ["generate", "report"]),
+        (GAINED | {"reasoning_vocab_size": 9}, ("final_model/x", "trackers.json"), ["generate", "probe"]),
+        (GAINED | {"findings": [{}]}, ("final_adapter/x", "final_model/x"), ["doctor", "generate", "merge"]),
+        (GAINED, ("trackers.json",), ["report"]),  # from Python
         ({"accuracy_after": 0.3}, (), ["samples", "report"]),  # 8 problems: chance
         ({"accuracy_before": None, "findings": [{}], "held_out_problems": 0}, (), ["doctor", "samples", "report"]),
     ],
