@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs import folder as folder_of_run
 from rlvr_vocab.runs.folder import LOCK, check_not_running, only_writer
 from tests.settings import load_settings
 
@@ -61,27 +62,15 @@ def test_a_lock_that_nobody_holds_is_cleared_with_the_folders_that_it_made(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whoever_waits_for_the_lock_while_it_is_removed_gets_the_new_one(tmp_path):
-    """Many processes at once, each inside for a moment: never two of them."""
-    program = (
-        "import sys, pathlib, time; from rlvr_vocab.errors import UserError\n"
-        "from rlvr_vocab.runs.folder import only_writer\n"
-        "folder, end, entered = pathlib.Path(sys.argv[1]), time.monotonic() + 0.7, 0\n"
-        "while time.monotonic() < end:\n"
-        "    try:\n"
-        "        with only_writer(folder):\n"
-        "            (folder / 'inside').touch(exist_ok=False)\n"
-        "            entered += 1\n"
-        "            (folder / 'inside').unlink()\n"
-        "    except UserError:\n"
-        "        pass\n"
-        "print(entered)\n"
-    )
-    (tmp_path / "run").mkdir()
-    started = [
-        subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    entered = [int(process.communicate()[0]) for process in started]
-    assert [process.returncode for process in started] == [0] * 3
-    assert sum(entered) > 20
+def test_a_lock_on_a_file_that_its_last_holder_has_removed_counts_for_nothing(tmp_path, monkeypatch):
+    try_to_lock, locked = folder_of_run._try_to_lock, []
+
+    def lock(file):
+        if not locked:
+            (tmp_path / LOCK).unlink()
+        locked.append(file)
+        return try_to_lock(file)
+
+    monkeypatch.setattr(folder_of_run, "_try_to_lock", lock)
+    with only_writer(tmp_path):
+        assert len(locked) == 2 and os.fstat(locked[1].fileno()).st_ino == (tmp_path / LOCK).stat().st_ino
