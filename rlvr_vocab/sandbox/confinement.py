@@ -72,9 +72,7 @@ def require_confinement() -> None:
     if sys.platform != "linux" or machine not in _AUDIT_ARCHITECTURE:
         raise CannotConfine(f"{sys.platform} on {machine} cannot confine: that needs Linux on x86_64 or aarch64")
     if _landlock_version() < 1:
-        raise CannotConfine(
-            "the kernel has no Landlock (Linux 5.13 or later, with landlock among its security modules)"
-        )
+        raise CannotConfine("the kernel has no Landlock (Linux 5.13 or later, with landlock in its security modules)")
 
 
 def readable_paths() -> list[str]:
@@ -83,34 +81,16 @@ def readable_paths() -> list[str]:
 
 
 def limit(seconds: float, memory: int, output: int) -> None:
-    """Limit what this process may use, and end it with its parent where the system can (Linux).
-
-    Args:
-        seconds: of processor time; the parent limits wall-clock time.
-        memory: bytes of address space, the interpreter included.
-        output: bytes of a file that it prints to.
-    """
+    """Limit seconds of processor time, bytes of memory and of a file; on Linux this process ends with its parent."""
     if sys.platform == "linux":
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    for kind, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, int(seconds) + 1),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, output),
-        (resource.RLIMIT_NOFILE, 64),
-    ):
-        resource.setrlimit(kind, (most, most))
+    limits = {"AS": memory, "CPU": int(seconds) + 1, "CORE": 0, "FSIZE": output, "NOFILE": 64}
+    for name, most in limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
 
 def confine(readable: list[str]) -> None:
-    """Confine this process, for good.
-
-    Args:
-        readable: files and folder trees that it may read; missing ones are skipped.
-
-    Raises:
-        CannotConfine: the system refuses.
-    """
+    """Confine this process, for good; it may read the files and folder trees that are named. Raises CannotConfine."""
     require_confinement()
     _checked("prctl", _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
     _checked("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

@@ -30,7 +30,7 @@ _MOST_PRINTED = 2**20
 # LeetCode imports these, and its function signatures use them.
 _SOLUTION_IMPORTS = "import bisect, collections, functools, heapq, itertools, math\nfrom typing import *\n"
 
-_MAPPINGS: dict[str, type[Any]] = {"Counter": Counter, "OrderedDict": OrderedDict, "dict": dict}
+_MAPPINGS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Counter, OrderedDict, dict)}
 _SEQUENCES: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (list, tuple, set, frozenset, deque, bytes, bytearray)
 }

@@ -41,16 +41,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class ProgramTests:
-    """The tests of a program: `code` or `scripts`.
+    """The tests of a program: `code` or `scripts`."""
 
-    Attributes:
-        code: Python with assertions; `setup` is Python that runs before each piece.
-        scripts: `(standard input, expected standard output)` of the whole program.
-    """
-
-    code: tuple[str, ...] = ()
-    scripts: tuple[tuple[str, str], ...] = ()
-    setup: str = ""
+    code: tuple[str, ...] = ()  # Python with assertions
+    scripts: tuple[tuple[str, str], ...] = ()  # standard input and expected output of the whole program
+    setup: str = ""  # Python that runs before each piece of code
     entry_point: str | None = None
 
 
@@ -97,13 +92,10 @@ class TimeBudget:
 def run_tests(
     source: str, tests: ProgramTests, limits: Limits, *, confined: bool = True, budget: TimeBudget | None = None
 ) -> Result:
-    """Run a program's tests in separate processes until one of them exceeds its time.
+    """Run a program's tests in separate processes until one of them exceeds its time; raises CannotConfine.
 
     `limits` apply to the program and to its tests: `seconds` to each script, or to all other tests together. The
     `budget` of a batch may shorten them. With `confined=False` the program has all rights of its user.
-
-    Raises:
-        CannotConfine: the system cannot confine it.
     """
     budget = budget or TimeBudget(limits.seconds, cores=float("inf"))
     if not tests.scripts:
@@ -167,10 +159,10 @@ def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: 
     passed, total = (sum(standing[place] for standing in standings.values()) for place in (0, 1))
     failures = [failure for _, _, failure in standings.values() if failure]
     if is_late or tester.returncode != 0:
-        why = error or f"the tests ended with {tester.returncode}"
-        failures.append(f"not done after {limits.seconds:.3g} s" if is_late else why)
+        why = f"not done after {limits.seconds:.3g} s" if is_late else error
+        failures.append(why or f"the tests ended with {tester.returncode}")
         total = max(total, passed + 1)
-    return Result(passed, total, next(iter(failures), ""), is_late)
+    return Result(passed, total, failures[0] if failures else "", is_late)
 
 
 def _start(module: str, job: dict[str, Any], limits: Limits, confined: bool, **streams: Any) -> subprocess.Popen[bytes]:

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 LONGEST_ANSWER = 16 * 2**20
 _PYTHONS = frozenset(dir(builtins))
 # Modules that public tests use without importing them, and that programs do not provide.
-_MODULES = {
+_MODULES = {name: name for name in ("collections", "itertools", "math", "numpy", "re")} | {
     "np": "numpy",
     "pd": "pandas",
-    **{name: name for name in ("collections", "itertools", "math", "numpy", "re")},
 }
 # Errors that would end a `map` in a test; plain Exception comes last.
 _NOT_RAISED = (StopIteration, StopAsyncIteration, Exception, BaseException)
@@ -49,19 +48,13 @@ class CannotAsk(BaseException):
 
 
 class Program:
-    """A proxy of the program for its tests.
-
-    Attributes:
-        num_asked: the number of calls so far.
-        ended: why the program no longer answers; empty while it does.
-        raises: classes for its exceptions, by name, in addition to Python's own.
-    """
+    """A proxy of the program for its tests."""
 
     def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
         self._calls, self._answers = calls, answers
         self._remotes: dict[str | int, Remote] = {}
-        self.num_asked, self.ended = 0, ""
-        self.raises: dict[str, type[Exception]] = {}
+        self.num_asked, self.ended = 0, ""  # the reason for which it no longer answers
+        self.raises: dict[str, type[Exception]] = {}  # classes of its exceptions beside Python's own
 
     def remote(self, name: str | int) -> Remote:
         """The proxy of an object in the program, by name or number; the same one each time."""
@@ -202,11 +195,7 @@ class Test:
         self._report_unfinished()
 
     def run(self, scope: dict[str, Any]) -> None:
-        """Run the test in a scope with the names of the program.
-
-        Raises:
-            CannotAsk: the test fails for every program.
-        """
+        """Run the test with the names of the program; CannotAsk where it fails for every program."""
         program = self._program
         self._asked_before = program.num_asked
         program.raises = {name: type(name, (Exception,), {}) for name in self._exceptions}
