@@ -167,7 +167,7 @@ def code_record(name: str) -> dict[str, str]:
     where, _, function = name.removeprefix(FROM_PYTHON).rpartition(":")
     if name in IN_SCRIPT and not Path(where).is_file():
         return {"name": function}
-    file = where if where.endswith(".py") else getattr(sys.modules[where], "__file__", None)
+    file = where if where.endswith(".py") or name in IN_SCRIPT else getattr(sys.modules[where], "__file__", None)
     if file is None:
         return {"name": name}
     path = Path(file).expanduser()

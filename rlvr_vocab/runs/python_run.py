@@ -232,6 +232,8 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
     }
     limits = {"max_completion_length": args.max_completion_length, "temperature": args.temperature}
     training |= {**limits, "max_steps": args.max_steps if args.max_steps > 0 else None, "kl_over": trainer.kl_over}
+    if (own := type(trainer)) is not RecordedTrainer:
+        training["trainer"] = f"{FROM_PYTHON}{_source_file(own)}:{own.__qualname__}"
     training |= {"kl_log_steps": trainer.kl_log_steps, "dynamic_sampling": trainer.dynamic_sampling is not None}
     derived = ["generation_batch_size"]  # of steps_per_generation
     derived += ["steps_per_generation"] * (args.steps_per_generation == args.gradient_accumulation_steps)
@@ -309,7 +311,11 @@ def _named_rewards(trainer: RegionGRPOTrainer) -> list[tuple[str, Callable[..., 
 def _source_file(function: Callable[..., Any]) -> str:
     code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
     try:
-        return str(Path(inspect.getsourcefile(code if inspect.isroutine(code) else type(code)) or "").resolve())
+        return str(
+            Path(
+                inspect.getsourcefile(code if inspect.isroutine(code) or isinstance(code, type) else type(code)) or ""
+            ).resolve()
+        )
     except TypeError:  # written in C, or in a session
         return "a session"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from trl import GRPOTrainer
 
 import rlvr_vocab
 from rlvr_vocab.cli import main
@@ -162,6 +163,6 @@ def test_a_loss_of_a_token_is_refused_where_trls_ratio_counts(given, message, ex
 
 
 def test_the_guides_names_are_the_same_classes():
-    assert rlvr_vocab.GRPOTrainer is RegionGRPOTrainer
+    assert rlvr_vocab.GRPOTrainer is rlvr_vocab.RegionGRPOTrainer and issubclass(rlvr_vocab.GRPOTrainer, GRPOTrainer)
     with pytest.raises(UserError, match="tokenizer=…: the trainer takes it as processing_class=…"):
         rlvr_vocab.GRPOTrainer("no/such_model", print, tokenizer=object())
