@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from rlvr_vocab.config.command_line import CommandLine, parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS
-from rlvr_vocab.config.help import overview, printed
-from rlvr_vocab.config.load import CommandLine, parse_command_line, settings_of
+from rlvr_vocab.config.help import overview, printed, version
+from rlvr_vocab.config.load import settings_of
 from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import (
     BAD_INPUT,
@@ -103,6 +104,9 @@ def print_error(kind: str, error: BaseException | str) -> None:
 def dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("--help", "-h", "help"):
         print(overview())
+        return 0
+    if argv[0] in ("--version", "-V", "version"):
+        print(version())
         return 0
     line = parse_command_line(argv[0], argv[1:])
     with nullcontext() if line.trust_code else only_allowed_code():

@@ -31,7 +31,7 @@ here="$(dirname "${BASH_SOURCE[0]}")"
 [[ -e "$here/launch.sh" ]] || here="${SLURM_SUBMIT_DIR:?}/slurm"
 
 arms="${ARMS:-baseline reasoning}" seeds="${SEEDS:-42 43}"
-arms="${arms//baseline/0}" arms="${arms//reasoning/full}"
+arms="${arms//baseline/0}" arms="${arms//reasoning/151646}" # as train_reasoning.sh
 overrides=(--multirun "model.reasoning_vocab_size=${arms// /,}" "seed=${seeds// /,}")
 
 # launch.sh calls it once Python is known: `array`, the numbers of all runs, and in a job the one of this task.

@@ -5,7 +5,8 @@
 #   GPUS=4 PARTITION=a100 bash slurm/train_reasoning.sh training=small_gpu
 #
 # The second submits the first with your cluster's values: slurm/launch.sh lists them.
-# REASONING_VOCAB_SIZE, from the environment, is a number of tokens or "full" (the default).
+# REASONING_VOCAB_SIZE, from the environment, is a number of tokens: by default 151646, as experiment=gsm8k_reasoning has
+# for Qwen's models. For another model take "full", a copy of every token.
 #
 #SBATCH --job-name=grpo_reasoning
 #SBATCH --output=slurm/logs/%x-%j.log
@@ -25,6 +26,6 @@ here="$(dirname "${BASH_SOURCE[0]}")"
 # sbatch runs a copy of this file from a folder of its own.
 [[ -e "$here/launch.sh" ]] || here="${SLURM_SUBMIT_DIR:?}/slurm"
 
-overrides=("model.reasoning_vocab_size=${REASONING_VOCAB_SIZE:-full}")
+overrides=("model.reasoning_vocab_size=${REASONING_VOCAB_SIZE:-151646}")
 # shellcheck source=slurm/launch.sh
 source "$here/launch.sh"

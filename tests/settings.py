@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import checked_settings
-from rlvr_vocab.config.load import parse_command_line
+from rlvr_vocab.config.command_line import parse_command_line
 from rlvr_vocab.errors import UserError
 
 

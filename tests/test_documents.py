@@ -13,9 +13,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlvr_vocab.config.checks.run import check_configuration, check_rewards
+from rlvr_vocab.config.command_line import parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import overview, printed
-from rlvr_vocab.config.load import as_mapping, compose, parse_command_line, read_settings
+from rlvr_vocab.config.load import as_mapping, compose, read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import leaves

@@ -383,6 +383,7 @@ class Command:
 
     settings: the dataclass of its keys, with its line in `--help` and its example in the docstring.
     groups: the folders in `conf/` that it chooses from.
+    positional: the keys of words that stand without one, in their order.
     checks: the function that refuses settings, as `module:function` below `rlvr_vocab.config.checks`.
     """
 
@@ -392,6 +393,7 @@ class Command:
     checks: str = ""
     code: str = ""
     doc: str = ""
+    positional: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -420,16 +422,18 @@ _ROWS = (
     Command("train", RunSettings, _OF_A_RUN, "run:check_run"),
     Command("quickstart", RunSettings, _OF_A_RUN, "run:check_run", code="train", doc=_QUICKSTART),
     Command("plan", PlanSettings, _OF_A_RUN, "commands:check_plan"),
-    Command("check", CheckSettings, ("model", "dataset"), "commands:check_check"),
+    Command("check", CheckSettings, ("model", "dataset"), "commands:check_check", positional=("dataset",)),
     Command("score", ScoreSettings, ("rewards", "dataset", "model"), "commands:check_score"),
     Command("expand", ExpandSettings, ("model",), "commands:check_expand"),
-    Command("evaluate", EvaluateSettings, ("rewards", "dataset"), "commands:check_evaluate"),
-    Command("generate", GenerateSettings, (), "commands:check_generate"),
-    Command("merge", MergeSettings, (), "commands:check_merge"),
-    Command("samples", SamplesSettings),
-    Command("doctor", DoctorSettings),
-    Command("report", ReportSettings),
-    Command("compare", CompareSettings),
-    Command("probe", ProbeSettings, (), "commands:check_probe"),
+    Command(
+        "evaluate", EvaluateSettings, ("rewards", "dataset"), "commands:check_evaluate", positional=("checkpoint",)
+    ),
+    Command("generate", GenerateSettings, (), "commands:check_generate", positional=("checkpoint", "prompt")),
+    Command("merge", MergeSettings, (), "commands:check_merge", positional=("checkpoint",)),
+    Command("samples", SamplesSettings, positional=("run",)),
+    Command("doctor", DoctorSettings, positional=("run",)),
+    Command("report", ReportSettings, positional=("run",)),
+    Command("compare", CompareSettings, positional=("runs",)),
+    Command("probe", ProbeSettings, (), "commands:check_probe", positional=("run",)),
 )
 COMMANDS = {command.name: command for command in _ROWS}

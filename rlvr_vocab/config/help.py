@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from rlvr_vocab import __version__
+from rlvr_vocab.config.command_line import CommandLine
 from rlvr_vocab.config.command_settings import COMMANDS, Command
-from rlvr_vocab.config.load import CAN_START_FROM_FILE, CommandLine, as_mapping, compose, group_choices
+from rlvr_vocab.config.load import OF_A_RUN, as_mapping, compose, group_choices
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.secrets import MASK, is_secret
@@ -18,7 +22,19 @@ from rlvr_vocab.text import did_you_mean
 
 _LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
 _VALUE_WIDTH = 40
+# The keys of a run that the README, the guide and the guides of TRL set most often.
+_OFTEN_SET = (
+    *("exp_name", "seed", "model.name", "model.reasoning_vocab_size", "dataset.name", "rewards.functions"),
+    *("training.learning_rate", "training.max_steps", "training.per_device_train_batch_size"),
+    "training.num_generations",
+)
 _KEY_WIDTH = 52
+
+
+def version() -> str:
+    """The versions of the package and of the libraries that decide what a run computes, without importing them."""
+    libraries = [f"{name} {metadata.version(name)}" for name in ("torch", "transformers", "trl")]
+    return f"rlvr-vocab {__version__} ({', '.join(libraries)}, Python {platform.python_version()})"
 
 
 def overview() -> str:
@@ -49,21 +65,30 @@ def command_help(line: CommandLine, config: dict[str, Any]) -> str:
     row = COMMANDS[line.command]
     comments = _key_comments(row, line.folders)
     parts = [f"rlvr-vocab {row.name}: {row.summary}", f"Example:\n  {row.example}"]
+    values = dict(leaves(config))
+    often = {key: values.pop(key) for key in _OFTEN_SET if row.name in OF_A_RUN and key in values}
+    if often:
+        parts.append(
+            "\n".join(["Keys that most runs set (key=value, as they stand now):", *_key_rows(often, comments)])
+        )
     if row.groups:
         groups = [f"  {group:<12}{', '.join(group_choices(group, line.folders))}" for group in row.groups]
         parts.append("\n".join(["Files to choose from (group=choice):", *groups]))
-    parts.append("\n".join(["Keys (key=value, as they stand now):", *_key_rows(config, comments)]))
+    title = f"{'Other keys' if often else 'Keys'} (key=value, as they stand now):"
+    parts.append("\n".join([title, *_key_rows(values, comments)]))
     if "training" in row.groups:
         parts.append(
             "Any other field of TRL's GRPOConfig: training.<field>=value\n"
             "Start from an earlier run: config=out/<run>/config.yaml; trust_code=true imports the code that it names"
         )
+    if row.groups:
+        parts.append("A file of keys, over the defaults and below the words that you type: config=my.yaml")
     options = (
         "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml)\n"
         "The value that one key would have, and nothing else: --show KEY\n"
         "All of it as YAML: --cfg job, interpolations applied: --cfg job --resolve"
     )
-    if row.name in CAN_START_FROM_FILE:
+    if row.name in OF_A_RUN:
         options += "\nA run of each combination of values, one after another: --multirun seed=1,2,3 key=a,b"
     return "\n\n".join([*parts, options])
 
@@ -77,8 +102,8 @@ def _masked(value: Any, key: str = "") -> Any:
     return MASK if is_secret(key, value) else value
 
 
-def _key_rows(config: dict[str, Any], comments: dict[str, str]) -> Iterator[str]:
-    for key, value in leaves(config):
+def _key_rows(values: dict[str, Any], comments: dict[str, str]) -> Iterator[str]:
+    for key, value in values.items():
         shown = "(required)" if value == "???" else " ".join(as_typed(value).split())
         shown = shown if len(shown) <= _VALUE_WIDTH else f"{shown[: _VALUE_WIDTH - 1]}…"
         comment = f"  # {comments[key]}" if key in comments else ""

@@ -1,13 +1,12 @@
-"""The words of a command -> one configuration, composed by Hydra -> its typed settings; imports no torch."""
+"""A command line -> one configuration, composed by Hydra -> its typed settings; imports no torch."""
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar
 
 import yaml
 from hydra import compose as hydra_compose
@@ -17,8 +16,9 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS
-from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, yaml_line
+from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
 from rlvr_vocab.config.sections import (
     RewardSettings,
     RunSettings,
@@ -27,16 +27,22 @@ from rlvr_vocab.config.sections import (
     grpo_arguments,
     stage_error_context,
 )
-from rlvr_vocab.config.trl_fields import GrpoFields, refuse_what_is_not_used, trl_values
-from rlvr_vocab.config.values import alternatives, as_typed, keys_of, leaves, read, single_values, unknown_key
-from rlvr_vocab.data.files import names_file
+from rlvr_vocab.config.trl_fields import GrpoFields, trl_values
+from rlvr_vocab.config.values import (
+    as_typed,
+    keys_of,
+    leaves,
+    read,
+    single_values,
+    unknown_key,
+)
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
 from rlvr_vocab.secrets import is_secret, variable_with
-from rlvr_vocab.text import nearest_and_all, writable
+from rlvr_vocab.text import nearest_and_all
 
-CAN_START_FROM_FILE = ("train", "quickstart", "plan")
+OF_A_RUN = ("train", "quickstart", "plan")  # commands with all keys of a run
 # model.generation_kwargs.<key> -> the same thing as training.<key>
 SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 # Sections of a command that are not used unless their `name` is given.
@@ -46,160 +52,78 @@ _BRING_CODE = ("trust_remote_code", "use_kernels")
 Run = TypeVar("Run", bound=RunSettings)
 
 
-# --- the command line ---
-
-
-@dataclass(frozen=True)
-class CommandLine:
-    """A command with its overrides, options apart."""
-
-    command: str
-    overrides: tuple[str, ...]
-    config_file: Path | None  # of config=FILE
-    trust_code: bool
-    config_dir: Path | None
-    show: str | None
-    help: bool
-    cfg: str | None
-    resolve: bool
-    multirun: bool
-    job: int | None
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folders of YAML files; the first that has a file wins: a user's over ours."""
-        if self.config_dir is None:
-            return [CONF]
-        if not self.config_dir.is_dir():
-            raise UserError(f"--config-dir {self.config_dir}: no such folder")
-        return [self.config_dir.resolve(), CONF]
-
-
-def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
-    """The options and overrides of a command; UserError for an unknown command or option, or one without its value."""
-    if command not in COMMANDS:
-        raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--help", "-h", action="store_true")
-    parser.add_argument("--config-dir", "-cd", type=Path)
-    parser.add_argument("--show")
-    parser.add_argument("--cfg", "-c", choices=["job"])
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("--multirun", "-m", action="store_true")
-    parser.add_argument("--job", type=int)
-    try:
-        known, rest = parser.parse_known_args(list(argv))
-    except argparse.ArgumentError as error:
-        raise UserError(str(error)) from error
-    if known.job is not None and not known.multirun:
-        raise UserError(f"--job {known.job} takes one run of a sweep: add --multirun")
-    if known.resolve and not known.cfg:
-        raise UserError("--resolve applies the interpolations of --cfg: add --cfg job")
-    for word in rest:
-        if word.startswith("-"):
-            raise UserError(f"unknown option {word}: keys have no dashes, write {word.lstrip('-')}")
-        if writable(word) != word:
-            raise UserError(f"{writable(word)}: half a surrogate pair, which UTF-8 cannot write")
-    trusts = "trust_code=true" in rest
-    files = [word for word in rest if word.startswith("config=") and command in CAN_START_FROM_FILE]
-    words = [word for word in rest if word not in (*files, "trust_code=true")]
-    if command == "quickstart" and not files:  # a recorded run holds its recipe already
-        words = ["experiment=quickstart", *words]
-    file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    return CommandLine(command, tuple(words), file, trusts, **vars(known))
-
-
-# Keys whose text may hold a literal ${, which is no interpolation there.
-_PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "dataset.prompt", "problem", "contains")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
-# A tag in a list, for which Hydra's grammar has no characters.
-_BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
-_OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
-
-
-def _hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[str], set[str]]:
-    """Words -> Hydra's overrides, the keys and the groups in them; text needs no quotes, rewards may be a list."""
-    hydra: list[str] = []
-    given: set[str] = set()
-    chosen: set[str] = set()
-    keys = keys_of(COMMANDS[command].settings)
-    for word in words:
-        match = _OVERRIDE.fullmatch(word)
-        if match is None or (match["value"] is None and match["prefix"] != "~"):
-            raise UserError(f"cannot read {word!r}: write key=value")
-        key, value = match["key"], match["value"]
-        if key == "rewards" and (value or "").startswith("["):
-            key = "rewards.functions"
-        if key == "dataset" and names_file(value or ""):
-            key, value = "dataset.name", value or ""
-            chosen.add("dataset")
-            hydra.append("dataset=local")
-        if key in COMMANDS[command].groups:
-            chosen.add(key)
-            hydra.append(f"{key}={value}")
-            if key == "logging" and (value or "").startswith("["):  # of each key Hydra keeps the last file's alone
-                names = re.findall(r"[\w-]+", value)
-                trackers = ",".join("wandb" if name == "offline" else name for name in names)
-                hydra.append(f"++logging.trackers=[{trackers}]")
-                hydra += ["++logging.mode=offline"] * ("offline" in names)
-            continue
-        if key.startswith("hydra."):
-            raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
-        if "training" in keys and key not in keys:
-            refuse_what_is_not_used(key)
-        if key not in keys and not key.startswith(("training.", "model.model_kwargs.")):  # where TRL and HF have more
-            raise UserError(unknown_key(key, keys))
-        given.add(key)
-        hydra.append(word if match["prefix"] == "~" else f"++{key}={_in_grammar(key, value, keys)}")
-    return hydra, given, chosen
-
-
-def _in_grammar(key: str, value: str, keys: Mapping[str, Any]) -> str:
-    """A value as Hydra's grammar reads it: text is quoted where the key takes nothing else."""
-    kinds = set(alternatives(keys.get(key)))
-    lists = {kind for kind in kinds if get_origin(kind) is tuple}
-    text = bool(kinds & {str, Path}) and kinds - lists <= {str, Path, type(None)}
-    if text and value != "null" and not (lists and value.startswith("[")) and not _QUOTED.fullmatch(value):
-        return _quoted(escaped(value) if key in _PROSE else value)
-    if "'" not in value and '"' not in value:
-        return _BARE_TAG.sub(lambda tag: tag[1] + _quoted(tag[2]), value)
-    return value
-
-
-def _quoted(text: str) -> str:
-    """Any text as Hydra's grammar quotes it: only quotes, and backslashes before them, need a backslash."""
-    inside = re.sub(r"(\\*)'", r"\1\1\\'", text)
-    return "'" + re.sub(r"(\\+)$", r"\1\1", inside) + "'"
-
-
 # --- composing ---
 
 
 @dataclass(frozen=True)
 class Composed:
-    """config: interpolations not yet resolved; given, chosen: keys and groups that the command line names."""
+    """config: interpolations not yet resolved; given, chosen: keys and groups of the command line and the user's file.
+
+    recorded: config=FILE is the configuration of a run, in which no key counts as given.
+    """
 
     config: DictConfig
     given: frozenset[str]
     chosen: frozenset[str]
+    recorded: bool = False
+
+    def trusts(self, key: str) -> bool:
+        """Whether the code that a key names is the user's choice."""
+        return not self.recorded or key in self.given or key.partition(".")[0] in self.chosen
 
 
 def compose(line: CommandLine) -> Composed:
     """The configuration of a command; UserError for an unknown key or choice, or a file that cannot be read.
 
-    `evaluate` has the problems of the run that its checkpoint belongs to.
+    The words that were typed win over config=FILE, the file over the files of groups and over the defaults. `evaluate`
+    has the problems of the run that its checkpoint belongs to.
     """
-    hydra, given, chosen = _hydra_overrides(line.overrides, line.command)
-    own = CONF / f"{line.command}.yaml"
+    file, command = line.config_file, line.command
+    typed = {word.partition("=")[0] for word in line.overrides}
+    if "completions" in typed:  # `score` has nothing else to score
+        typed |= {"dataset", "model"}
+    of_file = [word for word in (file.words if file else ()) if word.partition("=")[0] in COMMANDS[command].groups]
+    words = [*(word for word in of_file if word.partition("=")[0] not in typed), *line.overrides]
+    hydra, given, chosen = hydra_overrides(words, command)
+    own = CONF / f"{command}.yaml"
     primary = read_yaml(own) if own.is_file() else {}
-    if line.config_file is not None:
-        primary |= _recorded_primary(line.config_file, chosen)
-    elif line.command in CAN_START_FROM_FILE:
-        primary |= read_yaml(CONF / "config.yaml")
+    primary |= read_yaml(CONF / "config.yaml") if command in OF_A_RUN else {}
+    replaced = set(chosen)
+    if file is not None:
+        sections = _sections_for(command, file, without=("dataset", "model") if "completions" in typed else ())
+        if file.recorded:  # it has all keys of a section, and a group that is chosen anew replaces them
+            if "experiment" in chosen:
+                raise UserError(f"config={file.path} holds a whole run: experiment=… cannot be put over it")
+            sections = {name: section for name, section in sections.items() if name not in chosen}
+            replaced |= sections.keys()
+        else:
+            given |= {key for key, _ in leaves(sections)}
+        ConfigStore.instance().store(name="_config_file", node=sections, package="_global_")
+        without = sections.keys() if file.recorded else ()
+        choices = [_without_choice(entry, without) for entry in primary["defaults"]]
+        primary["defaults"] = [*choices, "_config_file"]
     config = _compose_with_hydra(primary, hydra, line.folders)
-    if line.command == "evaluate" and "dataset" not in chosen:
+    if command == "evaluate" and "dataset" not in replaced:
         _take_problems_of_run(config, given)
-    return Composed(config, frozenset(given), frozenset(chosen))
+    return Composed(config, frozenset(given), frozenset(chosen), file is not None and file.recorded)
+
+
+def _without_choice(entry: Any, groups: Iterable[str]) -> Any:
+    """An entry of a list of defaults, with no file chosen for these groups."""
+    return dict.fromkeys(entry) if isinstance(entry, dict) and not entry.keys().isdisjoint(groups) else entry
+
+
+def _sections_for(command: str, file: ConfigFile, without: Sequence[str]) -> dict[str, Any]:
+    """The keys of config=FILE that a command has; it may have those of `train` too. UserError for any other."""
+    keys = keys_of(COMMANDS[command].settings)
+    known = {**keys_of(RunSettings), **keys}
+    for key, _ in leaves(file.sections):
+        if key not in known and not key.startswith(("training.", "model.model_kwargs.")):
+            raise UserError(f"{file.path}: {unknown_key(key, known)}")
+    sections = file.sections
+    if "grader" in keys:  # of `evaluate`, and of the section evaluation in a run
+        sections = {**(sections.get("evaluation") or {}), **sections}
+    return {name: value for name, value in sections.items() if name in keys and name not in without}
 
 
 def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
@@ -212,15 +136,6 @@ def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
     config.dataset = read_recorded(run)["dataset"]
     for key, value in typed.items():
         OmegaConf.update(config, key, value)
-
-
-def _recorded_primary(file: Path, chosen: set[str]) -> dict[str, Any]:
-    """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
-    if "experiment" in chosen:
-        raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
-    sections = {key: value for key, value in read_recorded(file).items() if key not in chosen}
-    groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
-    return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 
 
 def _compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
@@ -279,23 +194,48 @@ def settings_of(line: CommandLine) -> Any:
     """The settings of a command, of the type in COMMANDS; UserError for a bad value, an unknown key or a secret."""
     typed = (word.lstrip("+~").partition("=") for word in line.overrides)
     _refuse_secrets((key, value) for key, _, value in typed)  # W&B records them all, overridden ones too
-    kind, composed = COMMANDS[line.command].settings, compose(line)
+    with _errors_name_file(line):
+        return _settings(line, compose(line))
+
+
+@contextmanager
+def _errors_name_file(line: CommandLine) -> Iterator[None]:
+    """Put the path of config=FILE in front of an error about a key that the user has there, and did not type."""
+    try:
+        yield
+    except UserError as error:
+        file, message = line.config_file, str(error)
+        if file is None or file.recorded or message.startswith(str(file.path)):
+            raise
+        typed = {word.partition("=")[0] for word in line.overrides}
+        if not any(key in message for key, _ in leaves(file.sections) if key not in typed):
+            raise
+        raise UserError(f"{file.path}: {message}") from error
+
+
+def _settings(line: CommandLine, composed: Composed) -> Any:
+    kind = COMMANDS[line.command].settings
     if issubclass(kind, RunSettings):
         run = _with_stages(_read_run(composed, kind), composed, line.folders)
-        _allow_typed_code(run, composed, recorded=line.config_file is not None)
+        _allow_typed_code(run, composed)
         for key in sorted(composed.given - {"model.lora.enabled"}):
             if key.startswith("model.lora.") and not run.model.trains_adapter:
                 raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
         return run
     config = _without_secrets(composed.config)
+    typed = {word.partition("=")[0] for word in line.overrides}
     for section in _OPTIONAL_SECTIONS.get(line.command, ()):
         if config[section]["name"] is None:
-            unused = sorted(key for key in composed.given if key.startswith(f"{section}."))
+            unused = sorted(key for key in typed if key.startswith(f"{section}."))
             if unused:
                 raise UserError(f"{unused[0]} has no {section} to apply to: choose one with {section}.name=…")
             config[section] = None
     settings = read(kind, config)
-    _allow(getattr(settings, "rewards", None), getattr(settings, "grader", None))
+    _refuse_untyped_code(config, composed)
+    if composed.trusts("rewards.functions"):
+        _allow(getattr(settings, "rewards", None))
+    if composed.trusts("grader"):
+        _allow(None, getattr(settings, "grader", None))
     return settings
 
 
@@ -364,12 +304,9 @@ def _unify_shared_keys(config: dict[str, Any], composed: Composed) -> None:
         generation[model_key] = training[training_key] = value if twin is None else twin
 
 
-def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -> None:
-    """Allow the rewards of a run, those of a recorded one only where they were typed; so with code of a model."""
-
-    def typed(key: str) -> bool:
-        return not recorded or key in composed.given or key.partition(".")[0] in composed.chosen
-
+def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
+    """Allow the code that a run names; of a recorded run only where it was typed."""
+    typed = composed.trusts
     _allow(
         run.rewards if typed("rewards.functions") else None,
         run.evaluation.grader if typed("evaluation.grader") else None,
@@ -378,10 +315,15 @@ def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -
     for stage in run.stages if typed("stages") else ():
         _allow(stage.run.rewards)
         allow([stage.run.training.trainer] if stage.run.training.trainer else [])
-    for key, value in single_values(run.resolved):
+    _refuse_untyped_code(run.resolved, composed)
+
+
+def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:
+    """Raises UserError where a recorded run has code of a model run and the command line does not."""
+    for key, value in single_values(config):
         name = key.rpartition(".")[2]
         brings_code = name in _BRING_CODE or (name == "attn_implementation" and "/" in str(value))
-        if brings_code and value and not typed("stages" if key.startswith("stages.") else key):
+        if brings_code and value and not composed.trusts("stages" if key.startswith("stages.") else key):
             require_allowed(f"{key}={as_typed(value)}", "runs code of others")
 
 
@@ -412,7 +354,7 @@ def _with_stages(run: Run, composed: Composed, folders: Sequence[Path]) -> Run:
             config = OmegaConf.merge(composed.config, shared, over, {"stages": None})
             assert isinstance(config, DictConfig)
             keys = frozenset(key for key, _ in leaves(as_mapping(over)))
-            settings = _read_run(Composed(config, keys, frozenset()), type(run))
+            settings = _read_run(Composed(config, keys, frozenset(), composed.recorded), type(run))
             stages.append(StageSettings(stage.name, stage.until, settings, keys))
             recorded.append(_recorded_stage(stages[-1], run))
     return replace(run, stages=tuple(stages), resolved={**run.resolved, "stages": recorded or None})

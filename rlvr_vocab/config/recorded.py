@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.generators import REASONING_GYM
 from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import CONFIG, ENVIRONMENT
 from rlvr_vocab.text import did_you_mean
 
 CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
@@ -110,6 +112,48 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
 def is_from_python(config: Mapping[str, Any]) -> bool:
     """Whether a recorded configuration is that of a run from Python, whose script holds problems and rewards."""
     return str(config["dataset"]["name"]).startswith(FROM_PYTHON)
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A file that config=FILE names.
+
+    words: the files of groups that it chooses, as they are typed: model=tiny; sections: its other keys.
+    recorded: the configuration of a run, with all keys: no default stands under it, and its code is not trusted.
+    """
+
+    path: Path
+    words: tuple[str, ...]
+    sections: dict[str, Any]
+    recorded: bool
+
+
+# Keys of every recorded run that nobody sets together in a file of their own.
+_OF_A_RECORDED_RUN = (*RUN_SECTIONS, "exp_name", "output_dir", "overwrite", "resume", "allow_changes")
+
+
+def read_config_file(path: Path, groups: Collection[str]) -> ConfigFile:
+    """The keys of a user's file, in which a group may have the name of a choice, or those of a recorded run."""
+    content = read_yaml(path) if path.is_file() else {}
+    of_a_run = not path.is_file() or (path.name == CONFIG and (path.parent / ENVIRONMENT).is_file())
+    if of_a_run or all(key in content for key in _OF_A_RECORDED_RUN):
+        return ConfigFile(path, (), read_recorded(path), recorded=True)
+    words = []
+    for entry in content.pop("defaults", None) or ():  # as a recipe has them: override /model: tiny
+        choices = {"experiment": entry} if isinstance(entry, str) else entry
+        names = {str(group).split()[-1].strip("/"): choice for group, choice in choices.items() if choice != "_self_"}
+        words += [f"{group}={as_typed(choice)}" for group, choice in names.items()]
+    sections = OmegaConf.create({})
+    for key, value in content.items():
+        if key == "rewards" and isinstance(value, list):
+            key = "rewards.functions"
+        if key in groups and not isinstance(value, dict):
+            words.append(f"{key}={as_typed(value)}")
+        else:
+            OmegaConf.update(sections, key, value, merge=True)  # training.beta: 0.1 is a key too
+    plain = OmegaConf.to_container(sections)
+    assert isinstance(plain, dict)
+    return ConfigFile(path, tuple(words), {str(key): value for key, value in plain.items()}, recorded=False)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -74,8 +74,33 @@ def _locate(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]
     return path, value
 
 
+# Names that TRL's script and other trainers give a key.
+_ELSEWHERE = {
+    **dict.fromkeys(("model_name", "model_name_or_path", "model_id", "model"), "model.name"),
+    **dict.fromkeys(("dataset_name", "train_file", "dataset"), "dataset.name"),
+    **dict.fromkeys(("batch_size", "train_batch_size"), "training.per_device_train_batch_size"),
+    **dict.fromkeys(("epochs", "num_epochs"), "training.num_train_epochs"),
+    "lr": "training.learning_rate",
+    "dataset_config": "dataset.subset",
+    "dataset_train_split": "dataset.split",
+    "dtype": "model.model_kwargs.torch_dtype",
+    "lora_r": "model.lora.r",
+    "lora_target_modules": "model.lora.target_modules",
+    "report_to": "logging",
+    "reward_funcs": "rewards",
+    "run_name": "exp_name",
+    "use_peft": "model.lora.enabled",
+}
+
+
+def nearest_known(key: str, known: Mapping[str, Any]) -> list[str]:
+    """The keys that may be meant by an unknown one, the likeliest first."""
+    meant = _ELSEWHERE.get(key)
+    return [meant] if meant is not None and meant.partition(".")[0] in known else nearest_keys(key, known)
+
+
 def unknown_key(key: str, known: Mapping[str, Any]) -> str:
-    nearest = nearest_keys(key, known)
+    nearest = nearest_known(key, known)
     return f"unknown key {key}; " + (f"did you mean {' or '.join(nearest)}?" if nearest else "--help lists all keys")
 
 

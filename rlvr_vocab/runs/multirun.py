@@ -21,7 +21,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ValueType
 from hydra.errors import HydraException
 
-from rlvr_vocab.config.load import CAN_START_FROM_FILE, as_mapping, compose, parse_command_line
+from rlvr_vocab.config.command_line import parse_command_line
+from rlvr_vocab.config.load import OF_A_RUN, as_mapping, compose
 from rlvr_vocab.errors import RESUME_ME, STARTED_BY_MULTIRUN, STOP_SIGNALS, UserError
 from rlvr_vocab.text import pluralize
 
@@ -49,8 +50,8 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     Raises:
         UserError: another command, values that cannot be read, two runs that would write one folder.
     """
-    if command not in CAN_START_FROM_FILE:
-        raise UserError(f"--multirun is for {' and '.join(CAN_START_FROM_FILE)}: rlvr-vocab {command} runs once")
+    if command not in OF_A_RUN:
+        raise UserError(f"--multirun is for {' and '.join(OF_A_RUN)}: rlvr-vocab {command} runs once")
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--job", type=int)

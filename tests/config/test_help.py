@@ -3,8 +3,9 @@
 import pytest
 import yaml
 
+from rlvr_vocab.config.command_line import parse_command_line
 from rlvr_vocab.config.help import printed
-from rlvr_vocab.config.load import parse_command_line, read_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 
 SECRET = "hf_" + "a1" * 15

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_vocab.config.command_line import parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import printed
-from rlvr_vocab.config.load import parse_command_line, read_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import CONF, config_yaml
 from rlvr_vocab.config.sections import OURS
 from rlvr_vocab.config.values import keys_of

@@ -97,7 +97,11 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
     ("text", "words", "part"),
     [
         ("a: [", ["config=some.yaml"], "line 1"),
-        ("model: {name: m}\ndataset: {name: d}\ntraining: {}\nsed: 3", ["config=some.yaml"], "seed?"),
+        (
+            "model: {name: m}\ndataset: {name: d}\ntraining: {}\nsed: 3",
+            ["config=some.yaml"],
+            "some.yaml: unknown key sed",
+        ),
         ("", ["config=out/rum/config.yaml"], "out/run/config.yaml?"),
         ("", ["config=out/run", "experiment=quickstart"], "experiment"),
     ],

@@ -30,7 +30,11 @@ def test_the_clusters_values_become_options_of_sbatch(scripts):
 
 @pytest.mark.parametrize(
     ("script", "variables", "arm"),
-    [("train_baseline.sh", {}, "0"), ("train_reasoning.sh", {"REASONING_VOCAB_SIZE": "1000"}, "1000")],
+    [
+        ("train_baseline.sh", {}, "0"),
+        ("train_reasoning.sh", {"REASONING_VOCAB_SIZE": "1000"}, "1000"),
+        ("train_reasoning.sh", {}, "151646"),
+    ],
 )
 def test_a_job_trains_its_arm_with_the_arguments_as_they_stand(scripts, script, variables, arm):
     python = scripts.stand_in("some python")

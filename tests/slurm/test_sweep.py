@@ -36,7 +36,7 @@ def test_each_task_of_a_sweep_is_one_of_the_runs_of_multirun(scripts):
         runs.append((str(job.folder), job.words[:3]))
     assert runs == [
         (f"out/grpo_{arm}_seed{seed}", (f"model.reasoning_vocab_size={size}", f"seed={seed}", "training.max_steps=3"))
-        for arm, size in (("baseline", "0"), ("reasoning_full", "full"))
+        for arm, size in (("baseline", "0"), ("reasoning_151646", "151646"))
         for seed in (7, 8)
     ]
 

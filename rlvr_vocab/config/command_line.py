@@ -1,0 +1,190 @@
+"""The words of a command line: its options, its overrides as Hydra reads them, and forms that other tools teach."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, get_origin
+
+from rlvr_vocab.config.command_settings import COMMANDS
+from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_config_file
+from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
+from rlvr_vocab.config.values import alternatives, keys_of, nearest_known, unknown_key
+from rlvr_vocab.data.files import names_file
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import nearest_and_all, writable
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """A command with its overrides, options apart."""
+
+    command: str
+    overrides: tuple[str, ...]
+    config_file: ConfigFile | None  # of config=FILE
+    trust_code: bool
+    config_dir: Path | None
+    show: str | None
+    help: bool
+    cfg: str | None
+    resolve: bool
+    multirun: bool
+    job: int | None
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of YAML files; the first that has a file wins: a user's over ours."""
+        if self.config_dir is None:
+            return [CONF]
+        if not self.config_dir.is_dir():
+            raise UserError(f"--config-dir {self.config_dir}: no such folder")
+        return [self.config_dir.resolve(), CONF]
+
+
+def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
+    """The options and overrides of a command; UserError for an unknown command or option, or one without its value."""
+    if command not in COMMANDS:
+        raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    parser.add_argument("--show")
+    parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--job", type=int)
+    row = COMMANDS[command]
+    if row.groups:
+        parser.add_argument("--config", type=Path)
+    try:
+        known, rest = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(str(error)) from error
+    if known.job is not None and not known.multirun:
+        raise UserError(f"--job {known.job} takes one run of a sweep: add --multirun")
+    if known.resolve and not known.cfg:
+        raise UserError("--resolve applies the interpolations of --cfg: add --cfg job")
+    for number, word in enumerate(rest):
+        if word.startswith("-"):
+            _refuse_option(word, rest[number + 1 :], keys_of(row.settings))
+        if writable(word) != word:
+            raise UserError(f"{writable(word)}: half a surrogate pair, which UTF-8 cannot write")
+    trusts = "trust_code=true" in rest
+    files = [word for word in rest if word.startswith("config=") and row.groups]
+    words = [word for word in rest if word not in (*files, "trust_code=true")]
+    options = vars(known)
+    typed = options.pop("config", None) or (Path(files[-1].removeprefix("config=")) if files else None)
+    file = None if typed is None else read_config_file(typed.expanduser(), row.groups)
+    if command == "quickstart" and not (file and file.recorded):  # a recorded run holds its recipe already
+        words = ["experiment=quickstart", *words]
+    return CommandLine(command, tuple(_with_keys(words, command)), file, trusts, **options)
+
+
+def _refuse_option(word: str, following: Sequence[str], keys: Mapping[str, Any]) -> NoReturn:
+    """Name the key that an option of another tool is here: --learning_rate 1e-5."""
+    name, equals, value = word.lstrip("-").partition("=")
+    key = name.replace("-", "_")
+    if not equals:
+        own = following and not following[0].startswith("-") and "=" not in following[0]
+        value = following[0] if own else "true"
+    if key not in keys:
+        nearest = nearest_known(key, keys)
+        if not nearest:
+            refuse_what_is_not_used(key)
+            other = f"; for another field of TRL's GRPOConfig training.{key}={value}" * ("training" in keys)
+            raise UserError(f"unknown option {word}: keys have no dashes, write key={value}{other}")
+        key = nearest[0]
+    raise UserError(f"unknown option {word}: keys have no dashes, write {key}={value}")
+
+
+def _with_keys(words: Sequence[str], command: str) -> list[str]:
+    """The words, with the keys of those that stand without one where the command takes such: doctor out/run."""
+    row = COMMANDS[command]
+    keys, given = keys_of(row.settings), {word.partition("=")[0] for word in words if "=" in word}
+    free = [name for name in row.positional if name not in given]
+    keyed: list[str] = []
+    without: list[str] = []
+    for word in words:
+        match = _OVERRIDE.fullmatch(word)
+        has_key = match is not None and (match["prefix"] == "~" or match["value"] is not None)
+        (keyed if has_key and not (match["key"] not in keys and Path(word).exists()) else without).append(word)
+    for name in free:
+        takes_several = any(get_origin(kind) is tuple for kind in alternatives(keys.get(name)))
+        taken, without = (without, []) if takes_several else (without[:1], without[1:])
+        if taken:
+            keyed.append(f"{name}=[{','.join(map(_quoted, taken))}]" if takes_several else f"{name}={taken[0]}")
+    for word in without:
+        places = {
+            "config": bool(row.groups) and word.endswith((".yaml", ".yml")),
+            "dataset": "dataset" in row.groups and names_file(word),
+            "model.name": "model.name" in keys and "/" in word,
+            "out": "out" in keys and "/" in word,
+        }
+        likely = next((f"{key}={word}" for key, fits in places.items() if fits), "key=value")
+        raise UserError(f"cannot read {word!r}: write {likely}")
+    return keyed
+
+
+# Keys whose text may hold a literal ${, which is no interpolation there.
+_PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "dataset.prompt", "problem", "contains")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
+# A tag in a list, for which Hydra's grammar has no characters.
+_BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
+_OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
+
+
+def hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[str], set[str]]:
+    """Words -> Hydra's overrides, the keys and the groups in them; text needs no quotes, rewards may be a list."""
+    hydra: list[str] = []
+    given: set[str] = set()
+    chosen: set[str] = set()
+    keys = keys_of(COMMANDS[command].settings)
+    for word in words:
+        match = _OVERRIDE.fullmatch(word)
+        assert match is not None  # `parse_command_line` has refused other words
+        key, value = match["key"], match["value"]
+        if key == "rewards" and (value or "").startswith("["):
+            key = "rewards.functions"
+        if key == "dataset" and names_file(value or ""):
+            key, value = "dataset.name", value or ""
+            chosen.add("dataset")
+            hydra.append("dataset=local")
+        if key in COMMANDS[command].groups:
+            chosen.add(key)
+            hydra.append(f"{key}={value}")
+            if key == "logging" and (value or "").startswith("["):  # of each key Hydra keeps the last file's alone
+                names = re.findall(r"[\w-]+", value)
+                trackers = ",".join("wandb" if name == "offline" else name for name in names)
+                hydra.append(f"++logging.trackers=[{trackers}]")
+                hydra += ["++logging.mode=offline"] * ("offline" in names)
+            continue
+        if key.startswith("hydra."):
+            raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
+        if "training" in keys and key not in keys:
+            refuse_what_is_not_used(key)
+        if key not in keys and not key.startswith(("training.", "model.model_kwargs.")):  # where TRL and HF have more
+            raise UserError(unknown_key(key, keys))
+        given.add(key)
+        hydra.append(word if match["prefix"] == "~" else f"++{key}={_in_grammar(key, value, keys)}")
+    return hydra, given, chosen
+
+
+def _in_grammar(key: str, value: str, keys: Mapping[str, Any]) -> str:
+    """A value as Hydra's grammar reads it: text is quoted where the key takes nothing else."""
+    kinds = set(alternatives(keys.get(key)))
+    lists = {kind for kind in kinds if get_origin(kind) is tuple}
+    text = bool(kinds & {str, Path}) and kinds - lists <= {str, Path, type(None)}
+    if text and value != "null" and not (lists and value.startswith("[")) and not _QUOTED.fullmatch(value):
+        return _quoted(escaped(value) if key in _PROSE else value)
+    if "'" not in value and '"' not in value:
+        return _BARE_TAG.sub(lambda tag: tag[1] + _quoted(tag[2]), value)
+    return value
+
+
+def _quoted(text: str) -> str:
+    """Any text as Hydra's grammar quotes it: only quotes, and backslashes before them, need a backslash."""
+    inside = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", inside) + "'"
