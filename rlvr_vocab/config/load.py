@@ -49,6 +49,13 @@ SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temper
 _OPTIONAL_SECTIONS = {"check": ("model",), "score": ("model", "dataset")}
 # Keys that run code of a model's folder or of the hub; so does an attention with a slash, which the hub holds.
 _BRING_CODE = ("trust_remote_code", "use_kernels")
+# The keys of a section that say which model, problems, rewards or tracker: a typed group wins over config=FILE in them.
+_WHICH = {
+    "model": ("name", "tiny"),
+    "dataset": ("name", "subset", "split", "eval_split", "columns", "prompt", "answer_format", "generator", "tasks"),
+    "rewards": ("functions",),
+    "logging": ("enabled", "mode", "trackers"),
+}
 Run = TypeVar("Run", bound=RunSettings)
 
 
@@ -97,6 +104,7 @@ def compose(line: CommandLine) -> Composed:
             sections = {name: section for name, section in sections.items() if name not in chosen}
             replaced |= sections.keys()
         else:
+            sections = {name: _without_keys(name, section, typed) for name, section in sections.items()}
             given |= {key for key, _ in leaves(sections)}
         ConfigStore.instance().store(name="_config_file", node=sections, package="_global_")
         without = sections.keys() if file.recorded else ()
@@ -106,6 +114,11 @@ def compose(line: CommandLine) -> Composed:
     if command == "evaluate" and "dataset" not in replaced:
         _take_problems_of_run(config, given)
     return Composed(config, frozenset(given), frozenset(chosen), file is not None and file.recorded)
+
+
+def _without_keys(name: str, section: Any, typed: Iterable[str]) -> Any:
+    dropped = _WHICH.get(name, ()) if name in typed else ()
+    return {key: value for key, value in section.items() if key not in dropped} if dropped else section
 
 
 def _without_choice(entry: Any, groups: Iterable[str]) -> Any:

@@ -175,7 +175,7 @@ def _source_ids(expansion: Expansion, standard_size: int) -> tuple[int, ...]:
     if expansion.source_ids is None and size > most:
         raise UserError(
             f"{size} reasoning tokens are more than multiplicity {expansion.multiplicity} × {standard_size} standard "
-            f"tokens: at most {most}, or a higher multiplicity",
+            f"tokens: at most {most} (full), or a higher multiplicity",
         )
     return expansion.source_ids or tuple(k % standard_size for k in range(size))
 

@@ -65,8 +65,10 @@ def test_a_recipe_and_files_of_groups_stand_below_the_file_unless_they_are_typed
     assert (settings.model.tiny, settings.seed, settings.warmup.max_steps) == (None, 3, 9)
     assert settings.dataset.name == "arithmetic" and settings.warmup.until_accuracy == 0.3
     assert read_settings("quickstart", ["config=my.yaml"]) == settings
-    typed = read_settings("train", ["experiment=quickstart", "config=my.yaml", "model=tiny"])
-    assert typed.model.name == "tiny"
+    Path("my.yaml").write_text("model: {name: a/b, init_noise: 0.5}\ntraining: {num_generations: 6}\nrewards: [boxed]")
+    typed = read_settings("train", ["config=my.yaml", "model=tiny", "training=small_gpu", "rewards=xml"])
+    assert (typed.model.name, typed.model.init_noise, len(typed.rewards.functions)) == ("tiny", 0.5, 3)
+    assert (typed.training.grpo["num_generations"], typed.training.grpo["per_device_train_batch_size"]) == (6, 1)
 
 
 @pytest.mark.parametrize(
