@@ -24,6 +24,7 @@ from rlvr_vocab.text import pluralize, rows_in_words, short_text, visible_text
 from rlvr_vocab.verify import check_golds
 
 _SHOWN = 3
+_FEW_PROBLEMS = 100  # which a model memorises within an epoch or two
 _TRAIN_LETTERS, _TRAIN_TESTS = "'rewards=[multiple_choice]'", "'rewards=[code_tests]'"
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
@@ -45,6 +46,8 @@ def run(settings: CheckSettings) -> int:
     advice += _show_golds(divided, console)
     for other in settings.other_sets():
         advice += _show_overlap(other, divided, console)
+    if (count := len(divided.trained)) < _FEW_PROBLEMS:
+        advice.append(f"only {pluralize(count, 'problem')} to train on: GRPO needs some hundreds")
     numbered = [Alarm(f"{number}. {line}") for number, line in enumerate(advice, start=1)]
     print_section(console, "Before training", numbered or ["nothing stands in the way"])
     return 0

@@ -105,12 +105,8 @@ def _with_keys(words: Sequence[str], command: str) -> list[str]:
     row = COMMANDS[command]
     keys, given = keys_of(row.settings), {word.partition("=")[0] for word in words if "=" in word}
     free = [name for name in row.positional if name not in given]
-    keyed: list[str] = []
-    without: list[str] = []
-    for word in words:
-        match = _OVERRIDE.fullmatch(word)
-        has_key = match is not None and (match["prefix"] == "~" or match["value"] is not None)
-        (keyed if has_key and not (match["key"] not in keys and Path(word).exists()) else without).append(word)
+    keyed = [word for word in words if _is_override(word, keys)]
+    without = [word for word in words if not _is_override(word, keys)]
     for name in free:
         takes_several = any(get_origin(kind) is tuple for kind in alternatives(keys.get(name)))
         taken, without = (without, []) if takes_several else (without[:1], without[1:])
@@ -126,6 +122,14 @@ def _with_keys(words: Sequence[str], command: str) -> list[str]:
         likely = next((f"{key}={word}" for key, fits in places.items() if fits), "key=value")
         raise UserError(f"cannot read {word!r}: write {likely}")
     return keyed
+
+
+def _is_override(word: str, keys: Mapping[str, Any]) -> bool:
+    """Whether a word is key=value; the path of something that exists may have an = too."""
+    match = _OVERRIDE.fullmatch(word)
+    if match is None or (match["value"] is None and match["prefix"] != "~"):
+        return False
+    return match["key"] in keys or not Path(word).exists()
 
 
 # Keys whose text may hold a literal ${, which is no interpolation there.

@@ -18,7 +18,7 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, log
 from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
-from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code
 from rlvr_vocab.verify.boxed_answer import SOURCES
 
 if TYPE_CHECKING:
@@ -183,7 +183,11 @@ def require_reward_columns(functions: Sequence[RewardSpec], columns: Sequence[st
         for column in required_columns(spec):
             if column not in columns:
                 listed = ", ".join(name for name in columns if name != "prompt") or "none"
-                hint = f"; {NAME_GOLD_ANSWERS}" if column in GOLD_COLUMNS else ""
+                remedies = [NAME_GOLD_ANSWERS] if column in GOLD_COLUMNS else []
+                if is_user_code(spec.name):
+                    parameter = f"give the parameter as rewards=[{{name: …, params: {{{column}: …}}}}]"
+                    remedies = [*(remedies or ["add the column"]), parameter]
+                hint = f"; {', or '.join(remedies)}" if remedies else ""
                 raise UserError(f"reward {spec.name} needs a column {column!r}; {there} {listed}{hint}")
 
 

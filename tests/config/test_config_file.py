@@ -34,19 +34,19 @@ TYPED = [
 
 
 @pytest.fixture(autouse=True)
-def file() -> None:
+def file():
     Path("my.yaml").write_text(TEN_KEYS)
     Path("mine.py").write_text("def score(completions, **columns):\n    return [1.0] * len(completions)\n")
 
 
 @pytest.mark.parametrize("form", [["config=my.yaml"], ["--config", "my.yaml"], ["--config=my.yaml"]])
-def test_a_file_says_what_the_same_keys_say_when_they_are_typed(form: list[str]) -> None:
+def test_a_file_says_what_the_same_keys_say_when_they_are_typed(form):
     more = ["training.max_steps=9", "model=smollm2_135m"]
     for command, typed in (("train", []), ("train", more), ("plan", [])):
         assert read_settings(command, [*typed, *form]) == read_settings(command, [*TYPED, *typed])
 
 
-def test_other_commands_take_their_keys_of_the_same_file() -> None:
+def test_other_commands_take_their_keys_of_the_same_file():
     check = read_settings("check", ["config=my.yaml"])
     assert (check.dataset.name, check.dataset.columns.problem, check.model.name) == ("problems.csv", "question", "tiny")
     score = read_settings("score", ["config=my.yaml", "samples=3"])
@@ -57,7 +57,7 @@ def test_other_commands_take_their_keys_of_the_same_file() -> None:
     assert (evaluate.dataset.name, evaluate.dataset.max_eval_samples, evaluate.seed) == ("problems.csv", 5, 7)
 
 
-def test_a_recipe_and_files_of_groups_stand_below_the_file_unless_they_are_typed() -> None:
+def test_a_recipe_and_files_of_groups_stand_below_the_file_unless_they_are_typed():
     Path("my.yaml").write_text(
         "defaults:\n  - override /model: smollm2_135m\n  - _self_\nseed: 3\nwarmup: {max_steps: 9}\n"
     )
@@ -84,14 +84,14 @@ def test_a_recipe_and_files_of_groups_stand_below_the_file_unless_they_are_typed
         ("- a", "train", "my.yaml: expected keys and values"),
     ],
 )  # fmt: skip
-def test_an_error_in_a_file_names_the_file_and_the_nearest_key(text: str, command: str, said: str) -> None:
+def test_an_error_in_a_file_names_the_file_and_the_nearest_key(text, command, said):
     Path("my.yaml").write_text(text)
     with pytest.raises(UserError) as caught:
         read_settings(command, ["config=my.yaml"])
     assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
 
 
-def test_the_code_of_a_file_of_the_users_is_imported_and_that_of_a_recorded_run_is_not() -> None:
+def test_the_code_of_a_file_of_the_users_is_imported_and_that_of_a_recorded_run_is_not():
     for command in ("train", "score"):
         with only_allowed_code():
             name = read_settings(command, ["config=my.yaml"]).rewards.functions[0].name
@@ -102,11 +102,11 @@ def test_the_code_of_a_file_of_the_users_is_imported_and_that_of_a_recorded_run_
             find_function(read_settings(command, ["config=run.yaml"]).rewards.functions[0].name)
 
 
-def words(command: str, *typed: str) -> tuple[str, ...]:
+def words(command, *typed):
     return parse_command_line(command, typed).overrides
 
 
-def test_a_path_without_a_key_is_taken_where_only_one_thing_can_be_meant() -> None:
+def test_a_path_without_a_key_is_taken_where_only_one_thing_can_be_meant():
     Path("out/lr=1e-5").mkdir(parents=True)
     assert words("doctor", "out/x") == words("doctor", "run=out/x")
     assert words("samples", "order=lowest", "out/lr=1e-5") == ("order=lowest", "run=out/lr=1e-5")
@@ -135,7 +135,7 @@ def test_a_path_without_a_key_is_taken_where_only_one_thing_can_be_meant() -> No
         ("merge", ["out/x", "out/y"], "write out=out/y"),
     ],
 )
-def test_forms_of_other_tools_are_answered_with_the_right_one(command: str, typed: list[str], said: str) -> None:
+def test_forms_of_other_tools_are_answered_with_the_right_one(command, typed, said):
     with pytest.raises(UserError) as caught:
         read_settings(command, typed)
     assert said in str(caught.value) and "\n" not in str(caught.value)
