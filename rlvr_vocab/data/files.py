@@ -68,7 +68,7 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
         wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
         raise UserError(
             f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
-            f" {short_text(error, 300)}; to read a local file, set dataset=local dataset.name=FILE"
+            f" {short_text(error, 300)}; to read a local file, set dataset=FILE"
         ) from error
 
 

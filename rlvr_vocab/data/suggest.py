@@ -63,12 +63,9 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
         reward = "multiple_choice" * all(map(_LETTER.fullmatch, golds))
     else:
         return f"type {typed_keys(keys)} and dataset.columns.answer=…, or =null if there are no answers"
-    given = {"dataset.columns.problem": source.columns.problem, "dataset.columns.answer": source.columns.answer}
-    given["dataset.answer_format"] = source.answer_format
-    keys = {key: value for key, value in keys.items() if value != given.get(key)}
-    if not {missing, "dataset.prompt"} & keys.keys():
-        return ""
-    return f"type {typed_keys(keys)}" + f"; train with 'rewards=[{reward}]' too" * bool(reward)
+    train = f"; train with 'rewards=[{reward}]' too" * bool(reward)
+    fits = missing in keys or missing in ("dataset.columns.problem", "dataset.prompt")
+    return f"type {typed_keys(keys)}{train}" if fits else ""
 
 
 def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:
@@ -153,5 +150,6 @@ def _answer_keys(cells: Sequence[Any], path: str) -> dict[str, Any]:
     """The column of answers and their format; none for worked solutions without a marked answer."""
     texts = [plain_text(cell) or "" for cell in cells]
     is_short = sum(len(text) <= _LONGEST_ANSWER for text in texts) >= NEARLY_ALL * len(texts)
-    answer_format = unread_marker(texts) or ("bare" if is_short else None)
-    return {"dataset.columns.answer": path, "dataset.answer_format": answer_format} if answer_format else {}
+    if answer_format := unread_marker(texts):
+        return {"dataset.columns.answer": path, "dataset.answer_format": answer_format}
+    return {"dataset.columns.answer": path} if is_short else {}
