@@ -184,8 +184,6 @@ def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    said = (
-        r"^dataset no-such-org/no-such-set \(configuration main, split train\) .*Couldn't reach.* set dataset=FILE$"
-    )
+    said = r"^dataset no-such-org/no-such-set \(configuration main, split train\) .*Couldn't reach.* set dataset=FILE$"
     with pytest.raises(UserError, match=said):
         hub_rows("no-such-org/no-such-set", "main", "train")

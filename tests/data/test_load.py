@@ -85,7 +85,9 @@ def test_checking_and_loading_refuse_the_same_bad_files(
     (tmp_path / "header_only.csv").write_text("problem,answer\n")
     bad = {
         r"missing\.jsonl does not exist": ProblemSource(str(tmp_path / "missing.jsonl"), COLUMNS),
-        r'no column "problems"; .*; type dataset\.columns\.problem=problem ': ProblemSource(path, Columns("problems", None)),
+        r'no column "problems"; .*; type dataset\.columns\.problem=problem ': ProblemSource(
+            path, Columns("problems", None)
+        ),
         r"two\.jsonl does not exist": ProblemSource(path, COLUMNS, eval_split=str(tmp_path / "two.jsonl")),
         r'eval_split is "test", but dataset\.name is a file': ProblemSource(path, COLUMNS, eval_split="test"),
         r'arithmetic has no column "steps"': ProblemSource("arithmetic", Columns("problem", "answer", "steps")),
