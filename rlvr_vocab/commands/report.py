@@ -12,6 +12,6 @@ def run(settings: ReportSettings) -> int:
     console = make_console()
     write_report(settings)
     console.print(f"the report is in {settings.page}: open it in a browser, it needs no network", markup=False)
-    if settings.figures is not None:
+    if settings.figures is not None and settings.figures.is_dir():
         console.print(f"its figures, as SVG and PDF, are in {settings.figures}", markup=False)
     return 0

@@ -161,7 +161,8 @@ def curves(report: RunReport) -> Iterator[Chart]:
 def _is_right_or_wrong(files: CompletionFiles, reward: str) -> bool:
     """Whether the last step's scores are 0 or 1, so that their mean is an accuracy."""
     with suppress(UserError):  # of a damaged file, which stands among the samples
-        return all(each.rewards.get(reward) in (0.0, 1.0, None) for each in files.read(files.steps[-1]))
+        scores = [each.rewards.get(reward) for step in files.steps[-1:] for each in files.read(step)]
+        return all(score in (0.0, 1.0, None) for score in scores)
     return False
 
 

@@ -187,6 +187,12 @@ def test_a_report_that_fails_is_a_warning_and_leaves_the_one_before(run):
     assert (run / "report.html").read_text() == page and not list(run.glob(".*"))
 
 
+def test_accuracy_in_training_is_drawn_beside_held_out_accuracy_where_scores_are_0_or_1(run):
+    assert "in training" not in report(run)  # the scores of its completions are sevenths
+    shutil.rmtree(run / "completions")
+    assert "in training" in report(run)
+
+
 def test_a_probe_stands_with_the_outcome(run):
     (run / "probe").mkdir()
     write_json(run / "probe" / "probe.json", {"verdict": "no sign of meaning", "sentence": "No: <b>as good</b>."})
