@@ -231,9 +231,7 @@ def _byte_level(name: str) -> Any:
     if name == "llama":
         start = backend.token_to_id("<|endoftext|>")
         backend.post_processor = TemplateProcessing(
-            single="<|endoftext|> $A",
-            pair="<|endoftext|> $A $B",
-            special_tokens=[("<|endoftext|>", start)],
+            single="<|endoftext|> $A", pair="<|endoftext|> $A $B", special_tokens=[("<|endoftext|>", start)]
         )
     return TokenizersBackend(
         tokenizer_object=backend,
@@ -253,8 +251,7 @@ def _sentencepiece_like() -> Any:
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
     backend.train_from_iterator(
-        SENTENCES,
-        trainers.BpeTrainer(vocab_size=400, special_tokens=[*special, *bytes_], show_progress=False),
+        SENTENCES, trainers.BpeTrainer(vocab_size=400, special_tokens=[*special, *bytes_], show_progress=False)
     )
     # The trainer takes byte tokens as special ones alone; in the real vocabulary they are ordinary entries.
     content = json.loads(backend.to_str())

@@ -75,8 +75,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys):
 
 
 @pytest.mark.parametrize(
-    ("own", "found"),
-    [({}, cli.SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+    ("own", "found"), [({}, cli.SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
 )
 def test_threads_of_torch_sleep_soon_unless_the_user_says_how_they_wait(own, found, monkeypatch):
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):

@@ -163,8 +163,7 @@ def test_errors_that_need_data_or_model_come_before_anything_is_written(words, m
 
 
 @pytest.mark.parametrize(
-    ("refused", "warmup"),
-    [("held out", []), ("train", ["warmup.max_steps=4", "dataset.columns.reasoning=working"])],
+    ("refused", "warmup"), [("held out", []), ("train", ["warmup.max_steps=4", "dataset.columns.reasoning=working"])]
 )
 def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anything(tmp_path, error_of, refused, warmup):
     rows = [{"problem": f"{n}+1=", "answer": n + 1, "working": "1"} for n in range(20)]

@@ -22,7 +22,7 @@ from rlvr_vocab.data.answers import UnusableRow, cell_answer, decimal_comma, gol
         (Decimal("1E+2"), "100"),
     ],
 )
-def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: object, answer: str | None) -> None:
+def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value, answer):
     assert gold_text(value) == answer
 
 
@@ -36,7 +36,7 @@ def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: ob
         ("(1,5; 2{,}5)", "(1.5; 2.5)"),
     ],
 )
-def test_numbers_with_decimal_commas_are_read_where_that_is_said(text: str, answer: str) -> None:
+def test_numbers_with_decimal_commas_are_read_where_that_is_said(text, answer):
     assert cell_answer(text, "bare", "comma") == answer
     assert cell_answer(f"so #### {text}", "hash", "comma") == answer
     assert cell_answer(text, "bare") == text
@@ -53,12 +53,12 @@ def test_numbers_with_decimal_commas_are_read_where_that_is_said(text: str, answ
         (["12.5", "1,5"], None),
     ],
 )
-def test_a_column_of_decimal_commas_is_noticed(column: list[object], shown: str | None) -> None:
+def test_a_column_of_decimal_commas_is_noticed(column, shown):
     assert decimal_comma(column) == shown
 
 
 @pytest.mark.parametrize("value", [60, 72.0, True, ["5", {"a": None}], {"a": [1]}, r"\frac{1}{2}", "1,000", "007"])
-def test_bare_cells_are_answers_as_they_are(value: object) -> None:
+def test_bare_cells_are_answers_as_they_are(value):
     answer = cell_answer(f" {value}\n" if isinstance(value, str) else value, "bare")
     assert (answer, type(answer)) == (value, type(value))
 
@@ -76,7 +76,7 @@ def test_bare_cells_are_answers_as_they_are(value: object) -> None:
         ("boxed", r"done \boxed{7} cut off \boxed{8", "7"),
     ],
 )
-def test_the_last_marked_answer_counts_without_thousands_separators(answer_format: str, text: str, answer: str) -> None:
+def test_the_last_marked_answer_counts_without_thousands_separators(answer_format, text, answer):
     assert cell_answer(text, answer_format) == answer
 
 
@@ -93,7 +93,7 @@ def test_the_last_marked_answer_counts_without_thousands_separators(answer_forma
         (r"\boxed{72", "boxed", r"no complete \boxed{...} in the answer"),
     ],
 )
-def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: str) -> None:
+def test_what_is_no_answer_says_why(value, answer_format, reason):
     with pytest.raises(UnusableRow) as caught:
         cell_answer(value, answer_format)
     assert caught.value.reason == reason
@@ -107,7 +107,5 @@ def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: s
         (["2 + 1 #### 3"] * 10, "hash"),
     ],
 )
-def test_bare_answers_that_hold_a_marker_nine_times_in_ten_are_noticed(
-    answers: list[str], likelier: str | None
-) -> None:
+def test_bare_answers_that_hold_a_marker_nine_times_in_ten_are_noticed(answers, likelier):
     assert unread_marker(answers) == likelier

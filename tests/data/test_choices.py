@@ -1,10 +1,8 @@
 """Choices in all forms that files give them are shown with letters, and an answer becomes a letter or is refused."""
 
-from typing import Any
-
 import pytest
 
-from rlvr_vocab.data.rows import UsableRows, usable_rows
+from rlvr_vocab.data.rows import usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.errors import UserError
 
@@ -12,11 +10,11 @@ TEXTS = ["oxygen", "helium", "neon"]
 SHOWN = "Which?\nA. oxygen\nB. helium\nC. neon"
 
 
-def read(rows: list[dict[str, Any]], choices: Any = "choices", **more: Any) -> UsableRows:
+def read(rows, choices="choices", **more):
     return usable_rows(rows, ProblemSource("p.jsonl", Columns("question", "answer", choices=choices), **more))
 
 
-def asked(choices: Any, answer: Any) -> dict[str, Any]:
+def asked(choices, answer):
     return {"question": "Which?", "choices": choices, "answer": answer}
 
 
@@ -38,12 +36,12 @@ def asked(choices: Any, answer: Any) -> dict[str, Any]:
         ([{"label": label, "text": text} for label, text in zip("ABC", TEXTS, strict=True)], "B"),
     ],
 )
-def test_a_question_shows_its_choices_and_an_answer_is_the_letter_of_one(choices: Any, answer: Any) -> None:
+def test_a_question_shows_its_choices_and_an_answer_is_the_letter_of_one(choices, answer):
     [problem] = read([asked(choices, answer)]).problems
     assert (problem.text, problem.solution) == (SHOWN, "B")
 
 
-def test_columns_with_a_choice_each_may_end_early_and_follow_a_conversation() -> None:
+def test_columns_with_a_choice_each_may_end_early_and_follow_a_conversation():
     messages = [{"role": "system", "content": "Brief."}, {"role": "user", "content": "Which?"}]
     row = {"question": messages, "a": "oxygen", "b": "helium", "c": "neon", "d": "", "answer": "C"}
     found = read([row, {**row, "b": None}], ("a", "b", "c", "d"))
@@ -55,7 +53,7 @@ def test_columns_with_a_choice_each_may_end_early_and_follow_a_conversation() ->
     ("answers", "letters"),
     [([0, 1], "AB"), ([3, 1], "CA"), ([1.0, 0.0], "BA"), (["0", "2"], "AC"), (["neon", "oxygen"], "CA")],
 )
-def test_the_answers_of_all_rows_tell_where_indices_begin(answers: list[Any], letters: str) -> None:
+def test_the_answers_of_all_rows_tell_where_indices_begin(answers, letters):
     found = read([asked(TEXTS, answer) for answer in answers])
     assert "".join(each.solution for each in found.problems) == letters
 
@@ -73,14 +71,12 @@ def test_the_answers_of_all_rows_tell_where_indices_begin(answers: list[Any], le
         ([0, 3], TEXTS, r"are of several kinds, or of none: set dataset\.answer_format=letter or"),
     ],
 )
-def test_answers_that_can_be_read_in_two_ways_are_never_guessed(
-    answers: list[Any], choices: list[str], said: str
-) -> None:
+def test_answers_that_can_be_read_in_two_ways_are_never_guessed(answers, choices, said):
     with pytest.raises(UserError, match=said):
         read([asked(choices, answer) for answer in answers])
 
 
-def test_a_format_that_is_given_leaves_other_rows_out_with_their_numbers() -> None:
+def test_a_format_that_is_given_leaves_other_rows_out_with_their_numbers():
     found = read([asked(TEXTS, answer) for answer in (1, 3, 0)], answer_format="index_from_1")
     assert [each.solution for each in found.problems] == ["A", "C"]
     assert [(each.row_number, each.reason) for each in found.dropped] == [(3, "answer names none of the choices")]
@@ -88,7 +84,7 @@ def test_a_format_that_is_given_leaves_other_rows_out_with_their_numbers() -> No
         read([], None, answer_format="index_from_1")
 
 
-def test_a_right_choice_that_stands_twice_leaves_its_row_out_and_a_wrong_one_does_not() -> None:
+def test_a_right_choice_that_stands_twice_leaves_its_row_out_and_a_wrong_one_does_not():
     found = read([asked(["4", "5", "4"], letter) for letter in "AB"])
     assert [each.solution for each in found.problems] == ["B"]
     assert [(each.row_number, each.reason) for each in found.dropped] == [(1, "the right choice stands twice")]

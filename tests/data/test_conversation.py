@@ -1,9 +1,5 @@
 """Problems given as chat messages: the prompt is the conversation, and its text is what makes it the same problem."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from datasets import Dataset
 
@@ -17,21 +13,21 @@ COLUMNS = Columns("prompt", None)
 BRIEF = {"role": "system", "content": "Be brief."}
 
 
-def user(text: Any) -> dict[str, Any]:
+def user(text):
     return {"role": "user", "content": text}
 
 
-def assistant(text: str) -> dict[str, Any]:
+def assistant(text):
     return {"role": "assistant", "content": text}
 
 
-def laid_out(*cells: Any, system_prompt: str | None = "Fill the gap.") -> list[dict[str, Any]]:
+def laid_out(*cells, system_prompt="Fill the gap."):
     found = usable_rows([{"prompt": cell} for cell in cells], ProblemSource("p", COLUMNS))
     assert not found.dropped
     return list(problem_table(found.problems, PromptStyle(system_prompt), COLUMNS))
 
 
-def test_a_conversation_is_the_prompt_as_it_stands_and_a_system_prompt_only_fills_a_gap() -> None:
+def test_a_conversation_is_the_prompt_as_it_stands_and_a_system_prompt_only_fills_a_gap():
     with_system, without, turns, text = laid_out([BRIEF, user("1+1=")], [user("2+2=")], [user("a"), assistant("b"),
                                                  user("c")], "3+3=")  # fmt: skip
     gap = {"role": "system", "content": "Fill the gap."}
@@ -42,7 +38,7 @@ def test_a_conversation_is_the_prompt_as_it_stands_and_a_system_prompt_only_fill
     assert [row["prompt"] for row in laid_out([user("2+2=")], system_prompt=None)] == [[user("2+2=")]]
 
 
-def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> None:
+def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system():
     one, several, parts = laid_out([BRIEF, user(" 1+1= \n")], [BRIEF, user("a"), assistant("b"), user("c")],
                                    [user([{"type": "text", "text": "x"}, {"type": "text", "text": "y"}])])  # fmt: skip
     assert (one["problem"], several["problem"], parts["problem"]) == (" 1+1= \n", "a\n\nb\n\nc", "xy")
@@ -61,16 +57,14 @@ def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> N
         ([user("a"), assistant("b")], "messages begin with the system's, if any, and end with the user's"),
     ],
 )
-def test_what_is_no_conversation_is_dropped_with_its_reason(cell: Any, reason: str) -> None:
+def test_what_is_no_conversation_is_dropped_with_its_reason(cell, reason):
     found = usable_rows([{"prompt": [user("a")]}, {"prompt": cell}], ProblemSource("p", COLUMNS))
     [dropped] = found.dropped
     assert dropped.row_number == 2 and dropped.reason.startswith(reason)
     assert len(found.problems) == 1
 
 
-def test_solved_turns_before_conversations_are_refused_when_checking_and_when_loading(
-    write_jsonl: Callable[..., Path],
-) -> None:
+def test_solved_turns_before_conversations_are_refused_when_checking_and_when_loading(write_jsonl):
     source = ProblemSource(str(write_jsonl({"prompt": "a"}, {"prompt": [user("b")]})), COLUMNS)
     style = PromptStyle(None, examples=(("1+1=", "2"),))
     for load in (check_source, lambda source, style: lay_out(read_problems(source, Split()), style)):
@@ -78,9 +72,7 @@ def test_solved_turns_before_conversations_are_refused_when_checking_and_when_lo
             load(source, style)
 
 
-def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_their_text(
-    write_jsonl: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_their_text(write_jsonl, tmp_path):
     rows = [{"prompt": [BRIEF, user(f"{number}+1=")]} for number in range(8)]
     rows += [{"prompt": [user(f"what is {number}?")]} for number in range(8)] + [{"prompt": [user("0 + 1 =")]}]
     Dataset.from_list(rows).to_parquet(tmp_path / "p.parquet")
@@ -102,9 +94,7 @@ def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_the
 @pytest.mark.parametrize(
     ("systems", "trained", "held_out"), [(1, 0, 1), (3, 0, 1), (4, 0, 1), (11, 30, 3), (40, 30, 10)]
 )
-def test_system_messages_tell_problems_apart_where_the_users_all_ask_the_same(
-    systems: int, trained: int, held_out: int, write_jsonl: Any
-) -> None:
+def test_system_messages_tell_problems_apart_where_the_users_all_ask_the_same(systems, trained, held_out, write_jsonl):
     rows = [[{"role": "system", "content": f"Document {number % systems}"}, user("Summarise.")] for number in range(40)]
     divided = read_problems(
         ProblemSource(str(write_jsonl(*({"prompt": row} for row in rows))), COLUMNS), Split(eval_fraction=0.25)

@@ -33,17 +33,17 @@ ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}
         json.dumps({"result": {"page": 1, "data": {"rows": ROWS}}}),
     ],
 )
-def test_every_layout_of_json_gives_the_same_rows(write: Write, content: str) -> None:
+def test_every_layout_of_json_gives_the_same_rows(write, content):
     assert read_rows(write("p.json", content)) == ROWS
 
 
 @pytest.mark.parametrize("content", ['{"problem": "1+1=", "answer": 2}', "3", '{"a": [1]}'])
-def test_json_that_is_no_table_is_refused(write: Write, content: str) -> None:
+def test_json_that_is_no_table_is_refused(write, content):
     with pytest.raises(UserError, match=r"p\.json holds no list of objects"):
         read_rows(write("p.json", content))
 
 
-def test_of_several_lists_in_json_the_split_names_one(write: Write) -> None:
+def test_of_several_lists_in_json_the_split_names_one(write):
     path = write("p.json", json.dumps({"info": {"by": ["A"]}, "data": {"train": ROWS, "dev": ROWS[:1]}}))
     assert read_rows(path, "data.dev") == ROWS[:1]
     with pytest.raises(UserError, match=r"2 lists of objects, data\.train \(2 rows\), data\.dev \(1 row\): name one"):
@@ -60,13 +60,13 @@ def test_of_several_lists_in_json_the_split_names_one(write: Write) -> None:
         ("p.parquet", "not parquet at all", r"\.parquet is not a readable Parquet file: .*Parquet magic bytes"),
     ],
 )
-def test_a_broken_file_is_one_line_with_the_place(write: Write, name: str, content: str | bytes, said: str) -> None:
+def test_a_broken_file_is_one_line_with_the_place(write, name, content, said):
     with pytest.raises(UserError, match=said) as caught:
         read_rows(write(name, content))
     assert "\n" not in str(caught.value)
 
 
-def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
+def test_parquet_keeps_integers_beside_missing_values(tmp_path):
     parquet.write_table(pyarrow.table({"answer": [60, None]}), tmp_path / "p.parquet")
     assert read_rows(tmp_path / "p.parquet") == [{"answer": 60}, {"answer": None}]
 
@@ -81,12 +81,12 @@ def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
         ("p.csv", 'sep=;\nproblem;answer\n"1+1=";2\n'),
     ],
 )
-def test_a_compressed_file_is_read_like_the_file(write: Write, name: str, text: str) -> None:
+def test_a_compressed_file_is_read_like_the_file(write, name, text):
     for path in (write(name, text), write(f"{name}.gz", gzip.compress(text.encode()))):
         assert local_file(str(path)) == path and read_rows(path) == [{"problem": "1+1=", "answer": "2"}]
 
 
-def test_a_table_without_a_header_has_the_names_that_are_given(write: Write) -> None:
+def test_a_table_without_a_header_has_the_names_that_are_given(write):
     path, names = write("p.csv", "Wie viel ist 1,5 + 1?;2,5\nWie viel ist 7 + 1?;8\n"), ["problem", "answer"]
     assert [row["answer"] for row in read_rows(path, header=names)] == ["2,5", "8"]
     with pytest.raises(UserError, match=r"p\.csv:1 has 2 cells where dataset\.header names 3 columns"):
@@ -95,12 +95,12 @@ def test_a_table_without_a_header_has_the_names_that_are_given(write: Write) -> 
         read_rows(write("p.jsonl", "{}"), header=names)
 
 
-def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:
+def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write):
     path = write("p.jsonl", '{"a": "x\u2028y"}\r\n\n{"a": "\u0085"}\n  \n5')
     assert read_rows(path) == [{"a": "x\u2028y"}, {"a": "\u0085"}, 5]
 
 
-def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) -> None:
+def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write):
     path = write("p.csv", '\ufeffproblem,answer\r\n"a ""b"",\r\nc",007\r\nd,1/2\r\n\r\ne,NA\r\nf,\r\ng\r\n')
     assert read_rows(path) == [
         {"problem": 'a "b",\r\nc', "answer": "007"},
@@ -113,7 +113,7 @@ def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) ->
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("opening", ['"Moby Dick', '"Blue" is which', 'He said "no'])
-def test_quotes_in_a_table_that_quotes_no_cell_are_text(write: Write, opening: str, end: str) -> None:
+def test_quotes_in_a_table_that_quotes_no_cell_are_text(write, opening, end):
     questions = [opening, *(f"What is {n}+1?" for n in range(5)), "a board of 5' 10\""]
     lines = ["question\tanswer", *(f"{question}\t{n}" for n, question in enumerate(questions))]
     for mark in ("", "\ufeff"):
@@ -121,7 +121,7 @@ def test_quotes_in_a_table_that_quotes_no_cell_are_text(write: Write, opening: s
         assert [row["question"] for row in rows] == questions and [row["answer"] for row in rows] == list("0123456")
 
 
-def test_a_tsv_file_of_a_writer_that_quotes_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_tsv_file_of_a_writer_that_quotes_is_read_as_it_was_written(tmp_path):
     cells = ['He said "no"', "two\nlines", "a\ttab", "plain"]
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
         with (tmp_path / "p.tsv").open("w", newline="") as file:
@@ -132,12 +132,12 @@ def test_a_tsv_file_of_a_writer_that_quotes_is_read_as_it_was_written(tmp_path: 
 @pytest.mark.parametrize(
     ("name", "delimiter"), [("p.csv", ";"), ("p.csv", "\t"), ("p.csv", "|"), ("p.tsv", ";"), ("p.tsv", ",")]
 )
-def test_the_first_line_tells_the_delimiter(write: Write, name: str, delimiter: str) -> None:
+def test_the_first_line_tells_the_delimiter(write, name, delimiter):
     text = "question,answer\nPrix de 2 ?,4\n".replace(",", delimiter)
     assert read_rows(write(name, text)) == [{"question": "Prix de 2 ?", "answer": "4"}]
 
 
-def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is_not(write: Write) -> None:
+def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is_not(write):
     prose = 'question,answer\n"Let a, b be.\nFind a+b",5\n"Red, blue\nand then,\nwhat?",3\n'
     assert [row["answer"] for row in read_rows(write("p.csv", prose))] == ["5", "3"]
     text = 'question,answer\nx,0\n"Moby,Melville\na,1\nb,2\nc,3\n5\' 10",70\ny,1\n'
@@ -153,12 +153,12 @@ def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is
         ("answer,answer\n1,2\n", r': the first line names the column "answer" twice; names must differ'),
     ],
 )
-def test_a_broken_csv_file_is_refused_by_its_line(write: Write, content: str, message: str) -> None:
+def test_a_broken_csv_file_is_refused_by_its_line(write, content, message):
     with pytest.raises(UserError, match=message):
         read_rows(write("p.csv", content))
 
 
-def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write) -> None:
+def test_text_that_is_not_utf8_is_refused_by_its_byte(write):
     content = "problem,answer\ncafé,1\n".encode("latin-1")
     with pytest.raises(UserError, match=f"is not UTF-8: byte {content.index(0xE9)} is 0xe9"):
         read_rows(write("p.csv", content))
@@ -166,9 +166,7 @@ def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write) -> None:
         read_rows(write("p.csv", "problem,answer\nx,1\n".encode("utf-16")))
 
 
-def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(write, tmp_path, monkeypatch):
     write("gsm8k_train.jsonl", "x")
     write("other.csv", "x")
     monkeypatch.chdir(tmp_path)
@@ -178,9 +176,7 @@ def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
     assert str(caught.value) == expected
 
 
-def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

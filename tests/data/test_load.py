@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import datasets
 import pytest
 
-from rlvr_vocab.data.load import ProblemSets, check_source, lay_out, partition, read_problems
+from rlvr_vocab.data.load import check_source, lay_out, partition, read_problems
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 
@@ -15,21 +14,21 @@ COLUMNS = Columns("problem", "answer")
 STYLE = PromptStyle(None)
 
 
-def sums(count: int, start: int = 0) -> list[dict[str, object]]:
+def sums(count, start=0):
     return [{"problem": f"{number}+1=", "answer": number + 1} for number in range(start, start + count)]
 
 
-def load(source: ProblemSource, split: Split | None = None) -> ProblemSets:
+def load(source, split=None):
     return lay_out(read_problems(source, split or Split()), STYLE)
 
 
-def asked(dataset: datasets.Dataset | None) -> set[str]:
+def asked(dataset):
     """The problems of a data set, as the model is asked them."""
     assert dataset is not None
     return {prompt[-1]["content"] for prompt in dataset["prompt"]}
 
 
-def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJsonl) -> None:
+def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl):
     train = write_jsonl(*sums(10), name="train.jsonl")
     test = write_jsonl(*sums(4, start=8), {"problem": "?", "answer": ""}, name="test.jsonl")
     source = ProblemSource(str(train), COLUMNS, eval_split=str(test))
@@ -44,7 +43,7 @@ def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJ
     )
 
 
-def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_jsonl: WriteJsonl) -> None:
+def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_jsonl):
     train = write_jsonl({"problem": "", "answer": "1"}, *sums(6), name="train.jsonl")
     test = write_jsonl({"problem": "a", "answer": ""}, *sums(2, start=6), name="test.jsonl")
     divided = read_problems(ProblemSource(str(train), COLUMNS, eval_split=str(test)), Split())
@@ -58,7 +57,7 @@ def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_js
         assert rows["solution"][:] == rows["answer"][:] == rows["raw_answer"][:] == golds
 
 
-def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
+def test_every_row_is_accounted_for(write_jsonl):
     rows = [*sums(6), 7, {"problem": "a"}, {"problem": "", "answer": "1"}, sums(1)[0]]
     path = str(write_jsonl(*rows))
     assert load(ProblemSource(path, COLUMNS)).account == (
@@ -70,7 +69,7 @@ def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
     )
 
 
-def test_no_training_problem_left_is_refused_with_the_account(write_jsonl: WriteJsonl) -> None:
+def test_no_training_problem_left_is_refused_with_the_account(write_jsonl):
     path = str(write_jsonl(*sums(3), {"problem": "a", "answer": None}))
     said = r"no problem is left to train on: .*8 rows read, 6 usable.*missing answer.*the same problem is held out: 3"
     with pytest.raises(UserError, match=said):
@@ -78,9 +77,7 @@ def test_no_training_problem_left_is_refused_with_the_account(write_jsonl: Write
 
 
 @pytest.mark.parametrize("read", [load, lambda source: check_source(source, STYLE)])
-def test_checking_and_loading_refuse_the_same_bad_files(
-    read: Callable[[ProblemSource], object], write_jsonl: WriteJsonl, tmp_path: Path
-) -> None:
+def test_checking_and_loading_refuse_the_same_bad_files(read, write_jsonl, tmp_path):
     path = str(write_jsonl(*sums(2)))
     (tmp_path / "header_only.csv").write_text("problem,answer\n")
     bad = {
@@ -103,17 +100,9 @@ KEYS = [f"problem {number}" for number in range(100)]
 
 @pytest.mark.parametrize(
     ("fraction", "cap", "held_out", "train"),
-    [
-        (0.0, None, 0, 100),
-        (0.25, 7, 7, 75),
-        (0.001, None, 1, 99),
-        (0.5, 0, 0, 50),
-        (0.1, 50, 10, 90),
-    ],
+    [(0.0, None, 0, 100), (0.25, 7, 7, 75), (0.001, None, 1, 99), (0.5, 0, 0, 50), (0.1, 50, 10, 90)],
 )
-def test_a_fraction_leaves_training_and_up_to_the_cap_is_measured_on(
-    fraction: float, cap: int | None, held_out: int, train: int
-) -> None:
+def test_a_fraction_leaves_training_and_up_to_the_cap_is_measured_on(fraction, cap, held_out, train):
     parts = partition(KEYS, None, Split(eval_fraction=fraction, max_eval_samples=cap))
     assert (len(parts.held_out), len(parts.train)) == (held_out, train)
     assert len(parts.reserved) == 100 - train
@@ -121,9 +110,7 @@ def test_a_fraction_leaves_training_and_up_to_the_cap_is_measured_on(
 
 
 @pytest.mark.parametrize("eval_keys", [None, [f"problem {number}" for number in range(50, 130)]])
-def test_a_larger_cap_later_meets_only_problems_that_a_capped_run_never_trained_on(
-    eval_keys: list[str] | None,
-) -> None:
+def test_a_larger_cap_later_meets_only_problems_that_a_capped_run_never_trained_on(eval_keys):
     fraction = 0.0 if eval_keys else 0.3
     capped = partition(KEYS, eval_keys, Split(eval_fraction=fraction, max_eval_samples=7))
     uncapped = partition(KEYS, eval_keys, Split(eval_fraction=fraction))
@@ -137,7 +124,7 @@ def test_a_larger_cap_later_meets_only_problems_that_a_capped_run_never_trained_
     assert few.train == uncapped.train[:5] and few.held_out == uncapped.held_out
 
 
-def test_repeats_of_a_held_out_problem_leave_training_before_it_is_cut() -> None:
+def test_repeats_of_a_held_out_problem_leave_training_before_it_is_cut():
     keys = [f"problem {number % 10}" for number in range(40)]
     parts = partition(keys, None, Split(eval_fraction=0.2, max_train_samples=10))
     held_out_keys = {keys[index] for index in parts.held_out}

@@ -31,25 +31,15 @@ from rlvr_vocab.data.problem_key import problem_key, words_of
         ("$\\mathbf{Q5}$) What is", "What is"),
     ],
 )
-def test_case_spacing_marks_typesetting_and_forms_of_characters_make_no_other_problem(one: str, other: str) -> None:
+def test_case_spacing_marks_typesetting_and_forms_of_characters_make_no_other_problem(one, other):
     assert problem_key(one) == problem_key(other)
 
 
 @pytest.mark.parametrize(
     "numbering",
-    [
-        "Problem 12: ",
-        "12. ",
-        "(3) ",
-        "(iv) ",
-        "**Problem 4.** ",
-        "## Task 3\n ",
-        "3. (b) ",
-        "① ",
-        " \ufeff12.\xa0",
-    ],
+    ["Problem 12: ", "12. ", "(3) ", "(iv) ", "**Problem 4.** ", "## Task 3\n ", "3. (b) ", "① ", " \ufeff12.\xa0"],
 )
-def test_a_number_in_front_makes_no_other_problem(numbering: str) -> None:
+def test_a_number_in_front_makes_no_other_problem(numbering):
     for problem in ("What is 3+4?", "3+4=", "12 apples and 5 pears", r"$\frac{1}{2}+x$"):
         assert problem_key(numbering + problem) == problem_key(problem)
 
@@ -79,15 +69,15 @@ def test_a_number_in_front_makes_no_other_problem(numbering: str) -> None:
         ("Part 3-digit numbers", "Part 4-digit numbers"),
     ],
 )
-def test_what_means_something_keeps_two_problems_apart(one: str, other: str) -> None:
+def test_what_means_something_keeps_two_problems_apart(one, other):
     assert problem_key(one) != problem_key(other)
 
 
-def test_hostile_texts_are_read_in_no_time() -> None:
+def test_hostile_texts_are_read_in_no_time():
     for part in (" ", "#", "problem ", "{", "'", "`", "(1) ", "$ ", "\\text{", "^{", "!", "1. "):
         problem_key(part * 20_000)
 
 
-def test_words_are_whole_and_text_without_spaces_is_read_by_its_characters() -> None:
+def test_words_are_whole_and_text_without_spaces_is_read_by_its_characters():
     assert words_of("Is 2,345.5 prime?") == ("is", "2345.5", "prime")
     assert words_of("求x的值") == ("求", "x", "的", "值")

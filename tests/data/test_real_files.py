@@ -1,7 +1,6 @@
 """The real problem sets load whole; what they hold is counted here in plain Python."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ STYLE = PromptStyle("Box your answer.")
 
 
 @pytest.mark.slow
-def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> None:
+def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data):
     path = real_data / "gsm8k_train.jsonl"
     source = ProblemSource(str(path), Columns("question", "answer", reasoning="answer"), answer_format="hash")
     loaded = lay_out(read_problems(source, Split()), STYLE)
@@ -25,7 +24,7 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
         assert float(by_question[row["question"]]) == expected
 
 
-def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data: Path) -> None:
+def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data):
     source = ProblemSource(str(real_data / "deepscaler_aime.json"), Columns("problem", "answer", "solution"))
     train = lay_out(read_problems(source, Split()), STYLE).train
     assert len(train) == 975

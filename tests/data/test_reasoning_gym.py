@@ -24,12 +24,12 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "datasets.md"
 SHORT_SUMS = GymTask("chain_sum", params={"max_terms": 2, "max_digits": 1})
 
 
-def source(*tasks: GymTask, size: int = 100, held_out: int = 20, **fields) -> ProblemSource:
+def source(*tasks, size=100, held_out=20, **fields):
     fields = {"eval_split": "held_out", **fields}
     return ProblemSource("reasoning_gym", COLUMNS, generator=GymProblems(tasks, size, held_out), **fields)
 
 
-def asked(problems) -> list[str]:
+def asked(problems):
     return [problem.text for problem in problems]
 
 
@@ -156,7 +156,7 @@ def test_every_equation_of_a_worked_chain_is_true_and_its_digits_are_those_of_th
         assert sign * int(read) == int(made.answer), (made.question, last)
 
 
-def evaluated(sum_of_digits: str) -> int:
+def evaluated(sum_of_digits):
     """`12-5-1` by another reader than the code's own."""
     tree = ast.parse(re.sub(r"\b0+(?=\d)", "", sum_of_digits), mode="eval")
     return eval(compile(tree, "sum", "eval"))
@@ -198,6 +198,6 @@ def test_every_task_family_scores_its_own_answers_full_and_a_wrong_one_below():
     assert documented(text, "any answer as right") == for_anything
 
 
-def documented(text: str, about: str) -> set[str]:
+def documented(text, about):
     [line] = re.findall(rf"^- {about}: (.*?)(?=^- |^$)", text, re.MULTILINE | re.DOTALL)
     return set(re.findall(r"`(\w+)`", line))

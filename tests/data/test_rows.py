@@ -1,7 +1,5 @@
 """Every row becomes a problem or a dropped row with a reason."""
 
-from typing import Any
-
 import pytest
 
 from rlvr_vocab.data.rows import require_columns, usable_rows
@@ -26,21 +24,19 @@ COLUMNS = Columns("question", "answer")
         ({"question": "What is x?", "answer": None}, "missing answer", "What is x?"),
     ],
 )
-def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows_it(
-    row: Any, reason: str, shown: str
-) -> None:
+def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows_it(row, reason, shown):
     good = {"question": "q", "answer": "1"}
     found = usable_rows([good, row, good], ProblemSource("p", COLUMNS))
     assert [(drop.row_number, drop.reason, drop.shown) for drop in found.dropped] == [(2, reason, shown)]
     assert [problem.row_number for problem in found.problems] == [1, 3]
 
 
-def test_a_problem_that_is_a_number_becomes_text() -> None:
+def test_a_problem_that_is_a_number_becomes_text():
     [problem] = usable_rows([{"question": 17.0, "answer": 4.0}], ProblemSource("p", COLUMNS)).problems
     assert (problem.text, problem.solution) == ("17", 4.0)
 
 
-def test_a_missing_column_names_the_columns_and_the_key() -> None:
+def test_a_missing_column_names_the_columns_and_the_key():
     with pytest.raises(UserError) as caught:
         require_columns(ProblemSource("p.csv", Columns("problem", "answer")), [{"problem_txt": 1, "answer": 2}])
     assert str(caught.value) == (

@@ -2,8 +2,6 @@
 
 import csv
 import shlex
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,9 +57,7 @@ VERL = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"style
         ({"question": "Who?", "final_answer": ["Ada"]}, ["problem=question", "answer=final_answer.0"], "Who?", "Ada"),
     ],
 )
-def test_the_keys_that_are_named_for_a_file_place_it(
-    write_jsonl: Any, row: dict[str, Any], typed: list[str], text: str, solution: Any
-) -> None:
+def test_the_keys_that_are_named_for_a_file_place_it(write_jsonl, row, typed, text, solution):
     path = write_jsonl(row, row)
     with pytest.raises(UserError) as caught:
         read_usable_rows(ProblemSource(str(path), Columns("problem", "answer")), seed=0)
@@ -72,7 +68,7 @@ def test_the_keys_that_are_named_for_a_file_place_it(
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_a_table_without_a_header_is_named_and_then_read(tmp_path: Path, repeated: bool) -> None:
+def test_a_table_without_a_header_is_named_and_then_read(tmp_path, repeated):
     with (path := tmp_path / "abstract_algebra_test.csv").open("w", newline="") as file:
         first = ["Is <x>, f(x), a field?", "1", "True, False", "0", "0" if repeated else "No", "B"]
         csv.writer(file).writerows([first, ["Which is the index?", "8", "2", "24", "120", "C"]])
@@ -83,6 +79,6 @@ def test_a_table_without_a_header_is_named_and_then_read(tmp_path: Path, repeate
     assert [each.solution for each in placed(path, keys)] == ["B", "C"]
 
 
-def placed(path: Path, keys: str) -> Any:
+def placed(path, keys):
     settings = read_settings("check", [f"dataset={path}", *shlex.split(keys)])
     return read_usable_rows(problem_source(settings.dataset), seed=0).problems

@@ -5,7 +5,6 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ STYLE = PromptStyle(None)
 COLUMNS = Columns("question", "answer")
 
 
-def column(values: list[Any]) -> list[Any]:
+def column(values):
     """One original column as it is handed on, row by row and all at once."""
     problems = [Problem("p", "1", {"extra": value}, 1) for value in values]
     rows = problem_table(problems, STYLE, COLUMNS)
@@ -26,7 +25,7 @@ def column(values: list[Any]) -> list[Any]:
     return handed_on
 
 
-def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> None:
+def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns():
     problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3, "solution": "one"}, 1)
     style = PromptStyle("Hi.", examples=(("2+2=", "4"),))
     [row] = problem_table([problem], style, Columns("question", "answer", "solution"))
@@ -45,7 +44,7 @@ def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> Non
     }
 
 
-def test_names_that_trl_passes_to_reward_functions_are_never_columns() -> None:
+def test_names_that_trl_passes_to_reward_functions_are_never_columns():
     package = importlib.util.find_spec("trl")
     assert package is not None
     assert package.origin is not None
@@ -68,9 +67,7 @@ def test_names_that_trl_passes_to_reward_functions_are_never_columns() -> None:
         (["question", "steps", "reasoning"], "steps", ["question", "steps", "raw_reasoning"]),
     ],
 )
-def test_original_columns_keep_their_names_unless_taken(
-    names: list[str], reasoning: str | None, handed_on: list[str]
-) -> None:
+def test_original_columns_keep_their_names_unless_taken(names, reasoning, handed_on):
     assert handed_on_names(names, Columns("question", "answer", reasoning)) == dict(zip(names, handed_on, strict=True))
 
 
@@ -86,10 +83,10 @@ def test_original_columns_keep_their_names_unless_taken(
         [Decimal("1.50"), None],
     ],
 )
-def test_original_values_are_handed_on_as_they_were_read(values: list[Any]) -> None:
+def test_original_values_are_handed_on_as_they_were_read(values):
     assert repr(column(values)) == repr(values)
 
 
-def test_what_json_has_no_type_for_stays_arrows_though_it_comes_back_in_another_writing() -> None:
+def test_what_json_has_no_type_for_stays_arrows_though_it_comes_back_in_another_writing():
     midnight = datetime(2024, 1, 5, tzinfo=UTC)  # comes back with ZoneInfo("UTC")
     assert column([midnight, None]) == [midnight, None]

@@ -1,11 +1,10 @@
 """What would not reach the model as it is meant is named, and nothing is said of sets that are as they should be."""
 
 import json
-from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.load import DividedProblems, read_problems
+from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 
 CHOICES = ["oxygen", "helium", "neon", "argon"]
@@ -28,19 +27,19 @@ MESSAGES = (
 )
 
 
-def divided(write_jsonl: Any, *rows: Any) -> DividedProblems:
+def divided(write_jsonl, *rows):
     source = ProblemSource(str(write_jsonl(*rows)), Columns("problem", "answer"))
     return read_problems(source, Split(eval_fraction=0))
 
 
-def row(number: int, problem: Any = "", **more: Any) -> dict[str, Any]:
+def row(number, problem="", **more):
     return {"problem": problem or f"Which gas has number {number}?", "answer": more.pop("answer", str(number)), **more}
 
 
 @pytest.mark.parametrize(
     ("form", "what"), [(form, "rendered") for form in TURNS] + [(form, "written as text") for form in MESSAGES]
 )
-def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_jsonl: Any, form: str, what: str) -> None:
+def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_jsonl, form, what):
     rows = [row(1), *(row(n, form.format(f"{n}+1=")) for n in (2, 3))]
     [line] = divided(write_jsonl, *rows).warnings()
     assert line.startswith("2 problems are ") and what in line and "(rows 2 and 3)" in line
@@ -55,7 +54,7 @@ def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_json
         [{"role": "user", "content": "1+1="}],
     ],
 )
-def test_other_problems_are_not(write_jsonl: Any, problem: Any) -> None:
+def test_other_problems_are_not(write_jsonl, problem):
     assert divided(write_jsonl, row(1, problem)).warnings() == []
 
 
@@ -70,9 +69,7 @@ def test_other_problems_are_not(write_jsonl: Any, problem: Any) -> None:
         ({"image": {"path": "gas.png"}}, "image"),
     ],
 )
-def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(
-    write_jsonl: Any, more: dict[str, Any], named: str
-) -> None:
+def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(write_jsonl, more, named):
     [line] = divided(write_jsonl, *(row(n, answer="neon", **more) for n in range(8))).warnings()
     assert f" {named}: not in the prompt" in line
 
@@ -91,34 +88,26 @@ def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(
         },
     ],
 )
-def test_a_column_that_is_in_the_prompt_or_is_no_part_of_the_question_is_not(
-    write_jsonl: Any, more: dict[str, Any]
-) -> None:
+def test_a_column_that_is_in_the_prompt_or_is_no_part_of_the_question_is_not(write_jsonl, more):
     assert divided(write_jsonl, *({**row(n), **more} for n in range(1, 9))).warnings() == []
 
 
-def test_a_column_that_few_questions_lack_is_not(write_jsonl: Any) -> None:
+def test_a_column_that_few_questions_lack_is_not(write_jsonl):
     rows = [row(n, f"{n}. {'Neon glows. ' * (n > 2)}Why?", context="Neon glows.") for n in range(8)]
     assert divided(write_jsonl, *rows).warnings() == []
 
 
 @pytest.mark.parametrize(
     ("golds", "choices", "are_indices"),
-    [
-        ([0, 3, 1], CHOICES, True),
-        (["1", "4", "2"], CHOICES, True),
-        ([3, 5, 2], ["2", "3", "5"], False),
-    ],
+    [([0, 3, 1], CHOICES, True), (["1", "4", "2"], CHOICES, True), ([3, 5, 2], ["2", "3", "5"], False)],
 )
-def test_gold_answers_that_are_indices_of_choices_are_named(
-    write_jsonl: Any, golds: list[Any], choices: list[str], are_indices: bool
-) -> None:
+def test_gold_answers_that_are_indices_of_choices_are_named(write_jsonl, golds, choices, are_indices):
     problem = f"Which of {' or '.join(choices)}?"  # in the prompt or not
     rows = [row(n, f"{n}. {problem}", answer=gold, choices=choices) for n, gold in enumerate(golds)]
     assert any("are their indices" in line for line in divided(write_jsonl, *rows).warnings()) is are_indices
 
 
-def test_a_system_prompt_that_no_row_takes_is_said(write_jsonl: Any) -> None:
+def test_a_system_prompt_that_no_row_takes_is_said(write_jsonl):
     own = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
     style = PromptStyle("Box it.")
     assert "system_prompt is not used" in divided(write_jsonl, row(1, own)).account(style)[-1]

@@ -28,10 +28,7 @@ SAME: dict[str, dict[str, Any]] = {
         "adaptive": True,
         "args": {"loss_type": "dapo", "gradient_accumulation_steps": 2, "gradient_checkpointing": True},
     },
-    "group_in_two_processes": {
-        "shape": "phi",
-        "args": {"num_generations": 8, "per_device_train_batch_size": 8},
-    },
+    "group_in_two_processes": {"shape": "phi", "args": {"num_generations": 8, "per_device_train_batch_size": 8}},
     "reference": {"shape": "gpt2_untied", "args": {"beta": 0.1}},
     "dynamic": {"shape": "qwen3", "dynamic_sampling": True, "args": TWO_GROUPS},
     "low_rank_tied": {"shape": "qwen3", "rank": 16, "kl_log_steps": 1, "args": {"loss_type": "dapo"}},

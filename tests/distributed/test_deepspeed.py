@@ -10,10 +10,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 
 pytest.importorskip("deepspeed", reason="deepspeed is not installed")
 
-CASES = (
-    *("tied_dapo", "tied_grpo", "untied_dapo", "reference"),
-    *("low_rank_tied", "low_rank_reference"),
-)
+CASES = (*("tied_dapo", "tied_grpo", "untied_dapo", "reference"), *("low_rank_tied", "low_rank_reference"))
 
 
 @pytest.fixture(autouse=True)

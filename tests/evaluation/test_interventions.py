@@ -47,10 +47,7 @@ def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
     exchange = exchange_of()
     thoughts = thoughts_of(exchange)
     one, other = thoughts[:2]
-    for changed in (
-        exchange.transplanted(one, other, random),
-        exchange.permuted(thoughts, random)[0],
-    ):
+    for changed in (exchange.transplanted(one, other, random), exchange.permuted(thoughts, random)[0]):
         assert exchange.texts(changed) == exchange.texts(one)
         for place, token in enumerate(changed.ids):
             assert token == one.ids[place] or (place in one.places and token in exchange.open_ids(token))

@@ -6,13 +6,7 @@ import random
 import pytest
 from trl.rewards import get_cosine_scaled_reward, get_repetition_penalty_reward, get_soft_overlong_punishment
 
-from rlvr_vocab.rewards.library.style import (
-    cosine_length,
-    diversity,
-    length,
-    overlong,
-    repetition,
-)
+from rlvr_vocab.rewards.library.style import cosine_length, diversity, length, overlong, repetition
 
 
 def ids(*sizes):

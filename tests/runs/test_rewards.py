@@ -70,10 +70,7 @@ def strict(completions, **columns):
         ("[accuracy,mine.py:debug]", "reward debug returned 'no'"),
         ("[mine.py:strict]", "reward strict returned 'no'"),
         ("[xml_format,mine.py:strict]", None),  # tried in the form that the rewards ask for
-        (
-            "[mine.py:other_column]",
-            "have solution, level; add the column, or give the parameter as rewards=[{name: …",
-        ),
+        ("[mine.py:other_column]", "have solution, level; add the column, or give the parameter as rewards=[{name: …"),
         (
             "[multiple_choice,mine.py:nothing]",
             "nothing could be learned, the first problems have no score: "

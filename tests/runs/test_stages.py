@@ -16,14 +16,7 @@ from rlvr_vocab.config.sections import stages_of
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs import stages as stages_module
 from rlvr_vocab.runs.folder import Run, run_facts, run_of_checkpoint, stage_of
-from rlvr_vocab.runs.stages import (
-    DisplayCallback,
-    Stage,
-    StagedRun,
-    StageRecord,
-    checkpoint_to_resume,
-    ended_records,
-)
+from rlvr_vocab.runs.stages import DisplayCallback, Stage, StagedRun, StageRecord, checkpoint_to_resume, ended_records
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from tests.settings import load_settings

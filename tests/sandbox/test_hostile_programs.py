@@ -64,10 +64,7 @@ SCRIPTS = {
         "import ctypes, os\nassert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0\nprint('done')",
         "AssertionError",
     ),
-    "more rights": (
-        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))\nprint('done')",
-        "not allowed",
-    ),
+    "more rights": ("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))\nprint('done')", "not allowed"),
     "a file in memory": ("import os\nos.memfd_create('x')\nprint('done')", "PermissionError"),
     "a file with a hole": ("import os\nos.lseek(1, 2**40, 0)\nos.write(1, b'done')", "File too large"),
     "its own memory": ("open('/proc/self/mem', 'r+b')\nprint('done')", "PermissionError"),
@@ -142,12 +139,7 @@ EVERYTHING = (
 ADVANTAGES = {
     **{
         f"an object that answers for itself in {test}": (EVERYTHING, f"assert {test}")
-        for test in (
-            "49 in answer(7)",
-            "48 < answer(7) < 50",
-            "not answer(7) != 49",
-            "{49: True}.get(answer(7))",
-        )
+        for test in ("49 in answer(7)", "48 < answer(7) < 50", "not answer(7) != 49", "{49: True}.get(answer(7))")
     },
     "a module of the test's": (
         "class np:\n    allclose = staticmethod(lambda *a: True)\ndef answer(n): return 0",

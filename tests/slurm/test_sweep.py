@@ -7,10 +7,7 @@ from rlvr_vocab.runs.multirun import jobs_of
 
 @pytest.mark.parametrize(
     ("variables", "words", "size"),
-    [
-        ({}, [], "0-3"),
-        ({"SEEDS": "5"}, ["seed=range(0,3)", "training.beta=0,0.1"], "0-11"),
-    ],
+    [({}, [], "0-3"), ({"SEEDS": "5"}, ["seed=range(0,3)", "training.beta=0,0.1"], "0-11")],
 )
 def test_a_sweep_submits_an_array_of_all_its_runs(scripts, variables, words, size):
     scripts.stand_in("sbatch")

@@ -9,12 +9,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.v1.sample import logits_processor as vllm_processors
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.vllm_plugin import (
-    NAME_OF_INSTALLED,
-    NAME_OF_NAMED,
-    NamedVLLMRegionProcessor,
-    VLLMRegionProcessor,
-)
+from rlvr_vocab.vocab.vllm_plugin import NAME_OF_INSTALLED, NAME_OF_NAMED, NamedVLLMRegionProcessor, VLLMRegionProcessor
 
 PROMPTS = [[1, 9531, 198, 40 + number] for number in range(8)]
 REQUESTS = PROMPTS, [0.0, 1.0] * 4, [12] * 8

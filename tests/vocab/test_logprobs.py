@@ -25,12 +25,7 @@ SOURCES = {
 }
 FORMS = ("independent", "low_rank", "frozen")
 # Which of the figures have a gradient: log-probs, those given the text, entropy over texts.
-UPSTREAM = {
-    "all": (1, 1, 1),
-    "log-probs": (1, 0, 0),
-    "KL of texts": (1, 1, 0),
-    "entropy": (0, 0, 1),
-}
+UPSTREAM = {"all": (1, 1, 1), "log-probs": (1, 0, 0), "KL of texts": (1, 1, 0), "entropy": (0, 0, 1)}
 
 
 @pytest.fixture(autouse=True)

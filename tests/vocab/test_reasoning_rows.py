@@ -6,11 +6,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.copied_rows import (
-    DIFFERENCES,
-    attach_low_rank_rows,
-    copied_rows_of,
-)
+from rlvr_vocab.vocab.copied_rows import DIFFERENCES, attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy

@@ -10,12 +10,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
-from rlvr_vocab.vocab.sampling import (
-    RegionLogitsProcessor,
-    TextThenIdSampler,
-    attach_region_sampler,
-    draw_one,
-)
+from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, TextThenIdSampler, attach_region_sampler, draw_one
 
 PLAIN = {"do_sample": True, "top_k": 0, "top_p": 1.0}
 

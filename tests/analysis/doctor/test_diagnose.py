@@ -47,10 +47,7 @@ SICK: dict[str, tuple[str, Row | Callable[[Row], Row]]] = {
     "failures": ("rows_skipped", {"rewards/accuracy/failures": 2.0}),
     "rows without a score": ("rows_skipped", {"rewards/accuracy/unscored": 0.2}),
     "another sampler": ("sampler_disagrees", {"sampling/logp_gap": 0.3}),
-    "another engine": (
-        "sampler_disagrees",
-        {"sampling/logp_gap": None, "sampling/sampling_logp_difference/mean": 0.3},
-    ),
+    "another engine": ("sampler_disagrees", {"sampling/logp_gap": None, "sampling/sampling_logp_difference/mean": 0.3}),
     "weights that stay": ("weights_not_moving", {"weights/moved": 0.0}),
     "gradients that are no numbers": ("loss_not_finite", after(20, {"grad_norm": None})),
     "a loss that is no number": ("loss_not_finite", after(20, {"loss": None})),

@@ -79,9 +79,7 @@ def test_a_warning_while_training_starts_up_waits_for_it_to_listen(cluster, gpus
 
 
 @pytest.mark.parametrize(
-    ("partition", "options"),
-    [("main", []), ("grace", ["--nodes=2"])],
-    ids=["at once", "after a time of grace"],
+    ("partition", "options"), [("main", []), ("grace", ["--nodes=2"])], ids=["at once", "after a time of grace"]
 )
 def test_a_preempted_job_is_requeued_once_and_goes_on(cluster, partition, options):
     words = [f"--partition={partition}", "--cpus-per-task=16", *options, TRAIN, "exp_name=run", "max_steps=60"]
