@@ -28,11 +28,7 @@ from rlvr_vocab.evaluation.evaluate import (
     result_settings,
     seeded_sampler,
 )
-from rlvr_vocab.evaluation.figures import (
-    evaluation_figures,
-    figures_by_task,
-    votes_of,
-)
+from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, votes_of
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.files import atomic_write, json_text

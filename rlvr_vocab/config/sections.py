@@ -22,14 +22,7 @@ from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSo
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.text import nearest_word
-from rlvr_vocab.training.settings import (
-    CurriculumSettings,
-    KLOver,
-    Lora,
-    TinyShape,
-    UntilSettings,
-    WarmupSettings,
-)
+from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora, TinyShape, UntilSettings, WarmupSettings
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")

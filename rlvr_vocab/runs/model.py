@@ -34,13 +34,7 @@ from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
-from rlvr_vocab.runs.problems import (
-    RunProblems,
-    asks_to_think,
-    fingerprint_of,
-    require_chat_template,
-    warmup_form,
-)
+from rlvr_vocab.runs.problems import RunProblems, asks_to_think, fingerprint_of, require_chat_template, warmup_form
 from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
 from rlvr_vocab.text import pluralize

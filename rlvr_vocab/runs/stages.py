@@ -24,13 +24,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context, stages_of
-from rlvr_vocab.errors import (
-    RESUME_ME,
-    Interrupted,
-    UserError,
-    stop_signals,
-    write_exit_code,
-)
+from rlvr_vocab.errors import RESUME_ME, Interrupted, UserError, stop_signals, write_exit_code
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
@@ -43,12 +37,7 @@ from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_bat
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.checkpoint_folders import (
-    checkpoint_for_all,
-    clear_leftovers,
-    problem_of_checkpoint,
-    steps_in,
-)
+from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all, clear_leftovers, problem_of_checkpoint, steps_in
 from rlvr_vocab.training.display import LiveDisplay, live_display
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.metrics.weights import parameter_table

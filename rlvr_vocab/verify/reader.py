@@ -44,15 +44,7 @@ from rlvr_vocab.verify.readings import (
     as_latex,
     expressions,
 )
-from rlvr_vocab.verify.scanning import (
-    ROUND,
-    TooLarge,
-    Unreadable,
-    group_end,
-    require_bounded,
-    separators,
-    split_at,
-)
+from rlvr_vocab.verify.scanning import ROUND, TooLarge, Unreadable, group_end, require_bounded, separators, split_at
 
 ReadPart = Callable[[str], Reading]
 

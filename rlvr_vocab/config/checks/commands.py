@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.config.checks.run import (
-    check_dataset,
-    check_loss,
-    check_model,
-    check_rewards,
-)
+from rlvr_vocab.config.checks.run import check_dataset, check_loss, check_model, check_rewards
 from rlvr_vocab.config.command_settings import (
     CheckSettings,
     EvaluateSettings,

@@ -45,10 +45,7 @@ def tiny_tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> Tokeniz
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in _SPECIAL])
     backend.add_tokens([AddedToken(tag, normalized=False) for tag in think_tags])
     return TokenizersBackend(
-        tokenizer_object=backend,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        chat_template=_CHAT_TEMPLATE,
+        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=_CHAT_TEMPLATE
     )
 
 
