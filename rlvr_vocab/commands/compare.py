@@ -41,6 +41,7 @@ _OF_COPIES = (
 _BOOKKEEPING = (
     *(*NOT_COMPARED, "exp_name", "seed"),
     *("training.logging_steps", "training.kl_log_steps"),
+    *("training.push_to_hub", "training.hub_model_id", "training.hub_private_repo", "training.hub_revision"),
     *("training.save_steps", "training.save_strategy"),
 )
 _LONGEST_VALUE = 24  # characters of a value in an arm's name

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rlvr_vocab.config.checks.accelerator import check_accelerator, check_layers, check_processes
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.runs.final_model import save_final_model
+from rlvr_vocab.runs.final_model import push_final_model, save_final_model
 from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import plan_model, start_run
@@ -77,4 +77,7 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
     summary = {**training.summary(), **measured, "seconds": seconds}
-    return write_summary(run.folder, summary, training.trainer.state.log_history)
+    summary = write_summary(run.folder, summary, training.trainer.state.log_history)
+    if is_main:
+        push_final_model(run)
+    return summary

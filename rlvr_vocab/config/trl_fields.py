@@ -92,11 +92,18 @@ _INSTEAD = {
     "reward_weights": "set the weight of each of rewards.functions",
     "run_name": "set exp_name",
     "seed": "set seed",
+    "hub_token": "leave it to HF_TOKEN or to hf auth login",
     "chat_template_kwargs": "set model.chat_template or dataset.open_thinking, which hold for held-out problems too",
 }
 _NOTHING = (
-    *("push_to_hub", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy", "hub_always_push"),
-    *("hub_revision", "log_completions_hub_repo", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"),
+    *(
+        "hub_strategy",
+        "hub_always_push",
+        "log_completions_hub_repo",
+        "trackio_space_id",
+        "trackio_bucket_id",
+        "trackio_static_space_id",
+    ),
     *("per_device_eval_batch_size", "num_generations_eval", "prediction_loss_only", "eval_accumulation_steps"),
     *("eval_do_concat_batches", "eval_use_gather_object", "batch_eval_metrics", "include_for_metrics"),
     *("bf16_full_eval", "fp16_full_eval", "label_names", "label_smoothing_factor", "do_train", "do_predict"),
@@ -106,7 +113,7 @@ _NOTHING = (
     *("project", "do_eval", "use_transformers_paged", "vllm_importance_sampling_cap", "resume_from_checkpoint"),
     "include_num_input_tokens_seen",  # with which the Trainer logs a step as the end of a training
 )
-_WHY_NOTHING = "nothing reads it (uploads: hf upload; several GPUs: accelerate launch, docs/distributed.md)"
+_WHY_NOTHING = "nothing reads it (uploads: training.push_to_hub; several GPUs: accelerate launch, docs/distributed.md)"
 NOT_USED = _INSTEAD | dict.fromkeys(_NOTHING, _WHY_NOTHING)
 
 

@@ -14,9 +14,12 @@ from typing import Any
 
 import jinja2
 from accelerate.utils import broadcast_object_list
+from httpx import HTTPError
 from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub.errors import HfHubHTTPError
 from peft import PeftModel
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+from transformers.utils.hub import hf_api
 
 from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
@@ -89,6 +92,25 @@ def merge_report_lines(report: MergeReport, out: Path, card: Card) -> Iterator[s
     if card.get("quantized"):
         yield card["quantized"]
     yield f"{out}: the merged model in {report.dtype}"
+
+
+def push_final_model(run: Run) -> None:
+    """Upload `final_model/` to the hub where `training.push_to_hub` asks for it; a failure is only a warning."""
+    grpo, folder = run.settings.training.grpo, run.folder / FINAL_MODEL
+    if not grpo.get("push_to_hub"):
+        return
+    name, revision = grpo.get("hub_model_id") or Path(run.settings.exp_name).name, grpo.get("hub_revision")
+    try:
+        repo = hf_api().create_repo(name, private=grpo.get("hub_private_repo"), exist_ok=True).repo_id
+        done = hf_api().upload_folder(
+            repo_id=repo, folder_path=str(folder), commit_message="End of training", revision=revision
+        )
+    except (HfHubHTTPError, HTTPError, OSError, ValueError) as error:
+        run.console.print(
+            f"warning: the run is complete, but not uploaded: {error}; hf upload {name} {folder}", markup=False
+        )
+    else:
+        run.console.print(f"uploaded to {done}", markup=False)
 
 
 # --- model cards ---

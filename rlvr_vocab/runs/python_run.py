@@ -39,10 +39,12 @@ from rlvr_vocab.record.files import (
     TENSORBOARD,
     TRACKERS,
 )
+from rlvr_vocab.record.results import HeldOutMetric, recorded_grader
 from rlvr_vocab.rewards.build import IN_SCRIPT, RewardContext
 from rlvr_vocab.rewards.grader import Grader, grader_spec
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import RewardSpec, content_text
+from rlvr_vocab.runs.final_model import card_of_run, write_card
 from rlvr_vocab.runs.folder import Run, environment, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.problems import fingerprint_of, hashes
@@ -81,6 +83,19 @@ class RecordedTrainer(RegionGRPOTrainer):
         result = super().train(None if checkpoint is None else str(checkpoint), **kwargs)
         self._recorder.end()
         return result
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save as Transformers does, with the model card of this project."""
+        super().save_model(output_dir, _internal_call)
+        if self.accelerator.is_main_process:
+            config, folder = configuration(self, reward_specs(self)), self.stage_context.run_folder
+            steps = self.stage_context.run_step(self.state.global_step)
+            metric, adapter = HeldOutMetric.of(recorded_grader(folder)), isinstance(self.model, PeftModel)
+            card = card_of_run(folder, config, metric, adapter=adapter, steps=steps, links=True)
+            write_card(Path(output_dir or self.args.output_dir), card, alone=adapter)
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """Does nothing: `save_model` writes the card beside the model."""
 
 
 class _Recorder:

@@ -256,6 +256,7 @@ class StagedRun:
                 "output_dir": str(stage.folder),
                 "report_to": settings.logging.report_to,
                 "project": settings.logging.project,
+                "push_to_hub": False,  # the run does it at its end
                 "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
                 "model_init_kwargs": loading_kwargs(model, use_cpu=use_cpu),
             }

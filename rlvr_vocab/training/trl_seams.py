@@ -6,6 +6,7 @@ test_trl_seams.py` fails when TRL or Transformers change one of them.
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +21,8 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer_utils import HubStrategy
+from transformers.utils.hub import PushInProgress, hf_api
 from trl import GRPOTrainer
 
 from rlvr_vocab.training.metrics.step_clock import peak_memory
@@ -28,6 +31,10 @@ from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.head import RegionScores, attach_region_head
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
+
+# The folder in `output_dir` that is uploaded to the hub, and the files of a checkpoint that stay out of it.
+HUB = "hub"
+_TRAINING_STATE = ("optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "pending_*", "trainer_state.json", "*.bin")
 
 
 @contextmanager
@@ -137,10 +144,39 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
         self.checkpoints.save(partial(super()._save_checkpoint, model, trial))
         whole = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
         if self.args.push_to_hub and whole.is_dir():  # it is not, after a save for which the disk had no room
-            super()._push_from_checkpoint(str(whole))
+            self._push_whole(whole)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """`Trainer._push_from_checkpoint`: called while the folder is incomplete; `_save_checkpoint` does it after."""
+
+    def _push_whole(self, checkpoint: Path) -> None:
+        """Upload the model of a checkpoint in the background; Transformers would upload all of `output_dir`."""
+        args, running = self.args, self.push_in_progress
+        waits = running is not None and not running.is_done() and not args.hub_always_push
+        if not self.is_world_process_zero() or args.hub_strategy == HubStrategy.END or waits:
+            return
+        hub = Path(args.output_dir, HUB)
+        shutil.rmtree(hub, ignore_errors=True)
+        shutil.copytree(checkpoint, hub, ignore=shutil.ignore_patterns(*_TRAINING_STATE))
+        job = hf_api().upload_folder(
+            repo_id=self.hub_model_id,
+            folder_path=str(hub),
+            commit_message=f"Training in progress, step {self.state.global_step}",
+            token=args.hub_token,
+            revision=args.hub_revision,
+            run_as_future=True,
+        )
+        self.push_in_progress = PushInProgress([job])
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+        """`Trainer.push_to_hub`: the same from a folder of the model alone, as `output_dir` holds the run's records."""
+        if self.hub_model_id is None:
+            self.init_hf_repo(kwargs.get("token"), kwargs.get("private"))
+        given, self.args.output_dir = self.args.output_dir, str(Path(self.args.output_dir, HUB))
+        try:
+            return super().push_to_hub(*args, **kwargs)
+        finally:
+            self.args.output_dir = given
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """`Trainer._save`: `save_model` does not let a caller change the gathered weights."""

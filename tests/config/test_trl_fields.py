@@ -57,8 +57,8 @@ def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read():
     advised = [key for advice in NOT_USED.values() for key in re.findall(r"\b[a-z_]+(?:\.[a-z_0-9]+)+\b", advice)]
     keys = [key for key in advised if not key.endswith(".md")]
     assert len(keys) > 5 and set(keys) <= known
-    with pytest.raises(UserError, match="push_to_hub is not used here: nothing reads it"):
-        read_settings("train", ["training.push_to_hub=true"])
+    with pytest.raises(UserError, match="hub_strategy is not used here: nothing reads it"):
+        read_settings("train", ["training.hub_strategy=end"])
 
 
 @pytest.mark.parametrize(

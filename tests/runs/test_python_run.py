@@ -2,9 +2,13 @@
 
 import json
 import runpy
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from huggingface_hub import HfApi
 
+from rlvr_vocab import Lora
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.recorded import is_from_python
 from rlvr_vocab.errors import UserError
@@ -27,13 +31,14 @@ def rows(numbers):
     asked = [{"role": "user", "content": f"What is {n} + 4?"} for n in numbers]
     return Dataset.from_list([{"prompt": [system, each], "solution": str(n + 4)} for n, each in zip(numbers, asked)])
 
-def trainer(out, model, copies, steps=2, **fields):
+def trainer(out, model, copies, steps=2, peft_config=None, **fields):
     args = GRPOConfig(
         output_dir=str(out), max_steps=steps, per_device_train_batch_size=4, num_generations=4, learning_rate=1e-3,
         max_completion_length=8, logging_steps=1, save_steps=1, use_cpu=True, bf16=False, report_to="none",
         reward_weights=[1.0, 0.5], seed=copies, **fields)
     return GRPOTrainer(
-        model, [accuracy, length], args, rows(range(8)), eval_dataset=rows(range(8, 14)), reasoning_vocab_size=copies)
+        model, [accuracy, length], args, rows(range(8)), eval_dataset=rows(range(8, 14)),
+        reasoning_vocab_size=copies, peft_config=peft_config)
 """
 
 
@@ -107,6 +112,54 @@ def test_a_second_training_and_a_resume_go_on_in_the_same_files(script, make_sha
     measured = make(tmp_path / "measured", base, 0)
     measured.evaluate()
     assert not (tmp_path / "measured" / "config.yaml").exists()
+
+
+class Hub:
+    """A stand-in of the hub, behind the two methods of `HfApi` that are called: it keeps the names of the files."""
+
+    def __init__(self, monkeypatch):
+        self.files, self.cards = {}, {}
+        monkeypatch.setattr(HfApi, "create_repo", lambda api, name, **_: SimpleNamespace(repo_id=f"me/{name}"))
+        monkeypatch.setattr(HfApi, "upload_folder", self.upload)
+        monkeypatch.setenv("HF_TOKEN", "hf_" + "a" * 34)
+
+    def upload(self, *, repo_id, folder_path, commit_message, **_):
+        self.files[f"{repo_id}: {commit_message}"] = {path.name for path in Path(folder_path).iterdir()}
+        self.cards[commit_message] = (Path(folder_path) / "README.md").read_text()
+        return SimpleNamespace(done=lambda: True)
+
+
+@pytest.mark.slow
+def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(script, make_shape, tmp_path, monkeypatch):
+    hub, base = Hub(monkeypatch), make_shape("qwen3").folder
+    make = runpy.run_path(str(script))["trainer"]
+    trainer = make(tmp_path / "own", base, 5, push_to_hub=True, hub_model_id="mine", peft_config=Lora(r=2))
+    trainer.train()
+    trainer.push_to_hub()
+    problems = tmp_path / "all.jsonl"
+    problems.write_text("".join(f'{{"problem": "What is {n} + 4?", "answer": "{n + 4}"}}\n' for n in range(14)))
+    words = [f"model.name={base}", f"dataset.name={problems}", "dataset.eval_fraction=0.4", "training.use_cpu=true"]
+    words += ["training.max_steps=1", "training.per_device_train_batch_size=4", "training.max_completion_length=8"]
+    words += ["training.push_to_hub=true", "logging=none", "report=false", "exp_name=typed", "training.bf16=false"]
+    assert main(["train", *words]) == 0
+    adapter = {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "tokenizer.json",
+        "reasoning_vocab.json",
+        "README.md",
+    }
+    assert list(hub.files) == [
+        *("me/mine: Training in progress, step 1", "me/mine: Training in progress, step 2"),
+        *("me/mine: End of training", "me/typed: End of training"),
+    ]
+    for name, files in hub.files.items():
+        assert adapter <= files if "mine" in name else {"model.safetensors", "README.md"} <= files
+        assert not {"metrics.jsonl", "completions", "optimizer.pt", "training_args.bin", "trainer_state.json"} & files
+    assert "The LoRA adapter of own" in hub.cards["Training in progress, step 2"]
+    assert "held-out accuracy before GRPO | 0.0% on" in hub.cards["End of training"]
+    trainer.save_model(str(tmp_path / "saved"))
+    assert "train.py:length × 0.5" in (tmp_path / "saved" / "README.md").read_text()
 
 
 def test_problems_of_a_script_have_the_fingerprint_of_the_same_problems_in_a_file():

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from huggingface_hub import HfApi
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import Trainer, TrainerCallback
+from transformers import TrainerCallback
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record import manifest
@@ -193,9 +194,14 @@ def test_failures_and_unlogged_figures_are_taken_up_where_they_were(made, tmp_pa
 
 def test_the_hub_gets_whole_checkpoints(made, tmp_path, monkeypatch):
     trainer, pushed = made(max_steps=1), []
-    trainer.args.push_to_hub = True
-    monkeypatch.setattr(
-        Trainer, "_push_from_checkpoint", lambda self, folder: pushed.append((folder, problem_with(Path(folder))))
-    )
+    trainer.args.push_to_hub, trainer.hub_model_id, trainer.push_in_progress = True, "me/model", None
+
+    def upload(self, *, repo_id, folder_path, **_):
+        pushed.append((repo_id, sorted(path.name for path in Path(folder_path).iterdir())))
+        return SimpleNamespace(done=lambda: True)
+
+    monkeypatch.setattr(HfApi, "upload_folder", upload)
     trainer.train()
-    assert pushed == [(str(tmp_path / "checkpoint-1"), None)]
+    [(repo, files)] = pushed
+    assert repo == "me/model" and {"model.safetensors", "reasoning_vocab.json", "tokenizer.json"} <= set(files)
+    assert not {"optimizer.pt", "metrics.jsonl", "completions", "training_args.bin"} & set(files)

@@ -53,6 +53,7 @@ def check_run(settings: RunSettings) -> None:
             _check_until(stage)
     _check_measurements(settings)
     _check_trackers(settings.logging)
+    _check_hub_login(settings.training.grpo)
     _check_run_folder(settings)
 
 
@@ -113,6 +114,13 @@ def _check_trackers(logging: LoggingSettings) -> None:
     in_netrc = get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai") is not None
     if not in_netrc and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("no login to Weights & Biases: set WANDB_API_KEY, run `wandb login`, or add logging=offline")
+
+
+def _check_hub_login(grpo: Mapping[str, Any]) -> None:
+    from huggingface_hub import get_token
+
+    if grpo.get("push_to_hub") and get_token() is None:
+        raise UserError("training.push_to_hub=true: no login to the hub: set HF_TOKEN or run `hf auth login`")
 
 
 # --- training ---
