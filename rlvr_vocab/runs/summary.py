@@ -166,7 +166,8 @@ def outcome_line(summary: dict[str, Any]) -> str:
     metric = HeldOutMetric.of(summary.get("grader"))
     before, after = (summary.get(f"{metric.name}_{when}") for when in ("before", "after"))
     if before is None or after is None:
-        return f"{steps} in {summary['seconds']:.0f} s; no held-out answer has a score."
+        why = "no held-out answer has a score" if summary["held_out_problems"] else "no problem is held out"
+        return f"{steps} in {summary['seconds']:.0f} s; {why}."
     return (
         f"held-out {metric.name} on {problems}{escape(metric.by)}: [bold]{metric.value(before)}[/] before GRPO, "
         f"[bold]{metric.value(after)}[/] after ({metric.difference(after - before)}, {steps}, "

@@ -111,6 +111,8 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     Each hook gets TRL's own function, bound to its arguments.
     """
 
+    push_in_progress: Any
+
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         """`GRPOTrainer._generate`: rewards get the text that it decodes, without what the template prefilled."""
         return self.generate_turns(partial(super()._generate, prompts))
