@@ -170,8 +170,14 @@ class _Recorder:
             for name in ("evaluation", TENSORBOARD):
                 shutil.rmtree(folder / name, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / INITIAL_MODEL).exists():  # the given folder was an expanded one
-            (folder / INITIAL_MODEL).symlink_to(trainer.initial_model.resolve())
+        initial = folder / INITIAL_MODEL
+        if initial.resolve() != trainer.initial_model.resolve():  # the given folder was an expanded one
+            if initial.is_dir() and not initial.is_symlink():
+                raise UserError(
+                    f"output_dir={folder}: its {INITIAL_MODEL} is another model's; choose another output_dir"
+                )
+            initial.unlink(missing_ok=True)
+            initial.symlink_to(trainer.initial_model.resolve())
         atomic_write(folder / CONFIG, config_yaml(self._config))
         atomic_write(folder / ENVIRONMENT, json_text(environment()))
         atomic_write(folder / PROBLEMS, json_text(self._problems_record()))
