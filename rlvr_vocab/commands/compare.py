@@ -70,7 +70,7 @@ def run(settings: CompareSettings) -> int:
         differences=others,
         warnings=comparison_warnings(arms, others, comparisons),
     )
-    charts = comparison_charts(compared)
+    charts = [*comparison_charts(compared)]
     atomic_write(settings.out / "comparison.json", json_text(compared.as_json()), "out")
     page = render(compare_page(compared, charts, command_line("compare", settings)))
     atomic_write(settings.out / "comparison.html", page, "out")

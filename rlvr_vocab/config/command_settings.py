@@ -128,6 +128,10 @@ class ReportSettings:
         return self.out or self.run / "report.html"
 
 
+# `*` and `?` have a meaning of their own in YAML.
+_HIDDEN, _SHOWN = str.maketrans("*?", "\ue000\ue001"), str.maketrans("\ue000\ue001", "*?")
+
+
 @dataclass(frozen=True)
 class CompareSettings:
     """arms of runs against each other: difference, interval, smallest effect, verdict
@@ -161,25 +165,19 @@ class CompareSettings:
 
     @property
     def named(self) -> dict[str, tuple[Path, ...]]:
-        """The runs of each arm that has a name; empty where a key divides the runs."""
-        return named_arms(self.arms) if self.arms is not None and self.arms.startswith("{") else {}
-
-
-# `*` and `?` have a meaning of their own in YAML.
-_HIDDEN, _SHOWN = str.maketrans("*?", "\ue000\ue001"), str.maketrans("\ue000\ue001", "*?")
-
-
-def named_arms(text: str) -> dict[str, tuple[Path, ...]]:
-    """`{baseline: out/a*, copies: [out/b, out/c]}`, read as YAML, with the runs that its patterns match."""
-    try:
-        content = json.dumps(yaml.load(text.translate(_HIDDEN), yaml.BaseLoader), ensure_ascii=False)
+        """The runs of each arm that has a name, read as YAML; empty where a key divides the runs."""
+        text = self.arms or ""
+        if not text.startswith("{"):
+            return {}
+        try:
+            content = json.dumps(yaml.load(text.translate(_HIDDEN), yaml.BaseLoader), ensure_ascii=False)
+        except yaml.YAMLError as error:
+            raise UserError(f"arms={text}: {yaml_line(error).translate(_SHOWN)}") from error
         arms: dict[str, tuple[Path, ...]] = read(dict[str, Runs], json.loads(content.translate(_SHOWN)), "arms")
         _refuse_twice([run for runs in arms.values() for run in runs])
-    except yaml.YAMLError as error:
-        raise UserError(f"arms={text}: {yaml_line(error).translate(_SHOWN)}") from error
-    if len(arms) < 2:
-        raise UserError("arms: give two arms at least, as in arms={baseline: out/a*, copies: out/b*}")
-    return arms
+        if len(arms) < 2:
+            raise UserError("arms: give two arms at least, as in arms={baseline: out/a*, copies: out/b*}")
+        return arms
 
 
 @dataclass(frozen=True)

@@ -361,9 +361,6 @@ class DisplayCallback(TrainerCallback):
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._display.step_begins()
 
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._display.step_ends()
-
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any) -> None:
         row = logged_row(self._context, state.global_step, logs)
         if state.is_world_process_zero and row is not None:

@@ -153,10 +153,7 @@ def _has_gained(summary: Mapping[str, Any], metric: HeldOutMetric) -> bool:
     before, after = (summary.get(f"{metric.name}_{when}") for when in ("before", "after"))
     if before is None or after is None:
         return False
-    if metric.is_share:
-        variance = before * (1 - before) + after * (1 - after)
-    else:
-        variance = sum((summary.get(f"reward_std_{when}") or 0.0) ** 2 for when in ("before", "after"))
+    variance = sum((summary.get(f"reward_std_{when}") or 0.0) ** 2 for when in ("before", "after"))
     return bool(after - before > 2 * math.sqrt(variance / summary["held_out_problems"]))
 
 

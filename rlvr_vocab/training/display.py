@@ -59,26 +59,18 @@ class LiveDisplay:
     def __init__(self, console: Console, title: str, phase: Callable[[], str | None]) -> None:
         self._console, self._title, self._phase = console, title, phase
         self._spinner = Spinner("dots")
-        self._step_began: float | None = None
-        self._step_seconds: float | None = None  # of the last one
         self.begins(0, 0)
 
     def begins(self, step: int, steps: int) -> None:
         """The training begins after `step`; not 0 in a run that is resumed."""
         self._first = self._step = step
         self._steps = steps
-        self._began = self._at = self._active = time.monotonic()
-        self._signs = 0
+        self._began = self._at = time.monotonic()
+        self.step_begins()
 
     def step_begins(self) -> None:
-        self._step_began = self._active = time.monotonic()
-        self._signs = 0
-
-    def step_ends(self) -> None:
-        """An evaluation or a checkpoint may follow."""
-        self._active, self._signs = time.monotonic(), 0
-        if self._step_began is not None:
-            self._step_seconds, self._step_began = self._active - self._step_began, None
+        """A step begins; an evaluation or a checkpoint may follow it."""
+        self._step_began, self._signs = time.monotonic(), 0
 
     def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
         """Print a logged row; `step` of `steps` counts within the stage."""
@@ -96,24 +88,22 @@ class LiveDisplay:
         """By the mean step of this start; None before the first one is over, and after the last."""
         if not self._first < self._step < self._steps:
             return None
-        seconds_per_step = (self._at - self._began) / (self._step - self._first)
-        return max(0.0, seconds_per_step * (self._steps - self._step) - (time.monotonic() - self._at))
+        return max(0.0, self._mean_step() * (self._steps - self._step) - (time.monotonic() - self._at))
+
+    def _mean_step(self) -> float:
+        return (self._at - self._began) / max(1, self._step - self._first)
 
     def stopping(self) -> str:
-        """What follows from a signal, with the time by the last step; empty without one."""
-        if stop_signals.reason is None:
-            return ""
-        about = ""
-        if self._step_began is not None and self._step_seconds is not None:
-            left = self._step_began + self._step_seconds - time.monotonic()
-            about = f", about {left:.0f} s" if left >= 1 else ""
-        return f"{stop_signals.reason}: stopping after this step{about}; a second signal ends at once"
+        """What follows from a signal, with the time left by the mean step; empty without one."""
+        left = self._step_began + self._mean_step() - time.monotonic()
+        about = f", about {left:.0f} s" if left >= 1 else ""
+        notice = f"{stop_signals.reason}: stopping after this step{about}; a second signal ends at once"
+        return "" if stop_signals.reason is None else notice
 
     def sign_of_life(self) -> str:
-        """The phase of a long step, evaluation or checkpoint, and the seconds since its beginning; else empty."""
-        seconds = time.monotonic() - self._active
-        where = "in this step" if self._step_began is not None else "since the last step"
-        return f"{self._phase() or 'working'}, {clock(seconds)} {where}" if seconds >= _QUIET else ""
+        """The phase of a long step, and the seconds since its beginning; else empty."""
+        seconds = time.monotonic() - self._step_began
+        return f"{self._phase() or 'working'}, {clock(seconds)} in this step" if seconds >= _QUIET else ""
 
     def print_signs(self, ended: threading.Event) -> None:
         """Print the reaction to a signal at once, and a line each minute of a long step, until `ended` is set."""
@@ -122,7 +112,7 @@ class LiveDisplay:
             if (notice := self.stopping()) and not answered:
                 answered = True
                 self._print(notice)
-            elif time.monotonic() - self._active >= _QUIET + self._signs * _BETWEEN_LINES:
+            elif time.monotonic() - self._step_began >= _QUIET + self._signs * _BETWEEN_LINES:
                 self._signs += 1
                 self._print(f"{self._title} {self._step}/{self._steps}  {self.sign_of_life()}")
 

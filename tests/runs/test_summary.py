@@ -15,6 +15,8 @@ SUMMARY = {
     "accuracy_before": 0.25,
     "accuracy_after": 0.5,
     "held_out_problems": 8,
+    "reward_std_before": 0.45,
+    "reward_std_after": 0.5,
     "steps": 4,
     "grpo_seconds": 3.0,
     "seconds": 5.0,

@@ -166,23 +166,21 @@ def test_a_long_step_shows_its_phase_each_minute_where_no_line_can_be_redrawn(at
         at(begins)
         shown.step_begins()
         shown.print_signs(Waits(at, begins, seconds))
-        shown.step_ends()
-    shown.print_signs(Waits(at, 180.0, 40))
     assert shown._console.file.getvalue().splitlines() == [
-        *(f"GRPO 0/60  generation, {time} in this step" for time in ("0:30", "1:30", "2:30")),
-        "GRPO 0/60  generation, 0:30 since the last step",
+        f"GRPO 0/60  generation, {time} in this step" for time in ("0:30", "1:30", "2:30")
     ]
-    assert " generation, 0:40 since" in "".join(segment.text for segment in Console(width=99).render(shown.bar()))
+    assert " generation, 2:35 in" in "".join(segment.text for segment in Console(width=99).render(shown.bar()))
 
 
 def test_a_signal_is_answered_at_once_with_the_rest_of_the_step(at, monkeypatch):
     monkeypatch.setattr(display.stop_signals, "reason", None)
     shown = display_in_a_pipe()
-    at(0.0)
-    shown.step_begins()
+    shown.begins(0, 60)
     at(50.0)
-    shown.step_ends()
+    shown.row({}, 1, 60)
     shown.step_begins()
+    shown._console.file.truncate(0)
+    shown._console.file.seek(0)
     shown.print_signs(Waits(at, 50.0, 29, signalled=58))
     assert shown._console.file.getvalue() == (
         "SIGTERM: stopping after this step, about 42 s; a second signal ends at once\n"

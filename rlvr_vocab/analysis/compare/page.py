@@ -32,9 +32,15 @@ def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: s
     return Page(title, sentence, sections, kind="rlvr-vocab comparison", warnings=compared.warnings)
 
 
-def comparison_charts(compared: ComparisonResult) -> list[Chart]:
-    """The differences, and each metric that all runs have logged over the steps."""
-    return [_difference_chart(compared.comparisons), *_curves(compared)]
+def comparison_charts(compared: ComparisonResult) -> Iterator[Chart]:
+    """The differences, and what all runs have logged over the steps, the mean of each arm."""
+    yield _difference_chart(compared.comparisons)
+    metric, note = compared.metric, "Mean of an arm's runs; bars or bands reach from the lowest to the highest."
+    for name, title in ((f"eval/{metric.name}", f"Held-out {metric.name}"), ("reward", "Reward in training")):
+        lines = [line for arm in compared.arms if (line := _arm_line(arm, name)) is not None]
+        if len(lines) == len(compared.arms):
+            share = metric.is_share and name != "reward"
+            yield line_chart(lines, title=title, y_label=name.rpartition("/")[2], percent=share, note=note)
 
 
 def _notes(compared: ComparisonResult) -> Markup:
@@ -64,16 +70,6 @@ def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
         note += f" Grey: effects below the smallest one that is shown with a chance of {100 * first.power:g} %."
     sentences = " ".join(map(verdict_sentence, comparisons))
     return interval_chart(rows, title=title, x_label=label, description=sentences, note=note)
-
-
-def _curves(compared: ComparisonResult) -> Iterator[Chart]:
-    """What all runs have logged over the steps: the mean of each arm, from its lowest run to its highest."""
-    metric, note = compared.metric, "Mean of an arm's runs; bars or bands reach from the lowest to the highest."
-    for name, title in ((f"eval/{metric.name}", f"Held-out {metric.name}"), ("reward", "Reward in training")):
-        lines = [line for arm in compared.arms if (line := _arm_line(arm, name)) is not None]
-        if len(lines) == len(compared.arms):
-            share = metric.is_share and name != "reward"
-            yield line_chart(lines, title=title, y_label=name.rpartition("/")[2], percent=share, note=note)
 
 
 def _arm_line(arm: ComparedArm, metric: str) -> Line | None:
