@@ -35,6 +35,11 @@ class CommandLine:
     job: int | None
 
     @property
+    def typed(self) -> set[str]:
+        """The keys and the groups of the overrides."""
+        return {word.lstrip("+~").partition("=")[0] for word in self.overrides}
+
+    @property
     def folders(self) -> list[Path]:
         """The folders of YAML files; the first that has a file wins: a user's over ours."""
         if self.config_dir is None:
@@ -58,7 +63,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser.add_argument("--job", type=int)
     row = COMMANDS[command]
     if row.groups:
-        parser.add_argument("--config", type=Path)
+        parser.add_argument("--config")
     try:
         known, rest = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
@@ -73,11 +78,13 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         if writable(word) != word:
             raise UserError(f"{writable(word)}: half a surrogate pair, which UTF-8 cannot write")
     trusts = "trust_code=true" in rest
-    files = [word for word in rest if word.startswith("config=") and row.groups]
-    words = [word for word in rest if word not in (*files, "trust_code=true")]
     options = vars(known)
-    typed = options.pop("config", None) or (Path(files[-1].removeprefix("config=")) if files else None)
-    file = None if typed is None else read_config_file(typed.expanduser(), row.groups)
+    files = [word.removeprefix("config=") for word in rest if word.startswith("config=") and row.groups]
+    files += [name for name in (options.pop("config", None),) if name is not None]
+    if len(files) > 1:
+        raise UserError(f"config={files[1]}: a second file beside {files[0]}; put both into one")
+    words = [word for word in rest if word not in (*(f"config={name}" for name in files), "trust_code=true")]
+    file = read_config_file(Path(files[0]).expanduser(), row.groups) if files else None
     if command == "quickstart" and not (file and file.recorded):  # a recorded run holds its recipe already
         words = ["experiment=quickstart", *words]
     return CommandLine(command, tuple(_with_keys(words, command)), file, trusts, **options)
@@ -90,14 +97,11 @@ def _refuse_option(word: str, following: Sequence[str], keys: Mapping[str, Any])
     if not equals:
         own = following and not following[0].startswith("-") and "=" not in following[0]
         value = following[0] if own else "true"
-    if key not in keys:
-        nearest = nearest_known(key, keys)
-        if not nearest:
-            refuse_what_is_not_used(key)
-            other = f"; for another field of TRL's GRPOConfig training.{key}={value}" * ("training" in keys)
-            raise UserError(f"unknown option {word}: keys have no dashes, write key={value}{other}")
-        key = nearest[0]
-    raise UserError(f"unknown option {word}: keys have no dashes, write {key}={value}")
+    nearest = [key] if key in keys else nearest_known(key, keys)
+    if not nearest:
+        refuse_what_is_not_used(key)
+        nearest = [f"training.{key}"]  # a field of TRL's
+    raise UserError(f"unknown option {word}: keys have no dashes, write {nearest[0]}={value}")
 
 
 def _with_keys(words: Sequence[str], command: str) -> list[str]:
@@ -113,14 +117,9 @@ def _with_keys(words: Sequence[str], command: str) -> list[str]:
         if taken:
             keyed.append(f"{name}=[{','.join(map(_quoted, taken))}]" if takes_several else f"{name}={taken[0]}")
     for word in without:
-        places = {
-            "config": bool(row.groups) and word.endswith((".yaml", ".yml")),
-            "dataset": "dataset" in row.groups and names_file(word),
-            "model.name": "model.name" in keys and "/" in word,
-            "out": "out" in keys and "/" in word,
-        }
-        likely = next((f"{key}={word}" for key, fits in places.items() if fits), "key=value")
-        raise UserError(f"cannot read {word!r}: write {likely}")
+        likely = "config" if word.endswith((".yaml", ".yml")) else "dataset" if names_file(word) else None
+        write = f"{likely}={word}" if likely and "dataset" in row.groups else "key=value"
+        raise UserError(f"cannot read {word!r}: write {write}")
     return keyed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -32,9 +31,8 @@ _KEY_WIDTH = 52
 
 
 def version() -> str:
-    """The versions of the package and of the libraries that decide what a run computes, without importing them."""
-    libraries = [f"{name} {metadata.version(name)}" for name in ("torch", "transformers", "trl")]
-    return f"rlvr-vocab {__version__} ({', '.join(libraries)}, Python {platform.python_version()})"
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "transformers", "trl"))
+    return f"rlvr-vocab {__version__} ({libraries})"
 
 
 def overview() -> str:

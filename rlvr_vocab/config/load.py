@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -86,48 +86,34 @@ def compose(line: CommandLine) -> Composed:
     has the problems of the run that its checkpoint belongs to.
     """
     file, command = line.config_file, line.command
-    typed = {word.partition("=")[0] for word in line.overrides}
-    if "completions" in typed:  # `score` has nothing else to score
-        typed |= {"dataset", "model"}
-    of_file = [word for word in (file.words if file else ()) if word.partition("=")[0] in COMMANDS[command].groups]
-    words = [*(word for word in of_file if word.partition("=")[0] not in typed), *line.overrides]
-    hydra, given, chosen = hydra_overrides(words, command)
+    typed = line.typed | ({"dataset", "model"} if "completions" in line.typed else set())  # it is all that is scored
+    words = [
+        word for word in (file.words if file else ()) if word.partition("=")[0] in {*COMMANDS[command].groups} - typed
+    ]
+    hydra, given, chosen = hydra_overrides([*words, *line.overrides], command)
     own = CONF / f"{command}.yaml"
     primary = read_yaml(own) if own.is_file() else {}
     primary |= read_yaml(CONF / "config.yaml") if command in OF_A_RUN else {}
-    replaced = set(chosen)
-    if file is not None:
-        sections = _sections_for(command, file, without=("dataset", "model") if "completions" in typed else ())
-        if file.recorded:  # it has all keys of a section, and a group that is chosen anew replaces them
-            if "experiment" in chosen:
-                raise UserError(f"config={file.path} holds a whole run: experiment=… cannot be put over it")
-            sections = {name: section for name, section in sections.items() if name not in chosen}
-            replaced |= sections.keys()
-        else:
-            sections = {name: _without_keys(name, section, typed) for name, section in sections.items()}
-            given |= {key for key, _ in leaves(sections)}
+    sections = {} if file is None else _sections_of(file, command, typed)
+    recorded = file is not None and file.recorded
+    if recorded:
+        if "experiment" in chosen:
+            raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
+        entries = [(each, isinstance(each, dict) and each.keys() & sections.keys()) for each in primary["defaults"]]
+        primary["defaults"] = [dict.fromkeys(each) if replaced else each for each, replaced in entries]
+    else:
+        given |= {key for key, _ in leaves(sections)}
+    if sections:
         ConfigStore.instance().store(name="_config_file", node=sections, package="_global_")
-        without = sections.keys() if file.recorded else ()
-        choices = [_without_choice(entry, without) for entry in primary["defaults"]]
-        primary["defaults"] = [*choices, "_config_file"]
+        primary["defaults"] = [*primary["defaults"], "_config_file"]
     config = _compose_with_hydra(primary, hydra, line.folders)
-    if command == "evaluate" and "dataset" not in replaced:
+    if command == "evaluate" and "dataset" not in chosen and not (recorded and "dataset" in sections):
         _take_problems_of_run(config, given)
-    return Composed(config, frozenset(given), frozenset(chosen), file is not None and file.recorded)
+    return Composed(config, frozenset(given), frozenset(chosen), recorded)
 
 
-def _without_keys(name: str, section: Any, typed: Iterable[str]) -> Any:
-    dropped = _WHICH.get(name, ()) if name in typed else ()
-    return {key: value for key, value in section.items() if key not in dropped} if dropped else section
-
-
-def _without_choice(entry: Any, groups: Iterable[str]) -> Any:
-    """An entry of a list of defaults, with no file chosen for these groups."""
-    return dict.fromkeys(entry) if isinstance(entry, dict) and not entry.keys().isdisjoint(groups) else entry
-
-
-def _sections_for(command: str, file: ConfigFile, without: Sequence[str]) -> dict[str, Any]:
-    """The keys of config=FILE that a command has; it may have those of `train` too. UserError for any other."""
+def _sections_of(file: ConfigFile, command: str, typed: Set[str]) -> dict[str, Any]:
+    """The keys of config=FILE that a command has and no typed group replaces; UserError for a mistyped one."""
     keys = keys_of(COMMANDS[command].settings)
     known = {**keys_of(RunSettings), **keys}
     for key, _ in leaves(file.sections):
@@ -136,7 +122,12 @@ def _sections_for(command: str, file: ConfigFile, without: Sequence[str]) -> dic
     sections = file.sections
     if "grader" in keys:  # of `evaluate`, and of the section evaluation in a run
         sections = {**(sections.get("evaluation") or {}), **sections}
-    return {name: value for name, value in sections.items() if name in keys and name not in without}
+    sections = {name: value for name, value in sections.items() if name in keys}
+    if file.recorded or "completions" in typed:  # it has all keys of a section
+        return {name: value for name, value in sections.items() if name not in typed}
+    for name in typed & _WHICH.keys() & sections.keys():
+        sections[name] = {key: value for key, value in sections[name].items() if key not in _WHICH[name]}
+    return sections
 
 
 def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
@@ -220,8 +211,7 @@ def _errors_name_file(line: CommandLine) -> Iterator[None]:
         file, message = line.config_file, str(error)
         if file is None or file.recorded or message.startswith(str(file.path)):
             raise
-        typed = {word.partition("=")[0] for word in line.overrides}
-        if not any(key in message for key, _ in leaves(file.sections) if key not in typed):
+        if not any(key in message for key, _ in leaves(file.sections) if key not in line.typed):
             raise
         raise UserError(f"{file.path}: {message}") from error
 
@@ -236,10 +226,9 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
                 raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
         return run
     config = _without_secrets(composed.config)
-    typed = {word.partition("=")[0] for word in line.overrides}
     for section in _OPTIONAL_SECTIONS.get(line.command, ()):
         if config[section]["name"] is None:
-            unused = sorted(key for key in typed if key.startswith(f"{section}."))
+            unused = sorted(key for key in line.typed if key.startswith(f"{section}."))
             if unused:
                 raise UserError(f"{unused[0]} has no {section} to apply to: choose one with {section}.name=…")
             config[section] = None

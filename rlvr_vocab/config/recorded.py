@@ -139,7 +139,8 @@ def read_config_file(path: Path, groups: Collection[str]) -> ConfigFile:
     if of_a_run or all(key in content for key in _OF_A_RECORDED_RUN):
         return ConfigFile(path, (), read_recorded(path), recorded=True)
     words = []
-    for entry in content.pop("defaults", None) or ():  # as a recipe has them: override /model: tiny
+    defaults = content.pop("defaults", None) or []
+    for entry in defaults if isinstance(defaults, list) else [defaults]:  # as a recipe has them: override /model: tiny
         choices = {"experiment": entry} if isinstance(entry, str) else entry
         names = {str(group).split()[-1].strip("/"): choice for group, choice in choices.items() if choice != "_self_"}
         words += [f"{group}={as_typed(choice)}" for group, choice in names.items()]
@@ -147,6 +148,8 @@ def read_config_file(path: Path, groups: Collection[str]) -> ConfigFile:
     for key, value in content.items():
         if key == "rewards" and isinstance(value, list):
             key = "rewards.functions"
+        if key in groups and value is None:  # a section whose keys are all commented out
+            continue
         if key in groups and not isinstance(value, dict):
             words.append(f"{key}={as_typed(value)}")
         else:

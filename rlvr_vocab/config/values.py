@@ -76,20 +76,18 @@ def _locate(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]
 
 # Names that TRL's script and other trainers give a key.
 _ELSEWHERE = {
-    **dict.fromkeys(("model_name", "model_name_or_path", "model_id", "model"), "model.name"),
-    **dict.fromkeys(("dataset_name", "train_file", "dataset"), "dataset.name"),
+    **dict.fromkeys(("model_name", "model_name_or_path"), "model.name"),
     **dict.fromkeys(("batch_size", "train_batch_size"), "training.per_device_train_batch_size"),
     **dict.fromkeys(("epochs", "num_epochs"), "training.num_train_epochs"),
-    "lr": "training.learning_rate",
+    "dataset_name": "dataset.name",
     "dataset_config": "dataset.subset",
-    "dataset_train_split": "dataset.split",
     "dtype": "model.model_kwargs.torch_dtype",
     "lora_r": "model.lora.r",
-    "lora_target_modules": "model.lora.target_modules",
+    "use_peft": "model.lora.enabled",
+    "lr": "training.learning_rate",
     "report_to": "logging",
     "reward_funcs": "rewards",
     "run_name": "exp_name",
-    "use_peft": "model.lora.enabled",
 }
 
 

@@ -81,6 +81,7 @@ def test_a_recipe_and_files_of_groups_stand_below_the_file_unless_they_are_typed
         ("max_samples: 3", "train", "my.yaml: unknown key max_samples; did you mean"),
         ("training: {learning_rate: fast}", "train", "my.yaml: training.learning_rate=fast: should be a valid number"),
         ("model: qwen4", "train", "model=qwen4: no file"),
+        ("training:\nsedd: 1", "train", "my.yaml: unknown key sedd; did you mean seed?"),
         ("- a", "train", "my.yaml: expected keys and values"),
     ],
 )  # fmt: skip
@@ -128,11 +129,9 @@ def test_a_path_without_a_key_is_taken_where_only_one_thing_can_be_meant():
         ("train", ["--push_to_hub"], "push_to_hub"),
         ("train", ["my.yaml"], "write config=my.yaml"),
         ("train", ["problems.csv"], "write dataset=problems.csv"),
-        ("train", ["Qwen/Qwen3-0.6B"], "write model.name=Qwen/Qwen3-0.6B"),
         ("train", ["lr=1e-5"], "training.learning_rate"),
         ("doctor", ["--run", "out/x"], "write run=out/x"),
         ("doctor", ["out/x", "out/y"], "cannot read 'out/y'"),
-        ("merge", ["out/x", "out/y"], "write out=out/y"),
     ],
 )
 def test_forms_of_other_tools_are_answered_with_the_right_one(command, typed, said):
