@@ -106,12 +106,12 @@ def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path, monkeypatch):
     path = tmp_path / "new" / "facts.json"
     atomic_write(path, json_text({"a": ["ü", None, 1.5]}), "out")
 
-    def full_disk(self, text, **_):
-        with self.open("w") as file:
-            file.write(text[:3])
+    def full_disk(self, content):
+        with self.open("wb") as file:
+            file.write(content[:3])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(UserError, match=r"out=.*facts\.json cannot be written: No space left on device"):
         atomic_write(path, "{}", "out")
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": ["ü", None, 1.5]}

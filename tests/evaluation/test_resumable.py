@@ -5,7 +5,7 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import complete_results, kept_results, questions_of, seed_at, seeded_sampler
 from rlvr_vocab.evaluation.sampling import SamplingSettings
-from rlvr_vocab.record.results import ProblemResult, read_results
+from rlvr_vocab.record.results import ProblemResult
 
 ROWS = [{"prompt": [{"role": "user", "content": f"p{number}"}], "solution": str(number)} for number in range(5)]
 SIZE = 3
@@ -33,16 +33,6 @@ def answering(stop_at=None):
 def completed(path, samples, stop_at=None):
     questions = questions_of(ROWS, samples)
     return complete_results(path, kept_results(path, questions, SIZE), questions, SIZE, answering(stop_at))
-
-
-@pytest.mark.parametrize("stop_at", [0, 5])
-def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path, stop_at):
-    path, whole = tmp_path / "stopped.jsonl", completed(tmp_path / "whole.jsonl", 2)
-    with pytest.raises(Stopped):
-        completed(path, 2, stop_at)
-    assert len(kept_results(path, questions_of(ROWS, 2), SIZE)) == stop_at
-    assert completed(path, 2) == read_results(path) == whole
-    assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 def test_a_file_that_was_cut_anywhere_is_taken_back_to_its_last_whole_batch(tmp_path):

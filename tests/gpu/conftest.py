@@ -28,7 +28,7 @@ if CARDS > 1:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent == HERE and item.path.name != "test_collected.py":
+        if item.path.parent == HERE:
             item.add_marker("gpu")
 
 

@@ -149,16 +149,6 @@ def test_reasons_failures_and_timeouts_are_handed_on_with_every_batch(scores, fi
     assert (logged, columns) == (figures, {"reason/mine": reasons})
 
 
-def test_a_batch_with_a_failed_row_logs_no_column_that_lacks_it():
-    def inverse(completions, log_extra):
-        log_extra("seen", completions)
-        return [1 / (len(turn) - 1) for turn in completions]
-
-    logged = {}
-    assert guarded(inverse)(completions=["aa", "b"], log_extra=logged.__setitem__) == [1.0, None]
-    assert [*logged] == ["reason/mine"]
-
-
 def test_comparisons_that_ran_into_their_deadline_are_told_apart_from_wrong_answers(monkeypatch):
     module = importlib.import_module("rlvr_vocab.rewards.library.answers")
     verdicts = [Verdict(False, TIMEOUT), Verdict(False, DIFFERENT, "1", "2")]

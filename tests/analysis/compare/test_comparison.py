@@ -19,7 +19,6 @@ from rlvr_vocab.analysis.compare.interval import (
     CAUTION,
     DifferenceVariance,
     SeedVariance,
-    difference_variance,
     half_width,
     p_value,
 )
@@ -108,25 +107,6 @@ def test_the_rule_is_cautious_enough_where_it_claims_most(seeds, problems, draws
     assert least < claims(seeds, problems, draws) < 0.05
     monkeypatch.setattr("rlvr_vocab.analysis.compare.interval.CAUTION", 1.0)
     assert claims(seeds, problems, draws) > 0.055
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own):
-    generator = np.random.default_rng(2)
-    seed_luck, suits, noise, seeds, problems = 0.05, 0.3, 0.4, 3, 20
-    differences, parts = [], []
-    for _ in range(3000):
-        kind = generator.normal(0, suits, (seeds if own else 1, problems))
-        values = kind + generator.normal(0, seed_luck, (seeds, 1)) + generator.normal(0, noise, (seeds, problems))
-        columns = np.full((seeds, seeds * problems), np.nan) if own else values
-        for row in range(seeds if own else 0):
-            columns[row, row * problems : (row + 1) * problems] = values[row]
-        luck = difference_variance(np.zeros_like(columns), columns, paired=True)
-        differences.append(values.mean())
-        parts.append((luck.problems, luck.of_seeds, sum(each.of_problems for each in luck.seeds)))
-    of_problems, of_seeds, both = np.mean(parts, axis=0)
-    # `both` is not below zero, which lifts its mean a little where the problems are the same.
-    assert of_problems + of_seeds - both == pytest.approx(np.var(differences), rel=0.08)
 
 
 def test_the_p_value_is_the_error_whose_interval_ends_at_zero():

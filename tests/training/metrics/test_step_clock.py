@@ -99,7 +99,12 @@ def test_a_row_has_the_highest_memory_of_its_batches_and_steps(expand_shape, mak
         GRPOTrainer, "_calculate_rewards", allocating([128, 512, 64, 64], GRPOTrainer._calculate_rewards)
     )
     trainer = make_trainer(
-        expand_shape("qwen3", size=None), tmp_path, max_steps=4, logging_steps=2, gradient_accumulation_steps=1
+        expand_shape("qwen3", size=None),
+        tmp_path,
+        max_steps=4,
+        logging_steps=2,
+        gradient_accumulation_steps=1,
+        kl_log_steps=0,
     )
     trainer.accelerator.backward = allocating([64, 64, 64, 256], trainer.accelerator.backward)
     trainer.train()

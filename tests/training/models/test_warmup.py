@@ -97,16 +97,3 @@ def test_it_trains_and_measures_in_bfloat16_where_that_is_asked(base, tmp_path, 
     warm_up(model, tokenizer, tmp_path, sums(8), settings, 42, measure, bf16=bf16)
     assert computed == [bf16] * 3  # two steps and a check
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-
-
-def test_interrupted_between_two_checks_it_ends_with_the_weights_of_one_that_was_not(base, tmp_path):
-    """Over two epochs and more, each in an order of its own."""
-    fields = {"problems": 10, "max_steps": 7, "until_accuracy": 0.9}
-    whole, _ = run(base, tmp_path / "whole", [0.1, 0.2, 0.3], **fields)
-    with pytest.raises(StopIteration):
-        run(base, tmp_path / "resumed", [0.1, 0.2], **fields)  # at the third check
-    assert left_in(tmp_path / "resumed") == ["checkpoint-4"]
-    resumed, checks = run(base, tmp_path / "resumed", [0.3], **fields)
-    assert resumed == whole and whole.steps == 7 and checks == [(6, 7, {"accuracy": 0.3})]
-    weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("whole", "resumed")]
-    assert weights[0] == weights[1]
