@@ -267,6 +267,6 @@ def test_python_snippets_run_from_top_to_bottom(
     for block in blocks(document, "python"):
         if not block.note.startswith("not run"):
             code = "\n" * (block.line - 1) + block.text
-            for name, short in SHORT.items():
-                code = re.sub(rf"\b{name}=\d+", f"{name}={short}", code)
+            for key, short in SHORT.items() if document.name == "python.md" else ():
+                code = re.sub(rf"\b{key}=\d+", f"{key}={short}", code)
             exec(compile(code, str(document), "exec"), names)
