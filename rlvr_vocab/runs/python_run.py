@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
+import math
 import os
 import shutil
 import sys
@@ -17,6 +17,7 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from peft import LoraConfig, PeftModel
 from torch import nn
+from transformers.trainer_utils import TrainOutput
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml, is_from_python, read_recorded
@@ -59,7 +60,6 @@ from rlvr_vocab.vocab.tokenizer import think_tags
 _ROWS_READ = 1_000  # of the training problems, for their system prompt and the lengths of their prompts
 # Arguments that other keys or the machine decide.
 _NOT_RECORDED = {*NOT_USED, "activation_checkpointing", "dataloader_pin_memory", "disable_tqdm", "log_level"}
-_TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow")
 
 
 class RecordedTrainer(RegionGRPOTrainer):
@@ -80,7 +80,10 @@ class RecordedTrainer(RegionGRPOTrainer):
         if self._recorder is None:
             self._recorder = _Recorder(self)
         self._recorder.begin(checkpoint)
-        result = super().train(None if checkpoint is None else str(checkpoint), **kwargs)
+        if checkpoint is not None and self.checkpoints.load_if_finished(checkpoint):  # Transformers would add a step
+            result = TrainOutput(self.state.global_step, math.nan, {})
+        else:
+            result = super().train(None if checkpoint is None else str(checkpoint), **kwargs)
         self._recorder.end()
         return result
 
@@ -186,9 +189,9 @@ class _Recorder:
     def _evaluator(self, specs: Sequence[RewardSpec]) -> HeldOutEvaluator | None:
         """None, with a line, where the rewards or the held-out problems are such as no command could use."""
         trainer, given = self._trainer, self._trainer.eval_dataset
-        models = [name for name, function in _named_rewards(trainer) if isinstance(function, nn.Module)]
-        if models or not isinstance(given, Dataset | IterableDataset | None):
-            what = f"reward {models[0]} is a model" if models else f"eval_dataset is a {type(given).__name__}"
+        has_model = any(isinstance(function, nn.Module) for function in trainer.reward_funcs)
+        if has_model or not isinstance(given, Dataset | IterableDataset | None):
+            what = "a reward is a model" if has_model else f"eval_dataset is a {type(given).__name__}"
             self._console.print(f"no held-out problem is measured before and after training: {what}", markup=False)
             return None
         rows = None if given is None else [problem_row(row) for row in islice(given, trainer.max_eval_samples)]
@@ -209,10 +212,7 @@ class _Recorder:
     def _problems_record(self) -> dict[str, Any]:
         """The content of `problems.json`; a streamed set is not read for it."""
         train, held_out = self._trainer.train_dataset, None if self._held_out is None else self._held_out.problems
-        known = set(getattr(train, "column_names", None) or ()).intersection(
-            ("prompt", "problem", "solution", "answer")
-        )
-        rows = map(problem_row, train.select_columns(sorted(known))) if isinstance(train, Dataset) else ()
+        rows = map(problem_row, train) if isinstance(train, Dataset) else ()
         trained, measured = _pairs(rows), _pairs(held_out or ())
         name = self._config["dataset"]["name"]
         own = {"stage": "", "dataset": name, "sha256": fingerprint_of(trained), "trained_on": len(trained)}
@@ -272,71 +272,54 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
             "max_eval_samples": trainer.max_eval_samples,
             "system_prompt": systems.pop() if len(systems) == 1 else None,
         },
-        "training": json.loads(
-            json.dumps({name: value for name, value in training.items() if name not in derived}, default=str)
-        ),
+        "training": {name: value for name, value in training.items() if name not in derived},
         "rewards": {"functions": [asdict(spec) for spec in specs]},
-        "logging": {
-            "enabled": bool(args.report_to),
-            "project": args.project,
-            "mode": "online",
-            "trackers": [name for name in args.report_to if name in _TRACKERS],
-        },
+        "logging": {"enabled": bool(args.report_to), "project": args.project, "mode": "online"},
     }
 
 
 def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
     args, layout, model = trainer.args, trainer.policy.layout, trainer.accelerator.unwrap_model(trainer.model)
     cyclic = all(source == k for source, k in zip(layout.source_ids, cycle(range(layout.standard_size)), strict=False))
-    of_copies = {"reasoning_mode": layout.mode} | {
-        name: getattr(layout, name) for name in ("reasoning_rank", "preserve_odds")
-    }
+    rank, odds = layout.reasoning_rank, layout.preserve_odds
+    of_copies = {"reasoning_mode": layout.mode, "reasoning_rank": rank, "preserve_odds": odds}
     dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
     adapter = model.peft_config[model.active_adapter] if isinstance(model, PeftModel) else None
-    tags = think_tags(trainer.tokenizer, layout)
+    lora: dict[str, Any] = {}
+    if isinstance(adapter, LoraConfig):
+        lora = {name: getattr(adapter, name) for name in ("r", "lora_alpha", "lora_dropout", "target_modules")}
+        lora["target_modules"] = sorted(found) if isinstance(found := adapter.target_modules, set) else found
+        lora["enabled"] = True
     return {
         "name": trainer.model_name,
         "reasoning_vocab_size": layout.size,
         "source_ids": None if cyclic else list(layout.source_ids),
         **(of_copies if layout.size else {}),
-        "think_tags": list(tags),
+        "think_tags": list(think_tags(trainer.tokenizer, layout)),
         "pure_bf16": adapter is None and dtype == "bfloat16",
         "model_kwargs": {"torch_dtype": dtype},
         "generation_kwargs": {"max_new_tokens": args.max_completion_length, "temperature": args.temperature},
-        "lora": {"enabled": True, **_lora_keys(adapter)} if isinstance(adapter, LoraConfig) else {},
+        "lora": lora,
     }
-
-
-def _lora_keys(adapter: LoraConfig) -> dict[str, Any]:
-    targets = adapter.target_modules
-    keys = {name: getattr(adapter, name) for name in ("r", "lora_alpha", "lora_dropout")}
-    return {**keys, "target_modules": targets if isinstance(targets, str) else sorted(targets or ())}
 
 
 def reward_specs(trainer: RegionGRPOTrainer) -> list[RewardSpec]:
     """The rewards of a trainer, each under a name by which this process finds it again."""
     specs = []
-    for (name, function), weight in zip(_named_rewards(trainer), trainer.reward_weights.tolist(), strict=True):
-        if LIBRARY.get(name) is function:
-            specs.append(RewardSpec(name, weight))
-            continue
-        specs.append(RewardSpec(f"{FROM_PYTHON}{_source_file(function)}:{name}", weight))
-        IN_SCRIPT[specs[-1].name] = function
+    weights = trainer.reward_weights.tolist()
+    for name, function, weight in zip(trainer.reward_func_names, trainer.reward_funcs, weights, strict=True):
+        if LIBRARY.get(name) is not function:
+            name = f"{FROM_PYTHON}{_source_file(function)}:{name}"
+            IN_SCRIPT[name] = function
+        specs.append(RewardSpec(name, weight))
     return specs
-
-
-def _named_rewards(trainer: RegionGRPOTrainer) -> list[tuple[str, Callable[..., Any]]]:
-    return list(zip(trainer.reward_func_names, trainer.reward_funcs, strict=True))
 
 
 def _source_file(function: Callable[..., Any]) -> str:
     code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
+    code = code if inspect.isroutine(code) or isinstance(code, type) else type(code)
     try:
-        return str(
-            Path(
-                inspect.getsourcefile(code if inspect.isroutine(code) or isinstance(code, type) else type(code)) or ""
-            ).resolve()
-        )
+        return str(Path(inspect.getsourcefile(code) or "").resolve())
     except TypeError:  # written in C, or in a session
         return "a session"
 

@@ -109,6 +109,8 @@ def test_a_second_training_and_a_resume_go_on_in_the_same_files(script, make_sha
     longer.train(resume_from_checkpoint=True)
     assert [row["step"] for row in rows_in(run)] == [1, 2, 3]
     assert (run / "evaluation" / "before.jsonl").stat().st_mtime_ns == before
+    make(run, base, 0, steps=3).train(resume_from_checkpoint=True)  # nothing is left to train
+    assert [row["step"] for row in rows_in(run)] == [1, 2, 3]
     measured = make(tmp_path / "measured", base, 0)
     measured.evaluate()
     assert not (tmp_path / "measured" / "config.yaml").exists()
