@@ -117,7 +117,6 @@ LARGEST_CELL = 2**31 - 1  # the csv module's own limit, 128 KiB, is shorter than
 LINES_OF_PROSE = 4  # by chance, up to this many lines of prose have as many commas as the first line
 DELIMITERS = ",;\t|"
 BLANKS = re.compile(r"\s*")
-SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
 QUOTING_ADVICE = "put quotes around a cell that begins with one, and double those in it"
 
@@ -131,10 +130,8 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
     csv.field_size_limit(LARGEST_CELL)
     where = str(path.absolute())
     lines = list(io.StringIO(_read_text(path), newline=""))
-    named = SEPARATOR.fullmatch(lines[0].rstrip("\r\n")) if lines else None
-    lines[: named is not None] = ["\n"] * (named is not None)  # a spreadsheet's `sep=;`
     filled = [line for line in lines if line.strip()] or [""]
-    delimiter = named[1] if named else _delimiter(filled, "\t" if _extension(path) == ".tsv" else ",")
+    delimiter = _delimiter(filled, "\t" if _extension(path) == ".tsv" else ",")
     is_plain = len({line.count(delimiter) for line in filled}) == 1 and not any('""' in line for line in filled)
     if is_plain and delimiter != "," and '"' not in filled[0]:
         cells_of = [ONLY_QUOTED.sub(r"\1", line.rstrip("\r\n")).split(delimiter) for line in lines]
@@ -198,15 +195,13 @@ def _read_json(path: Path, split: str) -> list[Any]:
         listed = ", ".join(f"{name} ({pluralize(len(rows), 'row')})" for name, rows in tables.items())
         raise UserError(f"{where} holds {len(tables)} lists of objects, {listed:.300}: name one with dataset.split=…")
     if not tables:
-        raise UserError(f"{where} holds no list of objects, and no object of rows or of columns")
+        raise UserError(f"{where} holds no list of objects")
     return tables.get(split) or next(iter(tables.values()))
 
 
-def _read_jsonl(path: Path, split: str) -> list[Any]:
-    lines = _read_lines(path)
-    if lines and lines[0][1].lstrip().startswith("["):
-        return _read_json(path, split)
-    return [value for number, line in lines for value in _json_values(line, f"{path.absolute()}:{number}")]
+def _read_jsonl(path: Path, _split: str) -> list[Any]:
+    where = path.absolute()
+    return [value for number, line in _read_lines(path) for value in _json_values(line, f"{where}:{number}")]
 
 
 def _json_values(text: str, where: str) -> list[Any]:
@@ -223,27 +218,13 @@ def _json_values(text: str, where: str) -> list[Any]:
 
 
 def _tables(value: Any, name: str = "", depth: int = 9) -> dict[str, list[Any]]:
-    """The lists of objects in a JSON value, by their dotted keys, and tables that are objects of rows or of columns."""
+    """The lists of objects in a JSON value, by their dotted keys; those nearest to the top."""
     if isinstance(value, list):
-        return {name: value} if dict in map(type, value) or not name else {}
+        return {name: value}
     inner = {f"{name}.{key}".removeprefix("."): each for key, each in value.items()} if isinstance(value, dict) else {}
-    if lists := {key: each for key, each in inner.items() if isinstance(each, list) and dict in map(type, each)}:
-        return lists
-    if rows := _rows_of_object(value) if inner else []:
-        return {name: rows}
-    deeper = inner if depth else {}
-    return {key: rows for name, each in deeper.items() for key, rows in _tables(each, name, depth - 1).items()}
-
-
-def _rows_of_object(table: dict[str, Any]) -> list[Any]:
-    """The rows of a table that is an object of rows, or of columns; none where it is neither."""
-    inner, kinds = list(table.values()), set(map(type, table.values()))
-    if len(inner) > 1 and kinds == {list} and len(set(map(len, inner))) == 1:
-        return [dict(zip(table, cells, strict=True)) for cells in zip(*inner, strict=True)]
-    shared = set.intersection(*map(set, inner)) if len(inner) > 1 and kinds == {dict} else set()
-    if shared and all(map(str.isdigit, shared)):  # as pandas writes columns
-        return [{column: cells.get(key) for column, cells in table.items()} for key in inner[0]]
-    return inner if len(shared) > 1 else []
+    lists = {key: each for key, each in inner.items() if isinstance(each, list) and dict in map(type, each)}
+    objects = {key: each for key, each in inner.items() if isinstance(each, dict) and depth and not lists}
+    return lists | {key: rows for path, each in objects.items() for key, rows in _tables(each, path, depth - 1).items()}
 
 
 def _read_parquet(path: Path, _split: str) -> list[dict[str, Any]]:

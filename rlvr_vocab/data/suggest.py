@@ -31,7 +31,6 @@ MATERIAL = re.compile(
     re.IGNORECASE,
 )
 _AFTERWARDS = ("input", "starter_code")  # material that follows some questions
-_LETTER = re.compile(r"\(?[A-J]\)?\.?")
 _LONGEST_ANSWER = 200  # characters of an answer that is no worked solution
 _WRITE_PROGRAM = "Think between <think> and </think>, then write the whole program in one block of Python."
 Rows = Sequence[Mapping[str, Any]]
@@ -59,8 +58,6 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
         keys, reward = keys | found, "multiple_choice"
     elif found := next(filter(None, (_answer_keys([cell_at(row, path) for row in few], path) for path in answers)), {}):
         keys |= found
-        golds = [plain_text(cell_at(row, found["dataset.columns.answer"])) or "" for row in few]
-        reward = "multiple_choice" * all(map(_LETTER.fullmatch, golds))
     else:
         return f"type {typed_keys(keys)} and dataset.columns.answer=…, or =null if there are no answers"
     train = f"; train with 'rewards=[{reward}]' too" * bool(reward)
@@ -87,11 +84,8 @@ def joined_columns(problem: str, material: Sequence[str]) -> str:
 
 def typed_keys(keys: Mapping[str, Any]) -> str:
     """Keys as a shell takes them."""
-    words = []
-    for key, value in keys.items():
-        names = (each if re.fullmatch(r"[\w .-]+", each) else f"'{each}'" for each in value)
-        words.append(f"{key}={value if isinstance(value, str) else '[' + ','.join(names) + ']'}")
-    return shlex.join(words)
+    texts = {key: value if isinstance(value, str) else f"[{','.join(value)}]" for key, value in keys.items()}
+    return shlex.join(f"{key}={text}" for key, text in texts.items())
 
 
 def _named(names: Sequence[str], paths: Sequence[str], few: Rows, fits: Callable[[Any], bool]) -> list[str]:

@@ -48,12 +48,7 @@ VERL = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"style
         ),
         ({"problem": "1+1?", "solution": r"Count: \boxed{2}."}, ["answer=solution", "format=boxed"], "1+1?", "2"),
         (VERL, ["problem=prompt", "answer=reward_model.ground_truth"], "1+1?", "2"),
-        (
-            {"input": "A or B?", "target": "(B)"},
-            ["problem=input", "answer=target", "multiple_choice"],
-            "A or B?",
-            "(B)",
-        ),
+        ({"input": "A or B?", "target": "(B)"}, ["problem=input", "answer=target"], "A or B?", "(B)"),
         ({"question": "Who?", "final_answer": ["Ada"]}, ["problem=question", "answer=final_answer.0"], "Who?", "Ada"),
     ],
 )
