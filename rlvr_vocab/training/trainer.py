@@ -29,14 +29,20 @@ from rlvr_vocab.training.models.load import (
     LOADED,
     accumulate_tied_gradient,
     as_the_machine_computes,
+    check_trained_weights,
     disable_functional_dropout,
     initial_model_of,
     refuse_other_logits,
     remember,
-    warn_of_16_bits,
     with_its_adapter,
 )
-from rlvr_vocab.training.models.lora import adapter_config, complete_adapter, renew_reference, without_dropout
+from rlvr_vocab.training.models.lora import (
+    adapter_config,
+    complete_adapter,
+    renew_reference,
+    unrounded,
+    without_dropout,
+)
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import AtTrainBegin, StageContext, count_run_steps
@@ -154,7 +160,7 @@ class RegionGRPOTrainer(TRLSeams):
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
         if isinstance(model, PeftModel):
             renew_reference(model, args.beta)
-        with region_head_in_trl(self.policy):
+        with region_head_in_trl(self.policy), unrounded(model) if given else nullcontext():
             super().__init__(
                 model=model if given else str(self.initial_model),
                 reward_funcs=reward_funcs,
@@ -171,7 +177,7 @@ class RegionGRPOTrainer(TRLSeams):
             train_rows = peft_config.train_rows if isinstance(peft_config, Lora) else "reasoning"
             complete_adapter(self.model, train_rows, self.policy.layout, self.initial_model, given=peft_config is None)
         if given:
-            warn_of_16_bits(self.model)
+            check_trained_weights(self.model)
         if self.args.disable_dropout:
             disable_functional_dropout(self.model)
         refuse_other_logits(self)

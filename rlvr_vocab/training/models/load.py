@@ -170,6 +170,8 @@ def _of_loaded(
             require_expanded_so(begun.layout, expansion, name)
         if not goes_on:
             _publish(base, begun.layout, begun.tokenizer, folder)
+        if not Path(base.name_or_path).is_dir():
+            _name_after(base, folder)
         return replace(begun, folder=folder)
     if tokenizer is None:
         tokenizer = begun.tokenizer if begun is not None else _tokenizer_of(base)
@@ -183,8 +185,13 @@ def _of_loaded(
         base.resize_token_embeddings(rows, mean_resizing=False)  # as it was given, for another try
         raise
     if plan.layout.size or not base.name_or_path:
-        base.name_or_path = base.config._name_or_path = str(folder)  # from where TRL reads the reference
+        _name_after(base, folder)
     return _with_tokenizer(folder, plan.layout, load_tokenizer(folder), tokenizer)
+
+
+def _name_after(model: PreTrainedModel, folder: Path) -> None:
+    """Name the folder that TRL reads the reference from."""
+    model.name_or_path = model.config._name_or_path = str(folder)
 
 
 def _tokenizer_of(model: PreTrainedModel) -> PreTrainedTokenizerBase:
@@ -238,16 +245,18 @@ def remember(model: Any, initial: InitialModel) -> None:
     setattr(base_of(model), _BEGUN, initial)
 
 
-def warn_of_16_bits(model: torch.nn.Module) -> None:
-    """Log where weights of a given model train in 16 bits, in which AdamW's small updates are lost."""
-    sixteen = sum(each.numel() for each in model.parameters() if each.requires_grad and each.dtype.itemsize < 4)
-    if sixteen:
-        dtype = next(each.dtype for each in model.parameters() if each.requires_grad and each.dtype.itemsize < 4)
+def check_trained_weights(model: torch.nn.Module) -> None:
+    """UserError where no weight of a given model trains; a line where some train in 16 bits, which loses updates."""
+    trained = [each for each in model.parameters() if each.requires_grad]
+    if not trained:
+        raise UserError("model: none of its weights trains; after merge_and_unload() call model.requires_grad_(True)")
+    in_16_bits = [each for each in trained if each.dtype.itemsize < 4]
+    if in_16_bits:
         logger.warning(
-            "%s weights train in %s, as the model was given: they round small updates away. Load it with "
+            "%s weights train in %s, as the model was given: it rounds small updates away. Load the model with "
             "dtype=torch.float32; bf16=True computes in bfloat16 all the same",
-            f"{sixteen:,}",
-            str(dtype).removeprefix("torch."),
+            f"{sum(each.numel() for each in in_16_bits):,}",
+            str(in_16_bits[0].dtype).removeprefix("torch."),
         )
 
 

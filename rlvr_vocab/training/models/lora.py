@@ -60,9 +60,8 @@ def complete_adapter(
     """
     held, first = copied_rows_of(model), first_trained_row(train_rows, layout)
     if layout.size and (model.peft_type != PeftType.LORA or ADAPTER not in model.active_adapters):
-        raise UserError(
-            f"{model.peft_type} {model.active_adapters}: beside reasoning tokens, an adapter is LoRA {ADAPTER!r}"
-        )
+        given_one = f"{model.peft_type.value} {', '.join(model.active_adapters)}"
+        raise UserError(f"adapter {given_one}: beside reasoning tokens it must be LORA and have the name {ADAPTER}")
     if held is not None and train_rows == "all":
         raise UserError(
             f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "
@@ -78,10 +77,20 @@ def complete_adapter(
     merge_exactly(model)
     compute_one_policy(model)
     for parameter in model.parameters():
-        if parameter.requires_grad and (not given or quantized_layers(model)):
+        if parameter.requires_grad and not given:
             parameter.data = parameter.data.float()
     for name, dropout in _dropouts(model):
         dropout.p = model.peft_config[name].lora_dropout
+
+
+@contextmanager
+def unrounded(model: Any) -> Iterator[None]:
+    """Keeps the weights of a given adapter on quantized layers, which TRL's constructor would round to bfloat16."""
+    trained = [each for each in model.parameters() if each.requires_grad] if quantized_layers(model) else []
+    kept = [each.data for each in trained]
+    yield
+    for each, data in zip(trained, kept, strict=True):
+        each.data = data.to(each.device)
 
 
 def renew_reference(model: PeftModel, beta: float) -> None:
