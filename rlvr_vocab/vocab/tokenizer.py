@@ -109,7 +109,7 @@ def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, fol
     with _edited_json(folder / "tokenizer_config.json") as config:
         config["tokenizer_class"] = "TokenizersBackend"
         config.pop("auto_map", None)
-    if layout.size:
+    if len(tokenizer) < layout.rows and layout.size:  # else it has them
         with _edited_json(folder / "tokenizer.json") as content:
             _add_reasoning_tokens(content, layout)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ from rlvr_vocab.vocab.expand import (
     write_beside_weights,
     write_expansion,
 )
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, NO_TAG, VocabLayout
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from rlvr_vocab.vocab.weights import (
@@ -62,11 +61,7 @@ _SMALLEST_SPARED_TABLE = 2**24
 
 @dataclass(frozen=True)
 class InitialModel:
-    """The model that a trainer begins with, as a stock folder.
-
-    Attributes:
-        tokenizer: the trainer's own.
-    """
+    """The model that a trainer begins with, as a stock folder, and the trainer's tokenizer."""
 
     folder: Path
     layout: VocabLayout
@@ -74,10 +69,7 @@ class InitialModel:
 
 
 def initial_model_of(
-    model: str | Path | PreTrainedModel | PeftModel,
-    args: GRPOConfig,
-    expansion: Expansion | None,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    model: Any, args: GRPOConfig, expansion: Expansion | None, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> InitialModel:
     """Write `initial_model` below `args.output_dir`, or find it; a loaded model gets its rows in memory.
 
@@ -87,9 +79,7 @@ def initial_model_of(
         tokenizer: the model's own, in place of that of its folder.
     """
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise UserError(
-            f"processing_class={type(tokenizer).__name__}: must be a tokenizer, such as processor.tokenizer"
-        )
+        raise UserError("processing_class must be a tokenizer, such as the processor.tokenizer of a processor")
     if isinstance(model, LOADED):
         return _of_loaded(model, Path(args.output_dir), expansion, tokenizer)
     if not isinstance(model, str | Path):
@@ -97,19 +87,9 @@ def initial_model_of(
     loading = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
     where = {name: loading[name] for name in _WHERE if name in loading}
     folder = initial_folder(model, args.output_dir, expansion, tokenizer, where)
-    return _with_tokenizer(folder, VocabLayout.load(folder), load_tokenizer(folder), tokenizer)
-
-
-def _with_tokenizer(
-    folder: Path, layout: VocabLayout, own: PreTrainedTokenizerBase, given: PreTrainedTokenizerBase | None
-) -> InitialModel:
-    """With the given tokenizer, unless it lacks tokens of the layout."""
-    lacks = layout.size > 0 or {layout.think_open_id, layout.think_close_id} - {NO_TAG, *_ids_of(given)}
-    return InitialModel(folder, layout, own if given is None or lacks else given)
-
-
-def _ids_of(tokenizer: PreTrainedTokenizerBase | None) -> Iterable[int]:
-    return () if tokenizer is None else tokenizer.get_vocab().values()
+    changed = expansion is not None or folder == Path(model)
+    own = load_tokenizer(folder) if changed or tokenizer is None else tokenizer
+    return InitialModel(folder, VocabLayout.load(folder), own)
 
 
 def initial_folder(
@@ -158,40 +138,39 @@ def _of_loaded(
     model: Any, output_dir: Path, expansion: Expansion | None, tokenizer: PreTrainedTokenizerBase | None
 ) -> InitialModel:
     base, folder = base_of(model), output_dir / INITIAL_MODEL
-    name = base.name_or_path or type(base).__name__
-    begun: InitialModel | None = vars(base).get(_BEGUN)
-    if begun is None and base.name_or_path and (Path(base.name_or_path) / LAYOUT_FILE).is_file():
-        place = Path(base.name_or_path)
-        begun = InitialModel(place, VocabLayout.load(place), load_tokenizer(place))
-        folder = place if begun.layout.size else folder
-    goes_on = begun is not None and begun.folder == folder and (expansion is None or begun.layout.size > 0)
-    if begun is not None and begun.layout.size:
+    name, rows, begun = base.name_or_path, base.get_input_embeddings().weight.size(0), _begun(base)
+    differences: Mapping[str, torch.Tensor] = {}
+    has_copies = begun is not None and begun.layout.size > 0
+    if begun is not None and has_copies:
         if expansion is not None:
             require_expanded_so(begun.layout, expansion, name)
-        if not goes_on:
-            _publish(base, begun.layout, begun.tokenizer, folder)
-        if not Path(base.name_or_path).is_dir():
-            _name_after(base, folder)
-        return replace(begun, folder=folder)
-    if tokenizer is None:
-        tokenizer = begun.tokenizer if begun is not None else _tokenizer_of(base)
-    plan = lay_out(name, base.config, base.generation_config, copy.deepcopy(tokenizer), expansion)
-    rows = base.get_input_embeddings().weight.size(0)
-    differences = expand_in_memory(base, plan)
-    try:
-        if not goes_on:
-            _publish(base, plan.layout, plan.tokenizer, folder, differences)
-    except UserError:
-        base.resize_token_embeddings(rows, mean_resizing=False)  # as it was given, for another try
-        raise
-    if plan.layout.size or not base.name_or_path:
-        _name_after(base, folder)
-    return _with_tokenizer(folder, plan.layout, load_tokenizer(folder), tokenizer)
+        if _BEGUN not in vars(base):
+            return begun
+        layout, tokenizer = begun.layout, begun.tokenizer
+    else:
+        tokenizer = tokenizer or (begun.tokenizer if begun is not None else _tokenizer_of(base))
+        plan = lay_out(
+            name or type(base).__name__, base.config, base.generation_config, copy.deepcopy(tokenizer), expansion
+        )
+        differences, layout = expand_in_memory(base, plan), plan.layout
+        tokenizer = tokenizer if expansion is None else plan.tokenizer
+    if begun is None or begun.folder != folder or (expansion is not None and not has_copies):
+        try:
+            _publish(model, layout, tokenizer, folder, differences)
+        except UserError:
+            base.resize_token_embeddings(rows, mean_resizing=False)  # as it was given, for another try
+            raise
+    if not name or (layout.size and not (has_copies and Path(name).is_dir())):
+        base.name_or_path = base.config._name_or_path = str(folder)  # from where TRL reads the reference
+    return InitialModel(folder, layout, load_tokenizer(folder) if expansion is not None else tokenizer)
 
 
-def _name_after(model: PreTrainedModel, folder: Path) -> None:
-    """Name the folder that TRL reads the reference from."""
-    model.name_or_path = model.config._name_or_path = str(folder)
+def _begun(base: Any) -> InitialModel | None:
+    """How an earlier trainer began with a model, or the expanded folder that it was read from."""
+    place = Path(base.name_or_path)
+    if _BEGUN in vars(base) or not base.name_or_path or not (place / LAYOUT_FILE).is_file():
+        return vars(base).get(_BEGUN)
+    return InitialModel(place, VocabLayout.load(place), load_tokenizer(place))
 
 
 def _tokenizer_of(model: PreTrainedModel) -> PreTrainedTokenizerBase:
@@ -202,20 +181,22 @@ def _tokenizer_of(model: PreTrainedModel) -> PreTrainedTokenizerBase:
 
 
 def _publish(
-    model: PreTrainedModel,
+    model: Any,
     layout: VocabLayout,
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
-    differences: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    differences: Mapping[str, torch.Tensor],
 ) -> None:
-    """Write a loaded model as the initial model; UserError where another one is there."""
+    """Write a loaded model, without its adapter, as the initial model; UserError where another one is there."""
 
     def write(place: Path) -> None:
-        # A base under an adapter has layers of PEFT, and is written without them.
+        of_adapter = ("lora_", ".modules_to_save.", getattr(getattr(model, "base_model", None), "prefix", "lora_"))
         weights = {
-            name.replace(".base_layer", ""): each for name, each in model.state_dict().items() if "lora_" not in name
+            name.replace(".base_layer", "").replace(".original_module", ""): each
+            for name, each in base_of(model).state_dict().items()
+            if not any(part in name for part in of_adapter)
         }
-        model.save_pretrained(place, state_dict=weights)
+        base_of(model).save_pretrained(place, state_dict=weights)
         write_beside_weights(layout, tokenizer, differences, place)
 
     with PartialState().main_process_first():
