@@ -141,30 +141,29 @@ def lay_out(
     source_kwargs: Mapping[str, Any] = NO_CODE,
 ) -> ExpansionPlan:
     """The plan for a model with these configurations; adds the think tags to `tokenizer`."""
-    tags, text_config = expansion.think_tags if expansion else THINK_TAGS, config.get_text_config()
+    wanted, text_config = expansion or Expansion(open_thinking="model"), config.get_text_config()
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    if expansion is not None and expansion.chat_template is not None:
-        tokenizer.chat_template = expansion.chat_template
-    tag_pieces = {} if expansion is None else add_think_tags(tokenizer, tags)
-    known = tokenizer.get_vocab()
-    open_id, close_id = (known[tag] for tag in tags) if known.keys() >= {*tags} else (NO_TAG, NO_TAG)
+    if wanted.chat_template is not None:
+        tokenizer.chat_template = wanted.chat_template
+    tag_pieces = {} if expansion is None else add_think_tags(tokenizer, wanted.think_tags)
+    ids = tokenizer.get_vocab()
+    knows_tags = ids.keys() >= {*wanted.think_tags}
+    open_id, close_id = (ids[tag] if knows_tags else NO_TAG for tag in wanted.think_tags)
     standard_size = text_config.vocab_size if expansion is None else max(text_config.vocab_size, len(tokenizer))
-    source_ids = () if expansion is None else _source_ids(expansion, standard_size)
+    source_ids = _source_ids(wanted, standard_size)
     layout = VocabLayout(
         standard_size=standard_size,
         source_ids=source_ids,
         think_open_id=open_id,
         think_close_id=close_id,
-        turn_ids=find_turn_ids(tokenizer, tags),
+        turn_ids=find_turn_ids(tokenizer, wanted.think_tags),
         control_ids=_control_ids(generation, tokenizer, (open_id, close_id)),
-        mode=expansion.mode if expansion else "expand",
-        preserve_odds=expansion is None or expansion.preserve_odds,
-        reasoning_rank=expansion.reasoning_rank if expansion and source_ids else None,
+        mode=wanted.mode,
+        preserve_odds=wanted.preserve_odds,
+        reasoning_rank=wanted.reasoning_rank if source_ids else None,
     )
-    if expansion is not None:
-        base_knows_tag = open_id not in tag_pieces
-        open_thinking_in_template(tokenizer, layout, expansion.open_thinking, base_knows_tag=base_knows_tag)
+    open_thinking_in_template(tokenizer, layout, wanted.open_thinking, base_knows_tag=open_id not in tag_pieces)
     context_length = getattr(text_config, "max_position_embeddings", None)
     return ExpansionPlan(base, source_kwargs, expansion, tokenizer, layout, tag_pieces, context_length)
 

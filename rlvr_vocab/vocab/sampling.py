@@ -73,10 +73,6 @@ class RecordingSampler:
         self._steps.append(torch.stack((log_p_B, entropy_B, torch.zeros_like(entropy_B))))
         return _only(scores, drawn_B1)
 
-    @property
-    def drew(self) -> bool:
-        return bool(self._steps)
-
     def recorded(self) -> tuple[torch.Tensor, ...]:
         """`(B, steps)` each, in nats: log-probabilities of the drawn ids, entropy over texts, and H(copy | text)."""
         return tuple(torch.stack(self._steps, dim=2))
@@ -179,7 +175,7 @@ class RegionSampler:
             return self._own_generate(*args, **given)
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
-        if recorder is self._draw or (not recorder.drew and not self.policy.layout.size):
+        if recorder is self._draw or (not recorder._steps and not self.policy.layout.size):
             return output  # the last: of a `generate` of the user's own
         self.last_logps, *self.last_entropies = recorder.recorded()
         if self.last_logps.isnan().any():

@@ -16,7 +16,7 @@ from trl.trainer.utils import create_model_from_path
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
-from rlvr_vocab.training.models.load import initial_folder, initial_model_of
+from rlvr_vocab.training.models.load import initial_model_of
 from rlvr_vocab.training.models.lora import adapter_config
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, drop_long_prompts
@@ -109,36 +109,40 @@ def base(make_shape, tmp_path):
     return shutil.copytree(make_shape("qwen3").folder, tmp_path / "base")
 
 
+@pytest.fixture
+def initial(tmp_path):
+    """The initial model of a trainer in this folder."""
+    options = GRPOConfig(**arguments(tmp_path, bf16=False))
+    return lambda model, expansion=None, tokenizer=None: initial_model_of(model, options, expansion, tokenizer)
+
+
 class TestInitialModel:
-    def test_an_expanded_folder_is_taken_as_it_is(self, expand_shape, tmp_path):
+    def test_an_expanded_folder_is_taken_as_it_is(self, expand_shape, initial):
         folder = expand_shape("qwen3", size=10)
-        assert initial_folder(folder, tmp_path, None) == initial_folder(folder, tmp_path, Expansion(size=10)) == folder
+        assert initial(folder).folder == initial(folder, Expansion(size=10)).folder == folder
         for other in (Expansion(size=11), Expansion(size=10, mode="replace")):
             with pytest.raises(UserError, match="is an expanded model already"):
-                initial_folder(folder, tmp_path, other)
+                initial(folder, other)
 
-    def test_a_loaded_model_is_expanded_once_like_its_folder(self, base, tmp_path):
-        model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
-        folder = initial_folder(base, tmp_path, Expansion(size=10))
+    def test_a_loaded_model_is_expanded_once_like_its_folder(self, base, initial, tmp_path):
+        model, other = (AutoModelForCausalLM.from_pretrained(base) for _ in range(2))
+        folder = initial(base, Expansion(size=10)).folder
         assert folder == tmp_path / "initial_model" and VocabLayout.load(folder).size == 10
         file = folder / "model.safetensors"
         written, weights = file.stat().st_mtime_ns, file.read_bytes()
-        arguments = GRPOConfig(str(tmp_path), use_cpu=True, report_to="none", bf16=False)
-        assert initial_model_of(model, arguments, Expansion(size=10), tokenizer).folder == folder
+        assert initial(model, Expansion(size=10)).folder == folder
         assert file.stat().st_mtime_ns == written and file.read_bytes() == weights
         with pytest.raises(UserError, match=r"was expanded otherwise .*layout"):
-            initial_folder(base, tmp_path, Expansion(size=11))
+            initial(base, Expansion(size=11))
         with pytest.raises(UserError, match=r"with 10 reasoning tokens .size or source_ids"):
-            initial_model_of(model, arguments, Expansion(size=11), tokenizer)
-        other = AutoModelForCausalLM.from_pretrained(base)
+            initial(model, Expansion(size=11))
         with pytest.raises(UserError, match="holds another model than the one that is given"):
-            initial_model_of(other, arguments, None, tokenizer)
+            initial(other)
 
     @pytest.mark.parametrize("differs", ["weights", "weights of a loaded model", "chat_template", "tokenizer"])
-    def test_another_model_of_the_same_layout_is_not_taken_for_the_one_before(self, differs, base, tmp_path):
-        arguments = GRPOConfig(str(tmp_path), use_cpu=True, report_to="none", bf16=False)
+    def test_another_model_of_the_same_layout_is_not_taken_for_the_one_before(self, differs, base, initial):
         given, tokenizer = base, AutoTokenizer.from_pretrained(base)
-        initial_model_of(base, arguments, Expansion(size=10), tokenizer)
+        initial(base, Expansion(size=10), tokenizer)
         if differs.startswith("weights"):
             model = AutoModelForCausalLM.from_pretrained(base)
             model.model.layers[0].mlp.up_proj.weight.data[0] += 1e-3
@@ -152,7 +156,7 @@ class TestInitialModel:
             (base / "tokenizer.json").write_text(json.dumps(content))
             tokenizer = None
         with pytest.raises(UserError, match=rf"(expanded otherwise|another model) .*\({differs.split()[0]}\)"):
-            initial_model_of(given, arguments, Expansion(size=10), tokenizer)
+            initial(given, Expansion(size=10), tokenizer)
         if isinstance(given, PreTrainedModel):  # as it was, for another folder
             assert given.get_input_embeddings().weight.size(0) == given.config.vocab_size
 

@@ -84,40 +84,23 @@ def initial_model_of(
         return _of_loaded(model, Path(args.output_dir), expansion, tokenizer)
     if not isinstance(model, str | Path):
         raise UserError(f"model={type(model).__name__}: must be a name, a folder, a PreTrainedModel or a PeftModel")
-    loading = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
-    where = {name: loading[name] for name in _WHERE if name in loading}
-    folder = initial_folder(model, args.output_dir, expansion, tokenizer, where)
-    changed = expansion is not None or folder == Path(model)
-    own = load_tokenizer(folder) if changed or tokenizer is None else tokenizer
-    return InitialModel(folder, VocabLayout.load(folder), own)
-
-
-def initial_folder(
-    model: str | Path,
-    output_dir: str | Path,
-    expansion: Expansion | None,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-    where: Mapping[str, Any] | None = None,
-) -> Path:
-    """The initial folder of a name or folder; one that exists is reused if it was made from the same model.
-
-    Args:
-        where: how to find a hub name (`revision`, `token`, …).
-    """
-    if (Path(model) / LAYOUT_FILE).is_file() and not is_adapter(model):
+    if (Path(model) / LAYOUT_FILE).is_file():
         layout = VocabLayout.load(model)
         if expansion is not None and layout.size:
             require_expanded_so(layout, expansion, model)
         if expansion is None or layout.size:
             refuse_invalid_generation_config(model)
-            return Path(model)
+            return InitialModel(Path(model), layout, load_tokenizer(model))
+    loading = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
+    where = {name: loading[name] for name in _WHERE if name in loading}
     plan = plan_expansion(str(model), expansion, where, tokenizer)
-    folder = Path(output_dir) / INITIAL_MODEL
+    folder = Path(args.output_dir) / INITIAL_MODEL
     with PartialState().main_process_first():
         if not folder.is_dir():
             write_expansion(plan, folder)
         require_same_expansion(plan, folder)
-    return folder
+    as_given = tokenizer if expansion is None else None
+    return InitialModel(folder, plan.layout, as_given or load_tokenizer(folder))
 
 
 def with_its_adapter(model: Any, args: GRPOConfig) -> Any:
