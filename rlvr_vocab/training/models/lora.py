@@ -59,6 +59,10 @@ def complete_adapter(
         given: the adapter is the user's, whose dtype stays; it may have its rows from an earlier trainer.
     """
     held, first = copied_rows_of(model), first_trained_row(train_rows, layout)
+    if model.active_peft_config.is_prompt_learning:
+        raise UserError(
+            "prompt-learning adapters are not supported: they train prompts without ids, which have no region"
+        )
     if layout.size and (model.peft_type != PeftType.LORA or ADAPTER not in model.active_adapters):
         given_one = f"{model.peft_type.value} {', '.join(model.active_adapters)}"
         raise UserError(f"adapter {given_one}: beside reasoning tokens it must be LORA and have the name {ADAPTER}")
