@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, Literal
 
 import torch
-from peft import LoraConfig, PeftConfig, PeftModel, PeftType
+from peft import LoraConfig, PeftConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
@@ -63,9 +63,10 @@ def complete_adapter(
         raise UserError(
             "prompt-learning adapters are not supported: they train prompts without ids, which have no region"
         )
-    if layout.size and (model.peft_type != PeftType.LORA or ADAPTER not in model.active_adapters):
-        given_one = f"{model.peft_type.value} {', '.join(model.active_adapters)}"
-        raise UserError(f"adapter {given_one}: beside reasoning tokens it must be LORA and have the name {ADAPTER}")
+    if layout.size and not (ADAPTER in model.active_adapters and isinstance(model.active_peft_config, LoraConfig)):
+        raise UserError(
+            f"adapter {model.active_adapter}: beside reasoning tokens it must be LoRA with the name {ADAPTER}"
+        )
     if held is not None and train_rows == "all":
         raise UserError(
             f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "
