@@ -121,6 +121,7 @@ def test_a_run_trains_with_the_trainer_that_it_names_also_after_a_resume(tmp_pat
     words = ["quickstart", f"output_dir={run}", f"training.trainer={file}:Halved", f"rewards=[{file}:letters]"]
     words += ["training.per_device_train_batch_size=8", "training.num_generations=8", "training.save_strategy=steps"]
     words += ["training.save_steps=1", "warmup.max_steps=0", "report=false", "dataset.max_eval_samples=8"]
+    words += ["dataset.max_train_samples=32"]
     for steps in (1, 2):
         allowed = ["allow_changes=[training.max_steps]"] * (steps - 1)
         assert main([*words, f"training.max_steps={steps}", *allowed]) == 0
