@@ -61,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     write_exit_code(None)
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported
+    quiet_imports()
     code = run_and_report(words)
     write_exit_code(code)
     return code
@@ -121,7 +122,6 @@ def dispatch(argv: list[str]) -> int:
 
 def run_command(line: CommandLine) -> int:
     with stop_signals.listening() if line.command in TRAINS else nullcontext():
-        quiet_imports()  # user code may import torch
         settings = checked_settings(line)
         return COMMANDS[line.command].run(settings)
 
