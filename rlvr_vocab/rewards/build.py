@@ -74,9 +74,10 @@ def find_function(name: str) -> Callable[..., Any]:
         return IN_SCRIPT[name]
     if name.startswith(FROM_PYTHON):
         named = name.removeprefix(FROM_PYTHON)
+        file = f"rewards=[{named}], which imports that file" if ".py:" in named else "one in a file"
         raise UserError(
             f"rewards: {named.rpartition(':')[2]} is a function of a Python script, which trained this run: give "
-            f"rewards=[{named}], which imports that file, or a reward of the library"
+            f"{file}, or a reward of the library"
         )
     if is_user_code(name):
         function = load_function(name)

@@ -319,9 +319,10 @@ def _source_file(function: Callable[..., Any]) -> str:
     code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
     code = code if inspect.isroutine(code) or isinstance(code, type) else type(code)
     try:
-        return str(Path(inspect.getsourcefile(code) or "").resolve())
+        file = inspect.getsourcefile(code)
     except TypeError:  # written in C, or in a session
-        return "a session"
+        file = None
+    return str(Path(file).resolve()) if file else "a session"
 
 
 # --- the problems of a script ---
