@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import trl
@@ -57,8 +56,7 @@ class GRPOConfig(trl.GRPOConfig):
 
 def checked_arguments(args: GRPOConfig | None, model: Any, *, copies: bool, **of_trainer: Any) -> GRPOConfig:
     """The arguments, or the defaults; UserError for a sampler off the policy, or several GPUs in one process."""
-    if args is None:
-        args = GRPOConfig(f"{Path(getattr(model, 'name_or_path', model)).name}-GRPO")  # as TRL names it
+    args = GRPOConfig("grpo") if args is None else args
     refuse_off_policy({**vars(args), **of_trainer}, reasoning=copies)
     device_map = getattr(model, "hf_device_map", None) or (args.model_init_kwargs or {}).get("device_map")
     require_one_gpu(args.n_gpu, device_map, copies=copies)
