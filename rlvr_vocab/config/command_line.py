@@ -13,7 +13,7 @@ from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_config_file
 from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
 from rlvr_vocab.config.values import alternatives, keys_of, nearest_known, unknown_key
-from rlvr_vocab.data.files import names_file
+from rlvr_vocab.data.source import names_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all, writable
 

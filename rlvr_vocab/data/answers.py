@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from rlvr_vocab.data.source import FIELD, fields_of
 from rlvr_vocab.verify.scanning import group_end
 
 MISSING_ANSWER = "missing answer"
@@ -62,14 +63,6 @@ def column_names(rows: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
 
 
-_FIELD = re.compile(r"\{([^{}]+)\}")
-
-
-def fields_of(column: str) -> list[str]:
-    """The columns that a problem is joined from, as in `{Body} {Question}`; none for the name of one column."""
-    return _FIELD.findall(column)
-
-
 def cell_at(row: Mapping[str, Any], column: str) -> Any:
     """The cell of a column, of a dotted path in one (`question.stem`, `answers.0`), or columns joined by a template."""
     if column in row:
@@ -78,7 +71,7 @@ def cell_at(row: Mapping[str, Any], column: str) -> Any:
         cells = {name: cell_at(row, name) for name in fields_of(column)}
         texts = {name: "" if is_blank(cell) else cell_text(cell) or "" for name, cell in cells.items()}
         return (
-            _FIELD.sub(lambda name: texts[name[1]], column.replace("\\n", "\n")).strip() if any(texts.values()) else ""
+            FIELD.sub(lambda name: texts[name[1]], column.replace("\\n", "\n")).strip() if any(texts.values()) else ""
         )
     value: Any = row
     for part in column.split("."):

@@ -12,11 +12,10 @@ from string import ascii_uppercase
 from typing import Any
 
 from rlvr_vocab.data.answers import NEARLY_ALL, UnusableRow, cell_at, is_blank, plain_text
+from rlvr_vocab.data.source import READINGS
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import short_text
 
-# What an answer may be, as `dataset.answer_format` names it.
-READINGS = ("letter", "text", "index_from_0", "index_from_1")
 _LABELLED = re.compile(r"\s*\(?\s*([A-Z])\s*[).:]\s*(.*\S)\s*", re.DOTALL)  # AQuA's `A)21`
 _IN_A_LINE = re.compile(r"(?:^|[\s,;])\(?([A-Ja-j])\s?[).:]\s")  # MathQA's `a ) 38 , b ) 27`
 _LABELS, _TEXTS = ("label", "key", "id"), ("text", "choices", "content", "value")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data.source import FROM_PYTHON
+from rlvr_vocab.data.source import FROM_PYTHON, extension_of, names_file
 from rlvr_vocab.data.suggest import header_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_word, pluralize, short_text
@@ -32,24 +32,14 @@ def local_file(name: str) -> Path | None:
     return path
 
 
-def names_file(name: str) -> bool:
-    """Whether a name is a path by its extension or a prefix like `./`, whether or not the file exists."""
-    return name.startswith((".", "/", "~")) or _extension(Path(name)) in READERS
-
-
-def _extension(path: Path) -> str:
-    """The extension in lower case, `.gz` aside."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
-
-
 def check_file(path: Path) -> None:
     """Raises UserError for a file that is missing or empty, or has an unknown extension; it is not opened."""
     absolute = path.absolute()
     if not path.exists():
-        names = sorted(entry.name for entry in absolute.parent.glob("*") if _extension(entry) in READERS)
+        names = sorted(entry.name for entry in absolute.parent.glob("*") if extension_of(entry) in READERS)
         nearest = nearest_word(path.name, names, cutoff=0)
         raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
-    if not path.is_file() or _extension(path) not in READERS:
+    if not path.is_file() or extension_of(path) not in READERS:
         raise UserError(
             f"{absolute} is not a file with one of the extensions {', '.join(READERS)}, with or without .gz"
         )
@@ -82,11 +72,11 @@ def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = N
         header: Names of the columns of a table whose first line is a row.
     """
     check_file(path)
-    is_table = _extension(path) in (".csv", ".tsv")
+    is_table = extension_of(path) in (".csv", ".tsv")
     if header is not None and not is_table:
         raise UserError(f"dataset.header names the columns of CSV and TSV files; {path.absolute()} names its own")
     try:
-        return _read_csv(path, header) if is_table else READERS[_extension(path)](path, split)
+        return _read_csv(path, header) if is_table else READERS[extension_of(path)](path, split)
     except (OSError, EOFError, zlib.error) as error:  # the last two are raised for damaged .gz files
         raise UserError(f"{path.absolute()} cannot be read: {error}") from error
 
@@ -131,7 +121,7 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
     where = str(path.absolute())
     lines = list(io.StringIO(_read_text(path), newline=""))
     filled = [line for line in lines if line.strip()] or [""]
-    delimiter = _delimiter(filled, "\t" if _extension(path) == ".tsv" else ",")
+    delimiter = _delimiter(filled, "\t" if extension_of(path) == ".tsv" else ",")
     is_plain = len({line.count(delimiter) for line in filled}) == 1 and not any('""' in line for line in filled)
     if is_plain and delimiter != "," and '"' not in filled[0]:
         cells_of = [ONLY_QUOTED.sub(r"\1", line.rstrip("\r\n")).split(delimiter) for line in lines]

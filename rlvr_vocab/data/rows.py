@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_at, column_names, is_nan, plain_text
-from rlvr_vocab.data.choices import READINGS, asked_in, choices_in, reading_of
+from rlvr_vocab.data.choices import asked_in, choices_in, reading_of
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.problem_key import problem_key
-from rlvr_vocab.data.source import ProblemSource, PromptStyle
+from rlvr_vocab.data.source import READINGS, ProblemSource, PromptStyle
 from rlvr_vocab.data.suggest import suggested_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import short_text, visible_text

@@ -1,10 +1,10 @@
 """The settings of a problem set: its source, its columns, its division, and the prompt around each problem."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from rlvr_vocab.data.answers import fields_of
-from rlvr_vocab.data.choices import READINGS
 from rlvr_vocab.data.generators import SPLITS, ArithmeticTask, GymProblems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all
@@ -13,6 +13,26 @@ from rlvr_vocab.text import nearest_and_all
 FROM_PYTHON = "python:"
 AnswerFormat = Literal["bare", "hash", "boxed", "letter", "text", "index_from_0", "index_from_1"]
 DecimalMark = Literal["point", "comma"]
+# What an answer to a question with choices may be, as `dataset.answer_format` names it.
+READINGS = ("letter", "text", "index_from_0", "index_from_1")
+# Of the files that are read, each also with `.gz` after it.
+EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt")
+FIELD = re.compile(r"\{([^{}]+)\}")
+
+
+def names_file(name: str) -> bool:
+    """Whether a name is a path by its extension or a prefix like `./`, whether or not the file exists."""
+    return name.startswith((".", "/", "~")) or extension_of(Path(name)) in EXTENSIONS
+
+
+def extension_of(path: Path) -> str:
+    """The extension in lower case, `.gz` aside."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def fields_of(column: str) -> list[str]:
+    """The columns that a problem is joined from, as in `{Body} {Question}`; none for the name of one column."""
+    return FIELD.findall(column)
 
 
 @dataclass(frozen=True)
@@ -49,7 +69,7 @@ class ProblemSource:
         subset, split: Configuration and split of a hub set; a file has neither.
         eval_split: Source of held-out problems: another split, or a second file if `name` is a file.
         answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`),
-            or one of `choices.READINGS`, which are otherwise found out.
+            or one of READINGS, which are otherwise found out.
         decimal: Decimal mark of numbers in text; with `comma`, dots separate thousands.
         header: Names of the columns of a table whose first line is a row.
         problem_key: Configuration key that names the column of problems; for error messages.

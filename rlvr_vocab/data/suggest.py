@@ -8,9 +8,9 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from rlvr_vocab.data.answers import NEARLY_ALL, cell_at, column_names, fields_of, is_blank, plain_text, unread_marker
+from rlvr_vocab.data.answers import NEARLY_ALL, cell_at, column_names, is_blank, plain_text, unread_marker
 from rlvr_vocab.data.choices import asked_in, readings_that_fit
-from rlvr_vocab.data.source import ProblemSource
+from rlvr_vocab.data.source import ProblemSource, fields_of
 
 # Names of columns in lower case, the likeliest first; other names may have one of them as a word.
 _PROBLEMS = (
