@@ -44,15 +44,6 @@ def test_no_peak_is_lost_among_many_points_and_the_file_stays_small():
     assert max(float(word) for word in words(spiked) if word.replace(".", "").isdecimal()) >= 75
 
 
-def test_many_points_are_shown_beside_their_mean():
-    many, few = (
-        line_chart([Line("y", range(count), [(step * 37) % 11 for step in range(count)])], title="y", y_label="y").svg
-        for count in (100, 30)
-    )
-    assert "step · strong: mean of 5" in words(many) and "stroke-opacity: 0.38" in many
-    assert "step" in words(few) and "stroke-opacity: 0.38" not in few
-
-
 def test_a_saved_figure_needs_no_font_and_stands_on_white(tmp_path):
     save_charts([line_chart([WAVE], title="KL to <x>", y_label="a_b$")], tmp_path)
     svg, pdf = (tmp_path / f"kl_to_x.{kind}" for kind in ("svg", "pdf"))

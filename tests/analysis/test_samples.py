@@ -116,18 +116,6 @@ def sample_of(text, spans=None):
     return replace(shown_sample(own, None, CORRECTNESS), spans=spans)
 
 
-def test_the_facts_of_a_completion(finished_run):
-    marker, files = Marker.from_folder(finished_run / "initial_model"), CompletionFiles(finished_run / "completions")
-    correctness = CorrectnessReward.of_run(finished_run)
-    facts = dict(shown_sample(files.read_row(10, 1), marker, correctness).facts)
-    assert facts["reward"] == "1.1, right (advantage +1.000)" and facts["gold answer"] == "1"
-    assert facts["accuracy"] == "1: equal" and facts["speed"] == "0.1"
-    unmarked = dict(shown_sample(files.read_row(10, 8), None, correctness).facts)
-    assert unmarked["reward"].startswith("0.1, wrong") and "tokens" not in unmarked
-    unscored = SampledCompletion(1, 1, "", "", "", 0.0, 0.0, {"accuracy": None})
-    assert dict(shown_sample(unscored, None).facts)["accuracy"] == "no score"
-
-
 def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):
     layout = Marker.from_folder(model_folder).layout
     opened, closed = layout.think_open_id, layout.think_close_id

@@ -4,7 +4,6 @@ import copy
 import csv
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -28,8 +27,6 @@ SUMMARY = {"finished": True, "accuracy_before": 0.3, "held_out_problems": 200, "
 ENVIRONMENT = {"commit": "abc", "versions": {"trl": "1.16.0"}}
 
 ASKED = {"problems": 200, "samples": 1, "temperature": 1.0, "weights": "one", "checkpoint": "x"}
-
-Maker = Callable[..., str]
 
 
 @pytest.fixture
@@ -131,17 +128,6 @@ def test_an_evaluation_that_is_not_finished_is_refused(made, capsys):
     error = capsys.readouterr().err
     assert "holds 200 of 800 answers: rlvr-vocab evaluate checkpoint=" in error and "samples=4" in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("ends", "names"),
-    [("ab", ["system_prompt #1", "system_prompt #2"]), ("", ["system_prompt=aThink", "system_prompt=bThink"])],
-)
-def test_long_values_of_the_key_are_cut_or_numbered_and_listed_once(made, ends, names):
-    long = [f"{'' if ends else letter}{'Think about it. ' * 9}{letter if ends else ''}" for letter in "ab"]
-    _, found = compare([made("b", dataset__system_prompt=long[0]), made("r", dataset__system_prompt=long[1])])
-    assert all(arm["name"].startswith(name) for arm, name in zip(found["arms"], names, strict=True))
-    assert Path("compared/comparison.html").read_text().count(long[1]) == 1
 
 
 def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made, capsys):

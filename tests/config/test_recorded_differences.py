@@ -1,10 +1,7 @@
 """What tells two recorded configurations apart, and what one that is not whole has."""
 
-import pytest
-
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.config.recorded import differences, read_recorded
 
 
 def test_bookkeeping_is_no_difference_and_every_other_key_is():
@@ -22,15 +19,3 @@ def test_what_a_recorded_file_leaves_out_has_its_default(tmp_path):
     recorded = read_recorded(tmp_path, resolve=True)
     assert (recorded["seed"], recorded["model"]["reasoning_mode"], recorded["model"]["name"]) == (42, "expand", "m")
     assert (recorded["training"]["max_steps"], recorded["training"]["max_completion_length"]) == (3, 1024)
-
-
-def test_what_is_no_configuration_of_a_run_is_refused(tmp_path):
-    (tmp_path / "config.yaml").write_text("model: {}\ntraining: {}\n")
-    with pytest.raises(UserError, match=f"{tmp_path}/config.yaml: not the config.yaml of a run"):
-        read_settings("train", [f"config={tmp_path}"])
-
-
-def test_a_written_configuration_is_read_back_with_its_literal_text(tmp_path):
-    resolved = read_settings("train", ["dataset.system_prompt=costs ${x} dollars"]).resolved
-    (tmp_path / "config.yaml").write_text(config_yaml(resolved))
-    assert read_recorded(tmp_path, resolve=True) | {"defaults": None} == resolved | {"defaults": None}

@@ -62,11 +62,6 @@ def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path):
     assert both([f"config={recorded}", "model=tiny"]) == (300, 300, 300)
 
 
-def test_source_ids_give_the_number_of_reasoning_tokens():
-    settings = read_settings("train", ["model.source_ids=[5,6,7]"])
-    assert settings.model.reasoning_vocab_size == 3 and settings.model.source_ids == (5, 6, 7)
-
-
 def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themselves(tmp_path):
     file = tmp_path / "first words.txt"
     file.write_text("wait\n\n 17 \nso, then\n")

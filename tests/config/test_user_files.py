@@ -51,7 +51,3 @@ def test_what_is_wrong_in_a_file_is_named(file, text, parts, tmp_path):
     write(tmp_path / file, text)
     message = refusal("train", ["-cd", str(tmp_path), f"{file.partition('/')[0]}=mine"])
     assert all(part in message for part in parts), message
-
-
-def test_a_missing_folder_is_named():
-    assert "nowhere: no such folder" in refusal("train", ["--config-dir", "nowhere"])

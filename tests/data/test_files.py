@@ -3,18 +3,13 @@
 import csv
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import datasets
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from rlvr_vocab.data.files import hub_rows, local_file, read_rows
 from rlvr_vocab.errors import UserError
 
-Write = Callable[[str, str | bytes], Path]
 ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}]
 
 
@@ -61,11 +56,6 @@ def test_a_broken_file_is_one_line_with_the_place(write, name, content, said):
     with pytest.raises(UserError, match=said) as caught:
         read_rows(write(name, content))
     assert "\n" not in str(caught.value)
-
-
-def test_parquet_keeps_integers_beside_missing_values(tmp_path):
-    parquet.write_table(pyarrow.table({"answer": [60, None]}), tmp_path / "p.parquet")
-    assert read_rows(tmp_path / "p.parquet") == [{"answer": 60}, {"answer": None}]
 
 
 @pytest.mark.parametrize(

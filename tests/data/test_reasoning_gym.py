@@ -115,14 +115,6 @@ def test_an_unknown_split_is_refused():
         source(SHORT_SUMS, eval_split="tets")
 
 
-def test_without_the_package_the_line_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("rlvr_vocab.errors.installed", lambda name: False)
-    with pytest.raises(
-        UserError, match=r"dataset=reasoning_gym: reasoning-gym is not installed; .*\bgym\b.*C compiler"
-    ):
-        check_source(source(SHORT_SUMS), PromptStyle(None))
-
-
 @needs_package
 def test_a_generator_that_fails_costs_the_problem_and_is_told():
     # `validate` takes such digits; the generator cannot draw a number of one and a half.

@@ -2,9 +2,8 @@
 
 import pytest
 
-from rlvr_vocab.data.rows import require_columns, usable_rows
+from rlvr_vocab.data.rows import usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
-from rlvr_vocab.errors import UserError
 
 COLUMNS = Columns("question", "answer")
 
@@ -34,11 +33,3 @@ def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows
 def test_a_problem_that_is_a_number_becomes_text():
     [problem] = usable_rows([{"question": 17.0, "answer": 4.0}], ProblemSource("p", COLUMNS)).problems
     assert (problem.text, problem.solution) == ("17", 4.0)
-
-
-def test_a_missing_column_names_the_columns_and_the_key():
-    with pytest.raises(UserError) as caught:
-        require_columns(ProblemSource("p.csv", Columns("problem", "answer")), [{"problem_txt": 1, "answer": 2}])
-    assert str(caught.value) == (
-        'p.csv has no column "problem"; its columns are problem_txt, answer; set dataset.columns.problem=…'
-    )

@@ -32,12 +32,6 @@ def screen(colour=False, **more):
     return file.getvalue().splitlines()
 
 
-def test_the_outcome_is_a_line_and_nothing_is_printed_of_failures_that_were_none():
-    shown = screen(reward_failures={})
-    assert shown[1] == "held-out accuracy on 8 problems: 25.0% before GRPO, 50.0% after (+25.0 points, 4 steps, 3 s)"
-    assert not any("failed" in line or "finding" in line for line in shown)
-
-
 def test_failed_rewards_and_findings_are_named():
     found = [{"title": "KL [above] its limit", "step": 37}]
     lines = screen(reward_failures={"mine": 1_200, "[bold]": 1}, findings=found)[2:5]

@@ -120,15 +120,6 @@ def at(monkeypatch):
     return lambda seconds: now.__setitem__(0, seconds)
 
 
-def test_a_line_fits_into_100_columns(at):
-    shown = display_in_a_pipe()
-    shown.begins(0, 12_000)
-    at(30.0)
-    shown.row(row(1_234, kl=0.25, **{"rewards/accuracy/mean": 0.5, "completions/mean_length": 1024.0}), 1_234, 12_000)
-    line = shown._console.file.getvalue().rstrip()
-    assert line.endswith("left 4:21") and "accuracy 0.50" in line and len(line) <= 100
-
-
 def test_the_time_left_is_that_of_the_steps_of_this_process_alone(at):
     shown = display_in_a_pipe()
     shown.begins(40, 50)

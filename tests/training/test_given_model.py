@@ -8,7 +8,7 @@ import pytest
 import torch
 import trl
 from datasets import Dataset
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.training.arguments import GRPOConfig
@@ -137,11 +137,3 @@ def test_a_loaded_model_gets_its_copies_in_memory(make_shape, make_trainer, tmp_
     assert torch.equal(logits(model)[..., : stock.size(-1)], stock)
     assert trainer.policy.layout.size == 10 and logits(model).size(-1) == stock.size(-1) + 10
     assert isinstance(load(trainer.initial_model), type(model)) and "weights train in bfloat16" in caplog.text
-
-
-def test_adapters_on_the_tables_are_refused_beside_copies(make_shape, make_trainer, tmp_path):
-    config = LoraConfig(**LORA, modules_to_save=["embed_tokens"])
-    model = get_peft_model(load(make_shape("llama").folder), config)
-    assert isinstance(model, PeftModel)
-    with pytest.raises(ValueError, match="adapter lies on its embedding"):
-        make_trainer(model, tmp_path, reasoning_vocab_size=10, model_init_kwargs=None)

@@ -9,7 +9,6 @@ import torch
 import trl
 import trl.trainer.grpo_trainer as trl_grpo
 from datasets import Dataset
-from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from trl.trainer.utils import create_model_from_path
 
@@ -17,7 +16,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
 from rlvr_vocab.training.models.load import initial_model_of
-from rlvr_vocab.training.models.lora import adapter_config
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, drop_long_prompts
 from rlvr_vocab.vocab.expand import Expansion
@@ -93,14 +91,6 @@ def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, caplog):
     assert len(drop_long_prompts(Dataset.from_dict({"prompt": ["a", "word " * 400]}), tokenizer, 100)) == 1
     with pytest.raises(UserError, match="every prompt is longer"):
         drop_long_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 1)
-
-
-def test_an_adapter_of_peft_is_taken_as_it_is():
-    given = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "v_proj"]}
-    config = LoraConfig(**given, use_dora=True)
-    assert adapter_config(config) is config
-    ours = LoraConfig(**given, task_type="CAUSAL_LM")
-    assert adapter_config(Lora(**given)).to_dict() == ours.to_dict()
 
 
 @pytest.fixture

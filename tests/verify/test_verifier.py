@@ -85,8 +85,3 @@ def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts():
     assert time.monotonic() - started < 5
     assert (late.correct, late.reason, late.detail) == (False, "timeout", "no answer within 0.5 s")
     assert (equal.correct, same.correct, different.correct) == (True, True, False)
-
-
-def test_a_fault_in_reading_is_left_to_the_workers(monkeypatch):
-    monkeypatch.setattr(verifier, "judge", lambda *_: 1 // 0)  # the worker's own judge is whole
-    assert verify(["1+x"], ["x+1"])[0].correct is True

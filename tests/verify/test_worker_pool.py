@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,6 @@ import pytest
 
 from rlvr_vocab.verify import worker_pool
 from rlvr_vocab.verify.worker_pool import WorkerPool
-
-MakePool = Callable[..., WorkerPool]
-Processes = Callable[[], list[psutil.Process]]
 
 
 @pytest.fixture

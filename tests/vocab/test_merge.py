@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +18,6 @@ from rlvr_vocab.vocab.expand import EXPANSION_RECORD
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.merge import merge_adapter, probe_ids, require_same
 
-Folder = Callable[..., Path]
 ADAPTER_FILE = "adapter_model.safetensors"
 
 

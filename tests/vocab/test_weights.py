@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_t
 from rlvr_vocab.vocab.weights import weights_fingerprint
 from tests.settings import load_settings
 
-Folder = Callable[..., Path]
-Tensors = dict[str, torch.Tensor]
 TAGS = ("<think>", "</think>")
 
 

@@ -17,8 +17,6 @@ from rlvr_vocab.record.metrics import RewardFact, RunRecord
 from rlvr_vocab.runs.folder import run_facts
 
 Row = dict[str, Any]
-Named = Callable[..., list[str]]
-RowsWith = Callable[..., list[Row]]
 REWARDS = tuple(RewardFact(name, weight, False) for name, weight in (("accuracy", 1.0), ("boxed", 0.01)))
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
-
-Row = dict[str, Any]
-Doctor = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture

@@ -11,13 +11,9 @@ import numpy as np
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
-from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.record.metrics import RewardFact, RunRecord
 
 Row = dict[str, Any]
-Named = Callable[..., list[str]]
-Found = Callable[..., list[Finding]]
-RowsWith = Callable[..., list[Row]]
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
 ACCURACY, OWN = RewardFact("accuracy", 1.0, False), RewardFact("own", 1.0, False)
 
@@ -53,8 +49,6 @@ def test_entropy_that_falls_before_the_policy_is_right_is_found(rows_with, names
 
 
 # --- groups and scores ---
-
-Rates = Callable[[int, np.random.Generator], np.ndarray]  # of success, for each group of a step
 
 
 def drawn(rates, healthy_rows, *, seed=0, hidden=""):

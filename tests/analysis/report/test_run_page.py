@@ -91,12 +91,6 @@ def test_held_out_problems_without_a_measurement_are_not_told_as_none(run):
             lede(run)
 
 
-def test_a_run_without_held_out_problems_says_so(run):
-    shutil.rmtree(run / "evaluation")
-    rewrite(run, "summary.json", held_out_problems=0, accuracy_before=None, accuracy_after=None)
-    assert lede(run) == "Nothing was held out, so accuracy was not measured."
-
-
 def test_an_unfinished_run_is_told_as_far_as_it_is(run):
     (run / "summary.json").unlink()
     (run / "evaluation" / "after.jsonl").unlink()
@@ -191,12 +185,6 @@ def test_accuracy_in_training_is_drawn_beside_held_out_accuracy_where_scores_are
     assert "in training" not in report(run)  # the scores of its completions are sevenths
     shutil.rmtree(run / "completions")
     assert "in training" in report(run)
-
-
-def test_a_probe_stands_with_the_outcome(run):
-    (run / "probe").mkdir()
-    write_json(run / "probe" / "probe.json", {"verdict": "no sign of meaning", "sentence": "No: <b>as good</b>."})
-    assert "No: &lt;b&gt;as good&lt;/b&gt;." in report(run)
 
 
 # --- samples ---
