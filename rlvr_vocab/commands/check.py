@@ -104,11 +104,7 @@ def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
 def _show_prompts(
     settings: CheckSettings, model: ModelSettings, divided: DividedProblems, problems: ProblemSets, console: Console
 ) -> list[str]:
-    """Show one prompt as the model sees it, and the lengths of all prompts.
-
-    Raises:
-        UserError: the model cannot be loaded, has no chat template, or its template rejects a prompt.
-    """
+    """Show one prompt as the model sees it, and the lengths of all; UserError for a model that cannot be asked."""
     # These import torch and transformers, which take seconds.
     from rlvr_vocab.runs.model import expansion_plan
     from rlvr_vocab.runs.problems import (

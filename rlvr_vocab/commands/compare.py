@@ -40,9 +40,8 @@ _OF_COPIES = (
 # Keys in which runs of one arm may differ: seed, names, and the intervals of logging and saving.
 _BOOKKEEPING = (
     *(*NOT_COMPARED, "exp_name", "seed"),
-    *("training.logging_steps", "training.kl_log_steps"),
+    *("training.logging_steps", "training.kl_log_steps", "training.save_steps", "training.save_strategy"),
     *("training.push_to_hub", "training.hub_model_id", "training.hub_private_repo", "training.hub_revision"),
-    *("training.save_steps", "training.save_strategy"),
 )
 _LONGEST_VALUE = 24  # characters of a value in an arm's name
 
@@ -112,11 +111,9 @@ def results_file(folder: Path, evaluation: str | None) -> Path:
     for path in places:
         if path.is_file():
             return path
-    raise UserError(
-        f"{f'evaluation={evaluation}' if evaluation else 'runs'}: {folder} has no such results of held-out problems; "
-        f"finish the run, or make some with rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name them with "
-        "evaluation=<name>"
-    )
+    key, evaluate = f"evaluation={evaluation}" if evaluation else "runs", "rlvr-vocab evaluate checkpoint"
+    remedy = f"finish the run, or make some with {evaluate}={folder}/{FINAL_MODEL} and give evaluation=<name>"
+    raise UserError(f"{key}: {folder} has no such results of held-out problems; {remedy}")
 
 
 def _sampling_settings(results: Path) -> dict[str, Any] | None:
@@ -126,10 +123,8 @@ def _sampling_settings(results: Path) -> dict[str, Any] | None:
     settings = read_json_if_there(results.parent / EVALUATION_SETTINGS) or {}
     there, expected = results.read_bytes().count(b"\n"), settings.get("problems", 0) * settings.get("samples", 0)
     if there < expected:
-        raise UserError(
-            f"{results} holds {there:,} of {pluralize(expected, 'answer')}: rlvr-vocab evaluate "
-            f"checkpoint={results.parents[2]} samples={settings['samples']} continues it; keep its other settings"
-        )
+        go_on = f"rlvr-vocab evaluate checkpoint={results.parents[2]} samples={settings['samples']}"
+        raise UserError(f"{results} holds {there:,} of {pluralize(expected, 'answer')}: {go_on} continues it")
     return settings
 
 

@@ -17,7 +17,6 @@ from rlvr_vocab.runs.folder import run_record
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.text import pluralize
 
-HEALTHY, SICK = 0, 1
 _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 
 
@@ -37,7 +36,7 @@ def run(settings: DoctorSettings) -> int:
         print(json.dumps(content, ensure_ascii=False, indent=2))
     else:
         _show(record, findings, make_console())
-    return SICK if findings else HEALTHY
+    return 1 if findings else 0
 
 
 def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> None:

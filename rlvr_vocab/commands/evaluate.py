@@ -88,17 +88,12 @@ def _rows(settings: EvaluateSettings, trained: RunOfCheckpoint, console: Console
     problems = lay_out(divided, prompt_style(dataset))
     rows = problems.eval if settings.split == "eval" else problems.train
     if not rows:
-        raise UserError(
-            "split=eval: there are no held-out problems; set dataset.eval_fraction, dataset.eval_split or "
-            "dataset.max_eval_samples, or split=train"
-        )
+        raise UserError("split=eval: there are no held-out problems; set dataset.eval_fraction, or split=train")
     chosen = list(rows)[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
     lines = [problems_line(dataset.name, keys, trained), *problems.account]
     if not settings.rewards.functions and (held := rewards_in_script(trained.settings)):
-        lines.append(
-            f"its rewards are in a Python script and grade with rewards=[{','.join(held)}]; without, the usual one"
-        )
+        lines.append(f"its rewards are in a Python script: they grade where you give rewards=[{','.join(held)}]")
     for line in lines:
         console.print(line, markup=False)
     return chosen

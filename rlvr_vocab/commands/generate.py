@@ -37,9 +37,8 @@ def run(settings: GenerateSettings) -> int:
     prompts = _prompts(settings, system)
     checkpoint = load_checkpoint(settings.checkpoint, settings.base)
     if checkpoint.tokenizer.chat_template is None:
-        raise UserError(
-            f"checkpoint={settings.checkpoint} has no chat template: expand its base with model.chat_template=FILE"
-        )
+        remedy = "expand its base with model.chat_template=FILE"
+        raise UserError(f"checkpoint={settings.checkpoint} has no chat template: {remedy}")
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
@@ -64,10 +63,8 @@ def run(settings: GenerateSettings) -> int:
 
 def _prompts(settings: GenerateSettings, system: str | None) -> list[Messages]:
     """The messages of each chat; chats without a system message get the default one."""
-    if settings.prompts is None:
-        prompts = [[{"role": "user", "content": settings.prompt or ""}]]
-    else:
-        prompts = read_prompts(settings.prompts)
+    asked = [[{"role": "user", "content": settings.prompt or ""}]]
+    prompts = asked if settings.prompts is None else read_prompts(settings.prompts)
     head = [{"role": "system", "content": system}] if system else []
     return [prompt if prompt[0]["role"] == "system" else [*head, *prompt] for prompt in prompts]
 

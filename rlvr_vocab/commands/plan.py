@@ -60,8 +60,7 @@ def _device(settings: PlanSettings) -> Device:
 
 def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: Console) -> None:
     if fit is not None:
-        effects = ((each.words, each.effect or "the same training, more slowly") for each in fit.changes)
-        lines = [f"{' '.join(words)}  # {effect}" for words, effect in effects]
+        lines = [f"{' '.join(each.words)}  # {each.effect or 'the same training, more slowly'}" for each in fit.changes]
         print_section(console, f"to fit into {settings.fit:g} GiB", lines or ["no change is needed"])
     print_section(console, settings.exp_name, _model_lines(forecast))
     device = forecast.work.device

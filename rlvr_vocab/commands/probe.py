@@ -44,6 +44,7 @@ from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_l
 from rlvr_vocab.vocab.weights import weights_fingerprint
 
 _THOUGHTS = "thoughts.jsonl"
+Rows = Sequence[Mapping[str, Any]]
 
 
 def run(settings: ProbeSettings) -> int:
@@ -54,10 +55,8 @@ def run(settings: ProbeSettings) -> int:
     graders = [grader_of_run(each).record() for each in trained]
     for folder, grader in zip(settings.run[1:], graders[1:], strict=True):
         if not same_grader(graders[0], grader):
-            raise UserError(
-                f"run={folder}: graded by {grader_text(grader)}, and {settings.run[0]} by "
-                f"{grader_text(graders[0])}, so that they cannot be probed together"
-            )
+            first = f"{settings.run[0]} by {grader_text(graders[0])}"
+            raise UserError(f"run={folder}: graded by {grader_text(grader)}, and {first}: probe each by itself")
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, HeldOutMetric.of(graders[0]), settings.telling_effect)
     atomic_write(settings.folder / PROBE, json_text(asdict(found)), "out")
@@ -106,12 +105,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
 
 
 def _write_missing(
-    prober: Prober,
-    settings: ProbeSettings,
-    folder: Path,
-    rows: Sequence[Mapping[str, Any]],
-    permuted: Path,
-    console: Console,
+    prober: Prober, settings: ProbeSettings, folder: Path, rows: Rows, permuted: Path, console: Console
 ) -> None:
     """Write the files that are missing: thoughts, arms, and log-probabilities after permutations."""
     place, draws = folder / PROBE_FOLDER, settings.draws

@@ -45,11 +45,18 @@ def run(settings: SamplesSettings) -> int:
     if correctness is None and settings.verdict is not None:
         raise UserError(f"verdict={settings.verdict}: no reward function of the run grades being right")
     found = find_samples(files, sample_filter, correctness, settings.order, unreadable)
-    found = islice(found, settings.max_samples)
-    wanted = (shown_sample(files.read_row(*each), marker, correctness) for each in found)
+    shown = islice(found, settings.max_samples)
+    wanted = (shown_sample(files.read_row(*each), marker, correctness) for each in shown)
     first = next(wanted, None)
     if first is None:
-        raise _nothing_found(settings, sample_filter, files, correctness, unreadable)
+        if len(unreadable) == len(files.steps):
+            raise UserError(f"no completion could be read: {unreadable[0]}")
+        if settings.verdict is not None and correctness is not None and not unreadable:
+            scores = [f"reward/{correctness.name}"]
+            if not any(files.table(step, scores).num_columns for step in files.steps):
+                why = f"the completions have no scores of {correctness.name}, which grades held-out answers"
+                raise UserError(f"verdict={settings.verdict}: {why}; use min_reward or max_reward")
+        raise UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
     heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
     probe = read_probe(settings.run)
     _show(settings, chain([first], wanted), heading, None if probe is None else probe["sentence"])
@@ -74,10 +81,7 @@ def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, pr
 
 @contextmanager
 def _pager() -> Iterator[Console]:
-    """A console that writes to the pager (`$PAGER` or less), or to the screen without a pager or a terminal.
-
-    Whoever closes the pager ends the block.
-    """
+    """A console that writes to the pager (`$PAGER` or less), or to the screen without a pager or a terminal."""
     screen, command = make_console(), shlex.split(os.environ.get("PAGER", "less"))
     if not (sys.stdin.isatty() and sys.stdout.isatty() and command and shutil.which(command[0])):
         yield screen
@@ -99,20 +103,3 @@ def _marker(run: Path) -> Marker | None:
     except UserError as error:
         print(f"reasoning tokens are not marked: {error}", file=sys.stderr)
         return None
-
-
-def _nothing_found(
-    settings: SamplesSettings,
-    sample_filter: SampleFilter,
-    files: CompletionFiles,
-    correctness: CorrectnessReward | None,
-    unreadable: list[str],
-) -> UserError:
-    if len(unreadable) == len(files.steps):
-        return UserError(f"no completion could be read: {unreadable[0]}")
-    if settings.verdict is not None and correctness is not None and not unreadable:
-        columns = [f"reward/{correctness.name}"]
-        if all(files.table(step, columns).num_columns == 0 for step in files.steps):
-            why = f"the completions have no scores of {correctness.name}, which grades held-out answers"
-            return UserError(f"verdict={settings.verdict}: {why}; use min_reward or max_reward")
-    return UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")

@@ -39,7 +39,6 @@ from rlvr_vocab.runs.rewards import (
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible_text
 
-FAILED = 1
 _SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
 # Rows scored together; all completions of one prompt share a batch, since some rewards compare them.
 _BATCH = 64
@@ -52,15 +51,13 @@ Turn = list[dict[str, Any]]
 class Row:
     """One completion.
 
-    Attributes:
-        place: its origin: {"row": 3}, or {"step": 10, "row": 3}.
-        columns: by the parameters of reward functions: `completions`, and where known `prompts`, `solution`, …
-        scores: one for each reward.
+    place: its origin: {"row": 3}, or {"step": 10, "row": 3}.
+    columns: by the parameters of reward functions: `completions`, and where known `prompts`, `solution`, …
     """
 
     place: Mapping[str, int | str]
     columns: Mapping[str, Any]
-    scores: list[Score] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)  # one for each reward
 
     @property
     def name(self) -> str:
@@ -107,7 +104,7 @@ def run(settings: ScoreSettings) -> int:
         written = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
         atomic_write(settings.out, "".join(f"{line}\n" for line in written), "out")
         console.print(f"\nevery row, with all scores and reasons, is in {settings.out}", markup=False)
-    return FAILED if any(score.failed for row in rows for score in row.scores) else 0
+    return 1 if any(score.failed for row in rows for score in row.scores) else 0
 
 
 def _recorded_completions(settings: ScoreSettings, path: Path, console: Console) -> tuple[list[Reward], list[Row]]:
@@ -205,11 +202,7 @@ def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
 
 
 def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
-    """The rows of a file, or of all steps of a run.
-
-    Raises:
-        UserError: the file cannot be read, has no rows, lacks a column, or a row has no assistant turn.
-    """
+    """The rows of a file, or of all steps of a run; UserError for no rows, a missing column, or no assistant turn."""
     found = list(islice(_file_rows(path), settings.max_samples))
     if not found:
         raise UserError(f"{path.absolute()} has no rows; it must hold at least one completion")

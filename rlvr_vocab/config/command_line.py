@@ -63,7 +63,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser.add_argument("--job", type=int)
     row = COMMANDS[command]
     if row.groups:
-        parser.add_argument("--config")
+        parser.add_argument("--config", action="append", default=[])
     try:
         known, rest = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
@@ -79,11 +79,11 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
             raise UserError(f"{writable(word)}: half a surrogate pair, which UTF-8 cannot write")
     trusts = "trust_code=true" in rest
     options = vars(known)
-    files = [word.removeprefix("config=") for word in rest if word.startswith("config=") and row.groups]
-    files += [name for name in (options.pop("config", None),) if name is not None]
+    of_files = [word for word in rest if word.startswith("config=") and row.groups]
+    files = [*(word.removeprefix("config=") for word in of_files), *options.pop("config", [])]
     if len(files) > 1:
         raise UserError(f"config={files[1]}: a second file beside {files[0]}; put both into one")
-    words = [word for word in rest if word not in (*(f"config={name}" for name in files), "trust_code=true")]
+    words = [word for word in rest if word not in (*of_files, "trust_code=true")]
     file = read_config_file(Path(files[0]).expanduser(), row.groups) if files else None
     if command == "quickstart" and not (file and file.recorded):  # a recorded run holds its recipe already
         words = ["experiment=quickstart", *words]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,23 +18,9 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
-from rlvr_vocab.config.sections import (
-    RewardSettings,
-    RunSettings,
-    StageKeys,
-    StageSettings,
-    grpo_arguments,
-    stage_error_context,
-)
+from rlvr_vocab.config.sections import RunSettings, StageKeys, StageSettings, grpo_arguments, stage_error_context
 from rlvr_vocab.config.trl_fields import GrpoFields, trl_values
-from rlvr_vocab.config.values import (
-    as_typed,
-    keys_of,
-    leaves,
-    read,
-    single_values,
-    unknown_key,
-)
+from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
@@ -198,22 +183,15 @@ def settings_of(line: CommandLine) -> Any:
     """The settings of a command, of the type in COMMANDS; UserError for a bad value, an unknown key or a secret."""
     typed = (word.lstrip("+~").partition("=") for word in line.overrides)
     _refuse_secrets((key, value) for key, _, value in typed)  # W&B records them all, overridden ones too
-    with _errors_name_file(line):
-        return _settings(line, compose(line))
-
-
-@contextmanager
-def _errors_name_file(line: CommandLine) -> Iterator[None]:
-    """Put the path of config=FILE in front of an error about a key that the user has there, and did not type."""
     try:
-        yield
+        return _settings(line, compose(line))
     except UserError as error:
         file, message = line.config_file, str(error)
         if file is None or file.recorded or message.startswith(str(file.path)):
             raise
         if not any(key in message for key, _ in leaves(file.sections) if key not in line.typed):
             raise
-        raise UserError(f"{file.path}: {message}") from error
+        raise UserError(f"{file.path}: {message}") from error  # the user has the key there, and did not type it
 
 
 def _settings(line: CommandLine, composed: Composed) -> Any:
@@ -234,10 +212,10 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
             config[section] = None
     settings = read(kind, config)
     _refuse_untyped_code(config, composed)
-    if composed.trusts("rewards.functions"):
-        _allow(getattr(settings, "rewards", None))
-    if composed.trusts("grader"):
-        _allow(None, getattr(settings, "grader", None))
+    if "rewards" in config and composed.trusts("rewards.functions"):
+        _allow_rewards(settings.rewards.functions)
+    if "grader" in config and composed.trusts("grader"):
+        _allow_rewards(settings.grader or ())
     return settings
 
 
@@ -275,11 +253,7 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
         "overwrite": False,
         "resume": "auto",
         "allow_changes": [],
-        "model": {
-            **config["model"],
-            "reasoning_vocab_size": run.model.reasoning_vocab_size,
-            "source_ids": chosen,
-        },
+        "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size, "source_ids": chosen},
         "training": {**config["training"], "trainer": run.training.trainer},
         "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
         "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},
@@ -308,15 +282,13 @@ def _unify_shared_keys(config: dict[str, Any], composed: Composed) -> None:
 
 def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
     """Allow the code that a run names; of a recorded run only where it was typed."""
-    typed = composed.trusts
-    _allow(
-        run.rewards if typed("rewards.functions") else None,
-        run.evaluation.grader if typed("evaluation.grader") else None,
-    )
-    allow([run.training.trainer] if run.training.trainer and typed("training.trainer") else [])
-    for stage in run.stages if typed("stages") else ():
-        _allow(stage.run.rewards)
-        allow([stage.run.training.trainer] if stage.run.training.trainer else [])
+    of_stages = [stage.run for stage in run.stages if composed.trusts("stages")]
+    for each in [*([run] if composed.trusts("rewards.functions") else []), *of_stages]:
+        _allow_rewards(each.rewards.functions)
+    for each in [*([run] if composed.trusts("training.trainer") else []), *of_stages]:
+        allow(filter(None, [each.training.trainer]))
+    if composed.trusts("evaluation.grader"):
+        _allow_rewards(run.evaluation.grader or ())
     _refuse_untyped_code(run.resolved, composed)
 
 
@@ -329,9 +301,8 @@ def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:
             require_allowed(f"{key}={as_typed(value)}", "runs code of others")
 
 
-def _allow(rewards: RewardSettings | None, grader: Sequence[RewardSpec] | None = None) -> None:
+def _allow_rewards(specs: Iterable[RewardSpec]) -> None:
     """A name of the library without parameters may stand for a reward of a recorded run."""
-    specs = [*(rewards.functions if rewards else ()), *(grader or ())]
     allow(spec.name for spec in specs if is_user_code(spec.name) or spec.params)
 
 

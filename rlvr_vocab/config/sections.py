@@ -138,10 +138,8 @@ class ModelSettings:
         if self.needs_adapter is not None and lora.enabled is False:
             raise UserError(f"{self.needs_adapter}: only an adapter can train; leave model.lora.enabled=false out")
         if self.adds_copies and self.trains_adapter and lora.train_rows == "all" and self.reasoning_rank is not None:
-            raise UserError(
-                f"model.lora.train_rows=all trains whole rows, and model.reasoning_rank={self.reasoning_rank} "
-                "differences: set model.lora.train_rows=reasoning, or model.reasoning_rank=null"
-            )
+            rank = f"model.reasoning_rank={self.reasoning_rank}"
+            raise UserError(f"model.lora.train_rows=all trains whole rows: set reasoning, or null in place of {rank}")
 
     @property
     def bits(self) -> Literal[4, 8] | None:
@@ -407,10 +405,9 @@ def stage_error_context(name: str) -> Iterator[None]:
 
 def problem_source(dataset: DatasetSettings) -> ProblemSource:
     gym = _gym_problems(dataset)
-    columns = dataset.columns
+    columns, key = dataset.columns, "dataset.columns.problem"
     if gym is not None and without_worked_solutions(gym.tasks):
         columns = replace(columns, reasoning=None)
-    key = "dataset.columns.problem"
     if dataset.prompt is not None:
         columns, key = replace(columns, problem=dataset.prompt), "dataset.prompt"
     return ProblemSource(
@@ -436,11 +433,10 @@ def _gym_problems(dataset: DatasetSettings) -> GymProblems | None:
         return None
     if tasks is None or number is None:
         raise UserError(f"dataset.tasks is missing, as in dataset={REASONING_GYM} dataset.tasks=[chain_sum,lcm]")
-    if dataset.eval_split is None:
-        return GymProblems(tasks, number, 0)
-    if not dataset.eval_fraction:
+    holds_out = dataset.eval_split is not None
+    if holds_out and not dataset.eval_fraction:
         raise UserError("dataset.eval_fraction=0 holds no problem out: set dataset.eval_split=null too")
-    return GymProblems(tasks, number, max(1, round(dataset.eval_fraction * number)))
+    return GymProblems(tasks, number, max(1, round(dataset.eval_fraction * number)) if holds_out else 0)
 
 
 def prompt_style(dataset: DatasetSettings) -> PromptStyle:

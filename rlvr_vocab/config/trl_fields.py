@@ -96,14 +96,8 @@ _INSTEAD = {
     "chat_template_kwargs": "set model.chat_template or dataset.open_thinking, which hold for held-out problems too",
 }
 _NOTHING = (
-    *(
-        "hub_strategy",
-        "hub_always_push",
-        "log_completions_hub_repo",
-        "trackio_space_id",
-        "trackio_bucket_id",
-        "trackio_static_space_id",
-    ),
+    *("hub_strategy", "hub_always_push", "log_completions_hub_repo"),
+    *("trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"),
     *("per_device_eval_batch_size", "num_generations_eval", "prediction_loss_only", "eval_accumulation_steps"),
     *("eval_do_concat_batches", "eval_use_gather_object", "batch_eval_metrics", "include_for_metrics"),
     *("bf16_full_eval", "fp16_full_eval", "label_names", "label_smoothing_factor", "do_train", "do_predict"),

@@ -21,12 +21,9 @@ _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan
 
 
 def read(kind: Any, value: Any, key: str = "") -> Any:
-    """`value` as `kind`, a dataclass or any annotation; UserError names the dotted key of a wrong or unknown one.
-
-    Text is never a number.
-    """
+    """`value` as `kind`, a dataclass or any annotation; UserError names the dotted key of a wrong or unknown one."""
     try:
-        # In JSON a list may be a tuple, and text a path.
+        # In JSON a list may be a tuple, and text a path, but never a number.
         return _reader(kind).validate_json(json.dumps([value]), strict=True)[0]
     except ValidationError as error:
         raise UserError(_error_line(error, value, kind, key)) from error

@@ -72,20 +72,14 @@ def check_processes(settings: RunSettings) -> None:
         raise UserError(f"{model.needs_adapter}: quantized weights are not sharded by {by}; {whole}")
     uses_vllm = any(stage.run.training.grpo.get("use_vllm") for stage in stages_of(settings))
     if uses_vllm and model.trains_adapter:
-        raise UserError(
-            f"training.use_vllm=true merges the adapter at every step, and {by} holds it in parts: set "
-            f"training.use_vllm=false or model.lora.enabled=false; {whole}"
-        )
+        raise UserError(f"training.use_vllm=true: {by} holds the adapter in parts, which vLLM cannot take; {whole}")
     if not by_deepspeed:
         return
     if settings.stages:
         raise UserError(f"stages: DeepSpeed hands no weights from stage to stage; {_FSDP2}")
     rows = model.lora.train_rows
     if model.trains_adapter and (rows == "all" or (rows == "reasoning" and model.adds_copies)):
-        raise UserError(
-            f"model.lora.train_rows={rows}: DeepSpeed gathers no rows beside a sharded table; {_FSDP2}, or set "
-            "model.lora.train_rows=none"
-        )
+        raise UserError(f"model.lora.train_rows={rows}: DeepSpeed gathers no such rows; {_FSDP2}, or set it to none")
 
 
 def check_layers(settings: RunSettings) -> None:
@@ -107,7 +101,5 @@ def check_layers(settings: RunSettings) -> None:
     for name in names:
         if not any(layer == name or layer.endswith(f".{name}") for layer in layers):  # as PEFT matches a list
             known = sorted({layer.rpartition(".")[2] for layer in layers})
-            raise UserError(
-                f"model.lora.target_modules: {model.name} has no linear layer {name} besides embedding and head, whose "
-                f"rows model.lora.train_rows trains{nearest_and_all(name, known)}"
-            )
+            why = f"{model.name} has no linear layer {name} besides those of model.lora.train_rows"
+            raise UserError(f"model.lora.target_modules: {why}{nearest_and_all(name, known)}")

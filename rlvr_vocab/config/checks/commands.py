@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.checks.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.config.checks.run import check_dataset, check_loss, check_model, check_rewards
+from rlvr_vocab.config.checks.model_folder import (
+    check_adapter_folder,
+    check_checkpoint_folder,
+    check_folder,
+    check_model,
+)
+from rlvr_vocab.config.checks.run import check_dataset, check_loss, check_rewards
 from rlvr_vocab.config.command_settings import (
     CheckSettings,
     EvaluateSettings,
@@ -63,10 +68,8 @@ def check_evaluate(settings: EvaluateSettings) -> None:
     check_checkpoint_folder(folder, settings.base)
     if settings.backend == "vllm":
         if is_adapter(folder):
-            raise UserError(
-                f"backend=vllm: {folder} is an adapter: fold it into its base first, rlvr-vocab merge "
-                f"checkpoint={folder} out=…, or leave backend=transformers"
-            )
+            merge = f"rlvr-vocab merge checkpoint={folder} out=…"
+            raise UserError(f"backend=vllm: {folder} is an adapter: fold it into its base first, {merge}")
         require_package("vllm", "backend=vllm", "leave backend=transformers")
     check_dataset(settings.dataset)
     Grader(grader_of_checkpoint(settings, run_of_checkpoint(folder).settings), dummy_context()).check_parameters()

@@ -15,11 +15,13 @@ from rlvr_vocab.vocab.layout import refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.weights import ADAPTER_WEIGHTS, find_base, is_adapter
 
 
-def check_model_source(model: ModelSettings) -> None:
-    """model.name, where it is a folder: it must hold a model, not quantized and without a reasoning vocabulary."""
+def check_model(model: ModelSettings) -> None:
+    """The chat template is there, and a folder of model.name holds a model, not quantized, without reasoning tokens."""
+    if model.chat_template is not None and not model.chat_template.is_file():
+        raise UserError(f"model.chat_template={model.chat_template}: no such file")
     name, folder = model.name, Path(model.name).expanduser()
     looks_like_path = name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
-    if folder.exists() or looks_like_path:
+    if model.tiny is None and (folder.exists() or looks_like_path):
         refuse_quantized(name, check_folder(folder, f"model.name={name}").get("quantization_config"))
         refuse_expanded(str(folder))
 
@@ -53,10 +55,8 @@ def _require_whole(folder: Path) -> None:
     """A folder with a manifest has the files that it lists, unchanged; folders of other tools have no manifest."""
     problem = problem_with(folder) if (folder / MANIFEST).is_file() else None
     if problem is not None:
-        raise UserError(
-            f"checkpoint={folder}: not what was written, by its {MANIFEST}: {problem}; take another checkpoint, or "
-            f"delete {MANIFEST} if you edited the folder yourself"
-        )
+        remedy = f"take another, or delete {MANIFEST} if you edited the folder yourself"
+        raise UserError(f"checkpoint={folder}: not what was written, by its {MANIFEST}: {problem}; {remedy}")
 
 
 def check_folder(folder: Path, given: str) -> dict[str, Any]:

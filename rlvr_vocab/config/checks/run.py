@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.config.checks.model_folder import check_model_source
+from rlvr_vocab.config.checks.model_folder import check_model
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import (
     DatasetSettings,
     LoggingSettings,
-    ModelSettings,
     RewardSettings,
     RunSettings,
     StageSettings,
@@ -68,14 +67,6 @@ def check_configuration(settings: RunSettings) -> None:
 _OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
 
 
-def check_model(model: ModelSettings) -> None:
-    """The files that a model section names are there."""
-    if model.chat_template is not None and not model.chat_template.is_file():
-        raise UserError(f"model.chat_template={model.chat_template}: no such file")
-    if model.tiny is None:
-        check_model_source(model)
-
-
 def _check_packages(settings: RunSettings) -> None:
     """The optional packages of a model, its optimizer and its sampler are installed, and work together."""
     model, grpo = settings.model, settings.training.grpo
@@ -96,10 +87,8 @@ def _check_packages(settings: RunSettings) -> None:
     if grpo.get("use_liger_kernel"):
         require_package("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
     if grpo.get("use_transformers_continuous_batching") and half is not None:
-        raise UserError(
-            f"training.use_transformers_continuous_batching=true casts the weights that train to 16 bits under "
-            f"training.{half}=true, where most small updates are lost; set one of them to false"
-        )
+        key = "training.use_transformers_continuous_batching"
+        raise UserError(f"{key}=true casts trained weights to 16 bits under training.{half}=true; set one to false")
 
 
 def _check_trackers(logging: LoggingSettings) -> None:
@@ -167,9 +156,7 @@ def check_loss(grpo: Mapping[str, Any]) -> None:
     highest = grpo["epsilon_high"]
     if grpo["loss_type"] == "cispo" and (highest is None or highest < 1):
         now = f"training.epsilon_high={as_typed(highest)}"
-        raise UserError(
-            f"training.loss_type=cispo: {now}, but it is the largest importance ratio itself: set it to 5.0"
-        )
+        raise UserError(f"training.loss_type=cispo: {now}, but it is the largest ratio itself: set it to 5.0")
 
 
 def _check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
@@ -218,10 +205,8 @@ def _check_warmup(settings: RunSettings) -> None:
     missing = [f"dataset.columns.{key}=null" for key in ("reasoning", "answer") if getattr(columns, key) is None]
     missing += [f"there are no worked solutions of {task}, only of {', '.join(WORKED)}" for task in unsolved]
     if missing:
-        raise UserError(
-            f"warmup.max_steps needs worked solutions and gold answers, and {missing[0]}: name their columns, or set "
-            "warmup.max_steps=0 for a pretrained model, as in model=qwen3_0.6b"
-        )
+        remedy = "name their columns, or set warmup.max_steps=0 for a pretrained model"
+        raise UserError(f"warmup.max_steps needs worked solutions and gold answers, and {missing[0]}: {remedy}")
 
 
 def check_rewards(rewards: RewardSettings) -> None:
@@ -236,10 +221,8 @@ def _check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> No
     """Refuse rewards that need gold answers for a problem set without them."""
     for spec in rewards.functions if dataset.columns.answer is None else ():
         if any(column in GOLD_COLUMNS for column in required_columns(spec)):
-            raise UserError(
-                f"reward {spec.name} needs gold answers, and dataset.columns.answer=null says that there are none: "
-                f"{NAME_GOLD_ANSWERS}, or take another reward"
-            )
+            none = "dataset.columns.answer=null says that there are none"
+            raise UserError(f"reward {spec.name} needs gold answers, and {none}: {NAME_GOLD_ANSWERS}")
 
 
 def _check_measurements(settings: RunSettings) -> None:
@@ -262,10 +245,8 @@ def _check_measurements(settings: RunSettings) -> None:
                 near = nearest_and_all(figure, HELD_OUT_FIGURES)
                 raise UserError(f"{key}{figure}: nothing measures that on held-out problems{near}")
             if figure == "accuracy" and spec.threshold is None:
-                raise UserError(
-                    f"{key}{figure}: held-out answers are graded by {spec.name}, which calls none right or wrong: set "
-                    "evaluation.grader or evaluation.threshold"
-                )
+                why = f"held-out answers are graded by {spec.name}, which calls none right or wrong"
+                raise UserError(f"{key}{figure}: {why}: set evaluation.grader or evaluation.threshold")
 
 
 # --- its folder ---
@@ -312,13 +293,10 @@ def _check_changes(settings: RunSettings) -> None:
             raise UserError(f"allow_changes: {key} cannot change on resume; start a new run")
     if refused:
         shown = [*[*refused.values()][:3], *[f"{len(refused) - 3} more"] * (len(refused) > 3)]
-        allow = (
-            f", or allow_changes=[{','.join(refused)}]" if all(key.startswith(_CHANGEABLE) for key in refused) else ""
-        )
-        raise UserError(
-            f"output_dir={folder}: holds a run with another configuration ({'; '.join(shown)}); choose another "
-            f"exp_name or output_dir, or add overwrite=true{allow}"
-        )
+        remedy = "choose another exp_name or output_dir, or add overwrite=true"
+        if all(key.startswith(_CHANGEABLE) for key in refused):
+            remedy += f", or allow_changes=[{','.join(refused)}]"
+        raise UserError(f"output_dir={folder}: holds a run with another configuration ({'; '.join(shown)}); {remedy}")
     if changes and (folder / SUMMARY).is_file():
         finished = f"output_dir={folder}: this run is finished, and"
         if settings.stages or not any(folder.glob("checkpoint-*")):
