@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest looks after its folders itself
     config.stash[_TEMPORARY] = Path(tempfile.mkdtemp(prefix="rlvr-vocab-tests-"))
     tempfile.tempdir = os.environ["TMPDIR"] = str(config.stash[_TEMPORARY])
+    os.environ["RLVR_VOCAB_CACHE"] = str(config.stash[_TEMPORARY] / "cache")
 
 
 def pytest_collection_finish() -> None:

@@ -170,13 +170,13 @@ def test_what_cannot_be_shown_is_one_clear_line(finished_run, error_of, args, me
     assert message in error_of("samples", f"run={finished_run}", *args)
 
 
-def test_a_verdict_of_a_grader_that_is_no_reward_of_the_run_is_refused(finished_run, tmp_path, capsys):
+def test_a_verdict_of_a_grader_that_is_no_reward_of_the_run_is_refused(finished_run, tmp_path, error_of):
     shutil.copytree(finished_run / "completions", tmp_path / "completions")
     shutil.copy(finished_run / "config.yaml", tmp_path)
     record = (finished_run / "problems.json").read_text().replace("accuracy", "numeric")
     (tmp_path / "problems.json").write_text(record)
-    assert main(["samples", f"run={tmp_path}", "verdict=right"]) == 2
-    assert "verdict=right: the completions have no scores of numeric" in capsys.readouterr().err
+    message = error_of("samples", f"run={tmp_path}", "verdict=right")
+    assert "verdict=right: the completions have no scores of numeric" in message
 
 
 def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, capsys):
@@ -218,11 +218,13 @@ def test_on_a_terminal_a_pager_gets_it_in_colour_and_may_be_closed_early(finishe
     assert fewest <= terminal.count(b"\n") <= most
 
 
-def test_showing_a_run_imports_neither_torch_nor_pandas_nor_transformers(finished_run):
-    """Each of them is a second or more."""
+def test_showing_and_judging_a_run_import_nothing_heavy(finished_run):
+    """Each of these is a second or more."""
+    (finished_run / "metrics.jsonl").touch()
     code = (
         "import sys; from rlvr_vocab.cli import main;"
         f"assert main(['samples', 'run={finished_run}', 'max_samples=1']) == 0;"
+        f"assert main(['doctor', 'run={finished_run}']) == 0;"
         "print({'torch', 'pandas', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -134,12 +134,8 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, clean
         (["training.learning_rate=1"], "unknown key training"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_read(capsys, clean, words, said):
-    given = [word.format(clean=clean) for word in words]
-    assert main(["check", *LOCAL, f"dataset.name={clean}", *given]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and shown.err.count("\n") == 1
-    assert said in shown.err
+def test_what_cannot_be_done_is_refused_before_anything_is_read(error_of, clean, words, said):
+    assert said in error_of("check", *LOCAL, f"dataset.name={clean}", *(word.format(clean=clean) for word in words))
     assert len(clean.read_text().splitlines()) == 200
 
 
@@ -154,24 +150,6 @@ def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(caps
     advice = last_section(check(capsys, clean, base("qwen3"), *words, f"model.chat_template={template}"))
     assert "no turn for the answer" in advice[0]
     assert "leaves out the system's message 'You are a helpful math" in advice[1]
-
-
-def chat(text, system="Be brief."):
-    return {"question": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
-
-
-def test_chat_messages_without_answers_are_checked_against_chat_messages(capsys, tmp_path):
-    rows = [chat(f"Write a poem about {number}, please.") for number in range(150)]
-    rows += [chat("write a poem about 7 please", "Be long."), {"question": [{"role": "assistant", "content": "Hi"}]}]
-    other = [chat("Write a poem about 3, please.", "Another."), {"question": "Other?"}]
-    words = ["dataset.columns.answer=null", "dataset.eval_fraction=0", "model=tiny"]
-    against = write_rows(tmp_path / "test.jsonl", other)
-    shown = check(capsys, write_rows(tmp_path / "chat.jsonl", rows), *words, f"against={against}")
-    assert "dropped 1: messages begin with the system's, if any, and end with the user's" in section(shown, "Rows")[4]
-    assert section(shown, "Repeated problems")[1:] == ["  Write a poem about 7, please. (rows 8 and 151)"]
-    assert "none: dataset.columns.answer=null" in section(shown, "Gold answers")[0]
-    assert section(shown, f"Shared with {against}")[0].endswith("(50.0%) found in training")
-    assert "  │ Be brief." in shown and "contradict" not in shown
 
 
 def test_answers_to_choices_elsewhere_are_no_contradiction(capsys, tmp_path):

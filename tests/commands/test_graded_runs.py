@@ -47,9 +47,7 @@ def train(tmp_path_factory):
 
     def trained(name, rewards, *words):
         rewards = rewards.replace("own.py", str(folder / "own.py"))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("RLVR_VOCAB_CACHE", str(folder / "cache"))
-            assert main(["train", *SMALL, f"rewards={rewards}", f"output_dir={folder / name}", *words]) == 0
+        assert main(["train", *SMALL, f"rewards={rewards}", f"output_dir={folder / name}", *words]) == 0
         return folder / name
 
     return trained
@@ -136,12 +134,8 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     assert f"were graded by {NAME}" in line and "by correctness_reward" in line and line.count("\n") == 1
 
 
-def local(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return ["dataset=local", f"dataset.name={path}", "dataset.columns.problem=prompt"]
-
-
 def test_stages_that_name_their_own_rewards_need_no_golds_for_those_of_the_run(tmp_path):
-    words = local(tmp_path / "problems.jsonl", [{"prompt": str(number)} for number in range(40)])
+    (tmp_path / "problems.jsonl").write_text("".join(f'{{"prompt": "{number}"}}\n' for number in range(40)))
+    words = ["dataset=local", f"dataset.name={tmp_path}/problems.jsonl", "dataset.columns.problem=prompt"]
     words += ["dataset.columns.answer=null", "model=tiny", "logging=disabled", f"output_dir={tmp_path / 'run'}"]
     check_run(load_settings("train", [*words, "stages=[{name:a,rewards:[boxed]},{name:b,rewards:[think_format]}]"]))

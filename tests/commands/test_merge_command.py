@@ -36,11 +36,9 @@ SMALL = (
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
     """A finished run of two steps that trained an adapter and the reasoning rows."""
-    root = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLVR_VOCAB_CACHE", str(root / "cache"))
-        assert main(["quickstart", "model.lora.enabled=true", f"output_dir={root / 'lora'}", *SMALL]) == 0
-    return root / "lora"
+    run = tmp_path_factory.mktemp("runs") / "lora"
+    assert main(["quickstart", "model.lora.enabled=true", f"output_dir={run}", *SMALL]) == 0
+    return run
 
 
 def logits_of(model, folder):
@@ -82,7 +80,6 @@ def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line
 ):
     from rlvr_vocab.vocab import merge
 
-    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(run_folder.parent / "cache"))
     write, again = merge.write_stock_folder, tmp_path / "again"
 
     def faulty(model, base, folder):

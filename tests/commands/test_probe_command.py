@@ -26,13 +26,11 @@ PROBE = ("draws=3", "permutations=8", "batch_size=32")
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory):
-    runs, cache = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("cache")
+    runs = tmp_path_factory.mktemp("runs")
 
     def trained(name, *words):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("RLVR_VOCAB_CACHE", str(cache))
-            if not (runs / name).exists():
-                assert main(["quickstart", *SMALL, f"output_dir={runs / name}", *words]) == 0
+        if not (runs / name).exists():
+            assert main(["quickstart", *SMALL, f"output_dir={runs / name}", *words]) == 0
         return runs / name
 
     return trained

@@ -1,7 +1,6 @@
 """A run over quantized weights from the command line, in a process of its own: it ends well, on a quiet screen."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -25,7 +24,6 @@ def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "rlvr_vocab.cli", *RUN, *words],
         cwd=tmp_path,
-        env={**os.environ, "RLVR_VOCAB_CACHE": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
     )

@@ -15,8 +15,6 @@ COMPLETIONS = [
     {"prompt": "2+2?", "completion": f"{THOUGHT}\\boxed{{4}}", "solution": ""},
 ]
 MINE = """
-import re
-
 def fussy(completions, solution, **columns):
     return [1 / (int(gold or 41) - 41) for gold in solution]
 
@@ -28,14 +26,6 @@ def short(completions, **columns):
 
 def half(completions, **columns):
     return [0.5] * len(completions)
-
-def on_lines(completions, **columns):
-    form = r"^<reasoning>\\n.*?\\n</reasoning>\\n<answer>\\n.*?\\n</answer>\\n$"
-    return [float(re.search(form, turn[0]["content"]) is not None) for turn in completions]
-
-def thinking(completions, **columns):
-    form = r"^<think>.*?</think>\\s*<answer>.*?</answer>$"
-    return [float(re.search(form, turn[0]["content"]) is not None) for turn in completions]
 """
 ARITHMETIC = ("dataset=arithmetic", "dataset.generator.num_problems=50")
 
@@ -158,20 +148,6 @@ def test_gold_answers_have_to_reach_a_full_mark_of_ones_own(score, mine):
     assert "at full mark 0 of 50 (0.0%)" in lines[-1] and len(below(lines, "Lowest totals, 20 of 50")) == 20
     lines = score(*ARITHMETIC, f"rewards=[{{name:'{mine}:half',full_mark:0.5}}]", "max_samples=20")
     assert "at full mark 20 of 20 (100.0%)" in lines[-1] and not any("Lowest" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("rewards", "turn"),
-    [
-        ("xml", r"'<reasoning>\nWork it out.\n</reasoning>\n<answer>\n"),
-        ("[{mine}:on_lines]", r"'<reasoning>\nWork it out.\n</reasoning>\n<answer>\n"),
-        ("[{mine}:thinking]", "'<think>"),
-    ],
-)
-def test_the_made_up_turns_have_the_form_that_the_rewards_pay(score, mine, rewards, turn):
-    lines = score(*ARITHMETIC, f"rewards={rewards.format(mine=mine)}")
-    assert any(f"made-up turns like {turn}" in line for line in lines)
-    assert all("at full mark 50 of 50" in line for line in below(lines, "Rewards") if "full mark" in line)
 
 
 def test_a_base_model_answers_a_few_training_problems(score, make_shape):

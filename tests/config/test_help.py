@@ -40,19 +40,6 @@ def test_no_option_prints_a_secret(option):
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--job", "0"], "--job 0 .*add --multirun"),
-        (["--resolve"], "add --cfg job"),
-        (["--resolve", "--show=seed"], "--cfg"),
-    ],
-)
-def test_an_option_that_would_do_nothing_is_refused(words, message):
-    with pytest.raises(UserError, match=message):
-        parse_command_line("train", words)
-
-
 def test_one_value_is_printed_as_it_can_be_typed():
     assert shown("train", "seed=5", "--show", "output_dir") == "./out/grpo_baseline"
     assert shown("train", "--show", "training.max_steps") == "null"

@@ -38,6 +38,9 @@ from rlvr_vocab.errors import UserError
         ("model.lora.target_modules=all-liner", ["should be 'all-linear' or", "did you mean all-linear?"]),
         ("training.max_steps=0", ["training.max_steps=0: should be greater than or equal to 1"]),
         ("output_dir=", ["output_dir=: must not be empty"]),
+        ("training.epsilon_hig=1", ["unknown key training.epsilon_hig", "training.epsilon_high?"]),
+        ("training.adam_epsilon=small", ["training.adam_epsilon=small", "valid number"]),
+        ("training.sync_ref_model=1", ["training.sync_ref_model", "valid boolean"]),
     ],
 )
 def test_what_cannot_be_read_gets_one_line_with_its_key_or_the_nearest_right_thing(word, parts):

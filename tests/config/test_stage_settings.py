@@ -11,11 +11,6 @@ pytestmark = pytest.mark.slow  # each composes the configuration of several stag
 QUICK = ("experiment=quickstart", "exp_name=stages_test")
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def stages(text, *words):
     return load_settings("train", [*QUICK, *words, f"stages={text}"]).stages
 

@@ -59,18 +59,3 @@ def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read():
     assert len(keys) > 5 and set(keys) <= known
     with pytest.raises(UserError, match="hub_strategy is not used here: nothing reads it"):
         read_settings("train", ["training.hub_strategy=end"])
-
-
-@pytest.mark.parametrize(
-    ("word", "parts"),
-    [
-        ("training.epsilon_hig=1", ["unknown key training.epsilon_hig", "training.epsilon_high?"]),
-        ("training.adam_epsilon=small", ["training.adam_epsilon=small", "valid number"]),
-        ("training.sync_ref_model=1", ["training.sync_ref_model", "valid boolean"]),
-    ],
-)
-def test_a_field_that_only_trl_knows_is_read_by_its_annotation(word, parts):
-    assert read_settings("train", ["training.adam_epsilon=1e-6"]).training.grpo["adam_epsilon"] == 1e-6
-    with pytest.raises(UserError) as caught:
-        read_settings("train", [word])
-    assert all(part in str(caught.value) for part in parts), str(caught.value)

@@ -151,10 +151,9 @@ def test_text_that_is_not_utf8_is_refused_by_its_byte(write):
         read_rows(write("p.csv", "problem,answer\nx,1\n".encode("utf-16")))
 
 
-def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(write, tmp_path, monkeypatch):
+def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(write, tmp_path):
     write("gsm8k_train.jsonl", "x")
     write("other.csv", "x")
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         local_file("gsm8k_trian.jsonl")
     expected = f"data file {tmp_path}/gsm8k_trian.jsonl does not exist; the nearest file there is gsm8k_train.jsonl"

@@ -57,8 +57,7 @@ def test_where_one_process_is_told_to_stop_both_save_after_the_same_step(trained
     assert {*of_each, "model.safetensors", "reasoning_vocab.json"} <= set(listed)
 
 
-def test_a_whole_run_that_shards_an_adapted_model_leaves_what_one_process_leaves(started, tmp_path, monkeypatch):
-    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+def test_a_whole_run_that_shards_an_adapted_model_leaves_what_one_process_leaves(started, tmp_path):
     folder = tmp_path / "run"
     done = started("fsdp2", "fsdp_on_cpu.py", "model.lora.enabled=true", "model.lora.r=4", f"output_dir={folder}")
     assert done.returncode == 0, done.stderr[-6000:]

@@ -131,7 +131,6 @@ judge = Judge()
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     path = tmp_path / "my rewards.py"
     path.write_text(FILE)

@@ -7,8 +7,6 @@ import json
 import math
 import pickle
 import pkgutil
-import subprocess
-import sys
 import time
 from functools import partial
 from importlib.util import find_spec
@@ -191,13 +189,6 @@ def test_the_examples_of_a_module_are_true(module_name):
             for test in finder.find(inspect.unwrap(member), name, globs=dict(vars(module))):
                 runner.run(test)
     assert runner.failures == 0
-
-
-def test_importing_the_library_costs_next_to_nothing():
-    code = "import sys, rlvr_vocab.rewards.library; print(*sys.modules)"
-    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"torch", "trl", "transformers", "sympy", "math_verify", "numpy", "datasets"}
-    assert heavy & set(imported) == set() and "rlvr_vocab.rewards.library.code" in imported
 
 
 @pytest.mark.slow

@@ -71,8 +71,7 @@ def test_a_card_names_model_problems_configuration_and_results(tmp_path):
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_no_token_and_no_path_stands_in_a_card(tmp_path, monkeypatch, links):
-    monkeypatch.chdir(tmp_path)
+def test_no_token_and_no_path_stands_in_a_card(tmp_path, links):
     (tmp_path / "customers" / "tickets").mkdir(parents=True)  # a folder with the look of a hub name
     config = config_of("model.name=customers/tickets" if links else f"model.name={tmp_path / 'private' / 'tickets'}")
     config["dataset"]["name"] = "~/somewhere/problems.jsonl"

@@ -30,9 +30,7 @@ exit 75
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
+def folder(tmp_path):
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield tmp_path
     for number, handler in handlers.items():

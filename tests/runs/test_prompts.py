@@ -37,8 +37,7 @@ def my_think_format(completions, **kwargs):
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_with_rewards(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def in_a_folder_with_rewards():
     Path("mine.py").write_text(OWN)
 
 

@@ -81,8 +81,7 @@ def strict(completions, **columns):
         ("[{name:accuracy,weight:0},{name:boxed,weight:0.0}]", "every weight is 0, so nothing could be learned"),
     ],
 )
-def test_rewards_are_tried_on_right_answers_before_training(functions, refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_rewards_are_tried_on_right_answers_before_training(functions, refused, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards={functions}"])
     with nullcontext() if refused is None else pytest.raises(UserError, match=re.escape(refused)):

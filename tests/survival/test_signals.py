@@ -5,9 +5,10 @@ import signal
 
 import pytest
 
+from tests.survival.conftest import LENGTH
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 RESUME_ME = 75
-LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
 # Checkpoints come from signals alone.
 RARE = "training.save_steps=100"
 KINDS = {

@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.survival.conftest import LENGTH
+
 STEPS = 3
-LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
 STAGES = (
     f"stages=[{{name:form,rewards:[think_format,{LENGTH}],training:{{max_steps:{STEPS}}}}},"
     f"{{name:answers,rewards:[{{name:accuracy,adaptive:{{window:1}}}},{LENGTH}],training:{{max_steps:{STEPS}}}}}]"

@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -24,26 +23,6 @@ def a_usual_terminal(monkeypatch):
 
 def row(step, **more):
     return {"step": step, "reward": step / 1_000, "completions/mean_length": 23.4, "entropy": 0.6, **more}
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_a_terminal_has_a_line_for_each_row_and_a_bar_below_them():
-    terminal = Terminal()
-    with live_display(Console(file=terminal, width=100, highlight=False), "GRPO") as shown:
-        shown.begins(0, 60)
-        for step in (1, 60):
-            shown.row(row(step), step, 60)
-        shown.finding("KL above its limit (step 20)", "kl was 0.7 [/b]")
-    plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", terminal.getvalue()).replace("\r", "\n")
-    lines = [" ".join(line.split()) for line in plain.split("\n") if line.strip()]
-    first, last = (next(line for line in lines if line.startswith(f"GRPO {step}/60")) for step in (1, 60))
-    assert "reward 0.00 length 23" in first and "reward 0.06" in last
-    assert "finding: KL above its limit (step 20): kl was 0.7 [/b]" in lines
-    assert lines[-1].startswith("GRPO ━") and lines[-1].endswith(" 60/60")
 
 
 def test_a_pipe_gets_one_plain_line_a_row(monkeypatch):

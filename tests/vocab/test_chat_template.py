@@ -7,7 +7,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab import tokenizer as chat
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.tokenizer import (
-    begins_answer,
     chat_ids,
     chat_texts,
     find_turn_ids,
@@ -112,19 +111,3 @@ def test_a_template_without_an_end_is_given_up(tokenizer, monkeypatch):
     tokenizer.chat_template = "{% for i in range(6000) %}{% for j in range(6000) %}{% endfor %}{% endfor %}"
     with pytest.raises(UserError, match=r"did not finish within 0\.2 seconds for the prompt '3 \+ 4\?'"):
         chat_texts(tokenizer, [ASKED])
-
-
-@pytest.mark.parametrize(
-    ("template", "begins"),
-    [
-        (MARKED + "{% if add_generation_prompt %}<assistant>{% endif %}", True),
-        # Mistral: the user's turn ends in what begins the answer
-        ("{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} {{ m.content }}</s>"
-         "{% endif %}{% endfor %}", True),
-        (MARKED, False),
-        ("{{ messages[-1].content }}", False),
-    ],
-)  # fmt: skip
-def test_a_template_without_a_turn_for_the_answer_is_told(tokenizer, template, begins):
-    tokenizer.chat_template = template
-    assert begins_answer(tokenizer, TAGS) is begins

@@ -85,7 +85,6 @@ def test_merged_weights_are_those_of_the_formula(name, train_rows, expand_shape,
 
 def test_paths_and_types_are_texts_too(expand_shape, make_adapter, tmp_path, monkeypatch):
     make_adapter(expand_shape("qwen3", size=20), "reasoning").rename(tmp_path / "adapter")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     merge_adapter("adapter", "merged")
     merge_adapter("~/adapter", "~/again", dtype="bfloat16")

@@ -42,10 +42,7 @@ def pickled(expand_shape, tmp_path, trace):
     return folder
 
 
-def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
-    pickled, trace, tmp_path, monkeypatch, expand_shape, make_adapter
-):
-    monkeypatch.chdir(tmp_path)
+def test_pickled_weights_are_refused_in_one_line_and_stay_unread(pickled, trace, tmp_path, expand_shape, make_adapter):
     base = expand_shape("qwen3", size=20)
     adapter = make_adapter(base, "reasoning")
     (adapter / "adapter_model.safetensors").unlink()

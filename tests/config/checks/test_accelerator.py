@@ -14,8 +14,7 @@ RUN = ("quickstart", "training.use_cpu=true", "output_dir=run")
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+def everything_is_installed(monkeypatch):
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import environment
 from tests.settings import load_settings, refusal
@@ -15,8 +14,7 @@ TINY = ["model=tiny", "dataset=arithmetic", "logging=disabled"]
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def without_secrets(monkeypatch):
     for name in ("HF_TOKEN", "WANDB_API_KEY", "JUDGE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -40,11 +38,6 @@ def test_a_secret_is_refused_with_its_key_and_where_it_belongs(command, words, k
     assert line.startswith(f"{key} holds a secret, which would be recorded: leave it")
     assert "to the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
     assert list(Path.cwd().iterdir()) == []
-
-
-@pytest.mark.parametrize("value", ["true", "false", "null"])
-def test_whether_to_use_a_token_is_no_secret(value):
-    read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
 
 
 def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch):

@@ -26,10 +26,6 @@ def quantized(expand_shape, make_trainer, tmp_path):
     return make
 
 
-def tensors_of(model):
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
 def logits_of(model, rows):
     ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
@@ -108,5 +104,5 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(bits, optim, quantized, 
     whole.train()
     resumed = quantized("llama", bits, lora, out="resumed", **steps)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
-    for name, tensor in tensors_of(whole.model).items():
-        assert torch.equal(tensors_of(resumed.model)[name], tensor), name
+    ends = resumed.model.state_dict()
+    assert [name for name, tensor in whole.model.state_dict().items() if not torch.equal(ends[name], tensor)] == []
