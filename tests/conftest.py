@@ -89,10 +89,7 @@ def make_shape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shap
 
 @pytest.fixture(scope="session")
 def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The expanded folder of a shape under given `Expansion` fields, written at the first call.
-
-    Reasoning rows are `independent` unless the fields say otherwise.
-    """
+    """The folder of a shape under `Expansion` fields, written at the first call; rows are independent by default."""
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     root, made = tmp_path_factory.mktemp("expanded"), {}

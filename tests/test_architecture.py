@@ -1,8 +1,4 @@
-"""The rules that hold the repository together: who may import whom, and how long a file may be.
-
-A package imports only packages below it, and there are no import cycles. Imports are read with `ast`, so those inside
-functions and under `TYPE_CHECKING` count too.
-"""
+"""Who may import whom, also inside functions and under `TYPE_CHECKING`, and how long a file may be."""
 
 import ast
 import importlib.metadata

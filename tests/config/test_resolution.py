@@ -38,21 +38,6 @@ def test_the_completion_limit_is_one_value_under_both_names(words, value):
     assert both(words) == (value, value, value)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [f"{LIMIT}=300", f"{LENGTH}=200"],
-        ["training=small_gpu", f"{LIMIT}=300"],
-        ["training.temperature=0.7", "model.generation_kwargs.temperature=1.0"],
-        ["stages=[{name: a, generation: {max_new_tokens: 12}, training: {max_completion_length: 20}}]"],
-        ["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"],
-    ],
-)
-def test_two_different_values_are_refused(words):
-    with pytest.raises(UserError):
-        read_settings("train", words)
-
-
 def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path):
     recorded = tmp_path / "config.yaml"
     recorded.write_text(config_yaml(read_settings("train", [f"{LIMIT}=300"]).resolved))
@@ -82,8 +67,13 @@ def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themse
         (["model.source_ids=re:("], r"model.source_ids=re:\(: no regular expression: missing \)"),
         (["model.source_ids=[a,b]", "model.reasoning_vocab_size=2"], "sets the number of copies"),
         (["model.source_ids=[]"], "model.source_ids"),
+        (["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"], ""),
+        ([f"{LIMIT}=300", f"{LENGTH}=200"], ""),
+        (["training=small_gpu", f"{LIMIT}=300"], ""),
+        (["training.temperature=0.7", "model.generation_kwargs.temperature=1.0"], ""),
+        (["stages=[{name: a, generation: {max_new_tokens: 12}, training: {max_completion_length: 20}}]"], ""),
     ],
 )
-def test_tokens_to_copy_that_cannot_be_read_are_named(words, message):
+def test_two_different_values_and_tokens_that_cannot_be_read_are_refused(words, message):
     with pytest.raises(UserError, match=message):
         read_settings("train", words)

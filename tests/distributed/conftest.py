@@ -98,10 +98,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def trained(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """The folder of a case, by how it was trained and its name.
-
-    That is `one`, `ddp` or `fsdp2`, or with AdamW in place of SGD `adamw` (one process) or `deepspeed_zero3`.
-    """
+    """The folder of a case, by its name and how it was trained: a file of accelerate's, or `one` of ALONE."""
     root = tmp_path_factory.mktemp("trained")
 
     def folder_of(kind: str, name: str) -> Path:

@@ -12,10 +12,11 @@ from rlvr_vocab import Lora
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.recorded import is_from_python
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.rewards.build import find_function, logged_names
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.runs.python_run import problem_row
-from tests.settings import load_settings
+from tests.settings import refusal
 
 SCRIPT = """
 import sys
@@ -50,7 +51,14 @@ def script(tmp_path):
 
 
 def rows_in(run):
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return read_metrics(run / "metrics.jsonl")
+
+
+def problems_in(path, numbers):
+    path.write_text("".join(f'{{"problem": "What is {n} + 4?", "answer": "{n + 4}"}}\n' for n in numbers))
+    words = [f"dataset.name={path}", "dataset.eval_fraction=0.4", "training.use_cpu=true", "training.max_steps=1"]
+    words += ["training.per_device_train_batch_size=4", "training.max_completion_length=8", "training.bf16=false"]
+    return [*words, "logging=none", "report=false"]
 
 
 @pytest.mark.slow
@@ -60,12 +68,9 @@ def test_every_command_reads_a_run_from_python(script, make_shape, tmp_path, cap
     for run, copies in zip(runs, (0, 20), strict=True):
         make(run, base, copies).train()
     problems = tmp_path / "held.jsonl"
-    problems.write_text("".join(f'{{"problem": "What is {n} + 4?", "answer": "{n + 4}"}}\n' for n in range(8, 14)))
-    common = [f"model.name={base}", f"dataset.name={problems}", "dataset.eval_fraction=0.4", "training.use_cpu=true"]
-    common += ["training.max_steps=1", "training.per_device_train_batch_size=4", "training.num_generations=4"]
-    common += ["training.max_completion_length=8", "training.bf16=false", "training.gradient_accumulation_steps=1"]
-    common += ["rewards=[accuracy]", "logging=none", "report=false", f"output_dir={runs[0].parent / 'typed'}"]
-    assert main(["train", *common]) == 0
+    common = [f"model.name={base}", "rewards=[accuracy]", f"output_dir={runs[0].parent / 'typed'}"]
+    common += ["training.num_generations=4", "training.gradient_accumulation_steps=1"]
+    assert main(["train", *common, *problems_in(problems, range(8, 14))]) == 0
     of_command = rows_in(runs[0].parent / "typed")[0]
     of_python = rows_in(runs[0])[0]
     own = {name for name in of_python if name.startswith("rewards/length")}
@@ -138,19 +143,10 @@ def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(script, m
     trainer = make(tmp_path / "own", base, 5, push_to_hub=True, hub_model_id="mine", peft_config=Lora(r=2))
     trainer.train()
     trainer.push_to_hub()
-    problems = tmp_path / "all.jsonl"
-    problems.write_text("".join(f'{{"problem": "What is {n} + 4?", "answer": "{n + 4}"}}\n' for n in range(14)))
-    words = [f"model.name={base}", f"dataset.name={problems}", "dataset.eval_fraction=0.4", "training.use_cpu=true"]
-    words += ["training.max_steps=1", "training.per_device_train_batch_size=4", "training.max_completion_length=8"]
-    words += ["training.push_to_hub=true", "logging=none", "report=false", "exp_name=typed", "training.bf16=false"]
-    assert main(["train", *words]) == 0
-    adapter = {
-        "adapter_config.json",
-        "adapter_model.safetensors",
-        "tokenizer.json",
-        "reasoning_vocab.json",
-        "README.md",
-    }
+    words = [f"model.name={base}", "exp_name=typed", "training.push_to_hub=true"]
+    assert main(["train", *words, *problems_in(tmp_path / "all.jsonl", range(14))]) == 0
+    adapter = {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"}
+    adapter |= {"reasoning_vocab.json", "README.md"}
     assert list(hub.files) == [
         *("me/mine: Training in progress, step 1", "me/mine: Training in progress, step 2"),
         *("me/mine: End of training", "me/typed: End of training"),
@@ -176,12 +172,8 @@ def test_problems_of_a_script_have_the_fingerprint_of_the_same_problems_in_a_fil
 def test_rewards_of_a_script_keep_the_names_that_trl_logs_and_are_named_where_they_are_missing():
     specs = [RewardSpec("python:/w/train.py:accuracy_reward"), RewardSpec("/w/mine.py:accuracy_reward")]
     assert logged_names(specs) == ["accuracy_reward", "mine_accuracy_reward"]
-    with pytest.raises(
-        UserError, match=r"accuracy_reward is a function of a Python script.*rewards=\[/w/train\.py:acc"
-    ):
+    with pytest.raises(UserError, match=r"is a function of a Python script.*rewards=\[/w/train\.py:acc"):
         find_function(specs[0].name)
     assert is_from_python({"dataset": {"name": "python:/w/train.py"}})
-    with pytest.raises(
-        UserError, match=r"from Python, and its script makes the problems \(/w/train\.py\): give dataset="
-    ):
-        load_settings("train", ["dataset.name=python:/w/train.py", "logging=none"])
+    message = refusal("train", ["dataset.name=python:/w/train.py", "logging=none"])
+    assert "from Python, and its script makes the problems (/w/train.py): give dataset=" in message

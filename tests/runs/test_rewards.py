@@ -107,24 +107,15 @@ def warnings(*words, problem="A box holds 3 balls. And two boxes?"):
         ),
         (["rewards=[xml_format]"], "xml_format looks for <answer>…</answer>"),
         (["model=tiny", "dataset=arithmetic"], "random weights and never answers correctly: set warmup.max_steps"),
+        ([], None),
+        (["dataset.system_prompt=Think, then box the sum."], None),
+        (["dataset.system_prompt=Say: The answer is 3.", TAG], None),
+        (["experiment=gsm8k_reasoning"], None),
+        (["dataset.system_prompt=null", "rewards=[exact_match,numeric,multiple_choice]"], None),
+        (["model=tiny", "warmup.max_steps=9", "dataset.columns.reasoning=working", "dataset.system_prompt=null"], None),
     ],
 )
-def test_a_form_that_is_read_and_not_asked_for_is_named(words, named):
-    [line] = warnings(*words)
-    assert named in line
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["dataset.system_prompt=Think, then box the sum."],
-        ["dataset.system_prompt=Say: The answer is 3.", TAG],
-        ["experiment=gsm8k_reasoning"],
-        ["dataset.system_prompt=null", "rewards=[exact_match,numeric,multiple_choice]"],
-        ["model=tiny", "warmup.max_steps=9", "dataset.columns.reasoning=working", "dataset.system_prompt=null"],
-    ],
-)
-def test_other_runs_have_no_warning(words):
-    assert warnings(*words) == []
+def test_a_form_that_is_read_and_not_asked_for_is_named_and_no_other(words, named):
+    lines = warnings(*words)
+    assert (named is None and lines == []) or (len(lines) == 1 and named in lines[0])
     assert warnings("dataset.system_prompt=null", problem="1+1=? Answer in \\boxed{}.") == []

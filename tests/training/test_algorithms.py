@@ -50,11 +50,7 @@ CLIPPED = {
 
 
 def loss_of_the_paper(name, new, old, reference, A, limit):
-    """The objective with a minus in front, for one group of completions of unequal length.
-
-    Args:
-        new, old, reference: log-probabilities of the tokens of each completion; A: its advantage.
-    """
+    """The objective with a minus in front, of log-probabilities and advantages A of one group of completions."""
     group, all_tokens, objective = len(A), sum(map(len, new)), 0.0
     for i in range(group):
         ratio = (new[i] - old[i]).exp()

@@ -18,13 +18,7 @@ CASES = {  # the first three with a tied table and a softcap, the last untied an
 
 
 class Dense:
-    """A held model in float64, with a whole table of rows and of logits.
-
-    Attributes:
-        leaves: its parameters, by the names of the held model.
-        logp, text_logp: `(B, C)` of the ids of a batch's completions, and of their texts.
-        entropy: `(B, C)` over texts.
-    """
+    """A held model in float64 with whole tables: `logp`, `text_logp` and `entropy` over texts are `(B, C)`."""
 
     def __init__(self, model, trainer, batch):
         self._layout = trainer.policy.layout
@@ -65,11 +59,7 @@ def k3(log_ratio):
 
 
 def dense_loss(policy, reference, batch, args, over="text"):
-    """That of `loss_type="grpo"`, as TRL's documentation gives it.
-
-    Returns:
-        The loss, and what the two KLs are in the mean over tokens.
-    """
+    """That of `loss_type="grpo"`, as TRL's documentation gives it, and the two KLs in the mean over tokens."""
     mask, advantages = batch["completion_mask"].double(), batch["advantages"].double().unsqueeze(1)
     log_ratio = policy.logp - batch["old_per_token_logps"].double()
     if args.importance_sampling_level == "sequence":

@@ -1,7 +1,4 @@
-"""Formulas are equal when their values are, never when they are merely close, and nothing astronomical is computed.
-
-Those that only math-verify's parser reads are equal when sympy holds their trees to be the same.
-"""
+"""Formulas are equal when their values are, never when they are merely close, and nothing astronomical is computed."""
 
 import time
 from fractions import Fraction

@@ -1,7 +1,4 @@
-"""The verifier against pairs of a gold answer and a boxed one whose verdict no careful mathematician would dispute.
-
-A pair is in `pairs.jsonl` only if the verdict is clear without the problem. The wrong answers are near misses.
-"""
+"""The verifier against pairs of a gold answer and a boxed one whose verdict is clear without the problem."""
 
 import json
 from pathlib import Path

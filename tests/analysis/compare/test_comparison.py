@@ -75,10 +75,7 @@ def test_arms_with_unequal_numbers_of_runs_keep_their_own_degrees_of_freedom():
 def claims(seeds, problems, draws):
     """How often the rule claims at 5 % where there is nothing, over normal luck of known size.
 
-    Args:
-        seeds: (variance, what of it is the problems', degrees of freedom) of each part.
-        problems: variance that only the problems make.
-        draws: of the variance of each part, equally likely.
+    `seeds` are (variance, what of it is the problems', degrees of freedom) of each part.
     """
     true = sum(variance for variance, _, _ in seeds) + problems
     both = sum(part for _, part, _ in seeds)

@@ -77,10 +77,8 @@ def test_each_second_counts_to_the_phase_that_it_is_spent_in(clock, expand_shape
 
 
 def allocating(mebibytes, function):
-    """The function, which holds so much memory beside what it does; each call the next of the numbers.
-
-    It is mapped by itself: malloc may have as much left from before.
-    """
+    """The function, which holds so much memory beside what it does; each call the next of the numbers."""
+    # Mapped by itself: malloc may have as much left from before.
     left, touched = iter(mebibytes), b"1" * 2**20
 
     def large(*args, **kwargs):
