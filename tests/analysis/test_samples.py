@@ -170,13 +170,13 @@ def test_what_cannot_be_shown_is_one_clear_line(finished_run, error_of, args, me
     assert message in error_of("samples", f"run={finished_run}", *args)
 
 
-def test_a_verdict_of_a_grader_that_is_no_reward_of_the_run_is_refused(finished_run, tmp_path, error_of):
+def test_a_verdict_of_a_grader_that_is_no_reward_of_the_run_is_refused(finished_run, tmp_path, capsys):
     shutil.copytree(finished_run / "completions", tmp_path / "completions")
     shutil.copy(finished_run / "config.yaml", tmp_path)
     record = (finished_run / "problems.json").read_text().replace("accuracy", "numeric")
     (tmp_path / "problems.json").write_text(record)
-    message = error_of("samples", f"run={tmp_path}", "verdict=right")
-    assert "verdict=right: the completions have no scores of numeric" in message
+    assert main(["samples", f"run={tmp_path}", "verdict=right"]) == 2
+    assert "verdict=right: the completions have no scores of numeric" in capsys.readouterr().err
 
 
 def test_damaged_files_are_named_and_the_rest_is_shown(finished_run, tmp_path, capsys):
