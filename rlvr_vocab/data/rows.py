@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_at, column_names, is_nan, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_at, cell_text, column_names, is_nan, plain_text
 from rlvr_vocab.data.choices import asked_in, choices_in, reading_of
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.problem_key import problem_key
@@ -80,7 +80,7 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
         try:
             if not isinstance(row, dict):
                 raise UnusableRow("row is not an object", row)
-            if _has_lone_surrogate(row):
+            if LONE_SURROGATE.search(str(cell_text(row))):
                 raise UnusableRow("text holds half a surrogate pair, which UTF-8 cannot write", row)
             text, messages = read_problem(cell_at(row, columns.problem), row)
             if columns.tests is not None and not cell_at(row, columns.tests):
@@ -97,14 +97,6 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
             shown = text if text and str(unusable.shown).strip() in ("", "nan", "None") else unusable.shown
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(shown)))
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
-
-
-def _has_lone_surrogate(value: object) -> bool:
-    if isinstance(value, str):
-        return LONE_SURROGATE.search(value) is not None
-    if isinstance(value, dict):
-        return any(_has_lone_surrogate(name) or _has_lone_surrogate(inner) for name, inner in value.items())
-    return isinstance(value, list) and any(_has_lone_surrogate(inner) for inner in value)
 
 
 def read_problem(value: object, row: object) -> tuple[str, Messages | None]:

@@ -23,8 +23,8 @@ _ANSWERS = (
 )
 _TESTS = ("tests", "test", "test_list", "input_output", "test_code", "test_cases")
 # All choices of a question, one choice per column, and material that the question refers to.
-CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
-ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
+_CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
+_ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
 MATERIAL = re.compile(
     r"(?:context|ctx|passage|paragraph|article|document|background)s?|body|story|premise|input|starter_code"
     r"|(?:image|table|figure|diagram|picture)(?:_?\d+|s)?|(?:pre|post)_text",
@@ -129,11 +129,15 @@ def _material(few: Rows, problem: str) -> list[str]:
     return [name for name, count in counts.items() if name.lower() in _AFTERWARDS or 2 * count > len(few)]
 
 
+def choice_columns(paths: Sequence[str]) -> list[str | tuple[str, ...]]:
+    """Each column that is named like a list of choices, then those together that are named like one choice each."""
+    single = tuple(path for path in paths if _ONE_CHOICE.fullmatch(path))
+    return [*(path for path in paths if _CHOICES.fullmatch(_last(path))), *[single] * (len(single) > 1)]
+
+
 def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dict[str, Any]:
     """The columns of choices and of the answer that names one of them."""
-    single = tuple(path for path in paths if ONE_CHOICE.fullmatch(path))
-    named: list[Any] = [path for path in paths if CHOICES.fullmatch(_last(path))]
-    for columns, answer in product([*named, single] if len(single) > 1 else named, answers):
+    for columns, answer in product(choice_columns(paths), answers):
         asked = asked_in(few, columns, partial(cell_at, column=answer))
         if len(asked) >= NEARLY_ALL * len(few) and readings_that_fit(asked):
             return {"dataset.columns.choices": columns, "dataset.columns.answer": answer}

@@ -72,17 +72,10 @@ def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
         "tests": mapped.tests,
     }
     taken = {*OUR_COLUMNS, *TRL_NAMES, *(name for name in unchanged if unchanged[name] is not None)}
-    used, handed_on = set(names) - taken, {}
-    for name in names:
-        given_name = name
-        if name in taken:
-            if name == unchanged.get(name):
-                continue  # it is there already
-            given_name = f"raw_{name}"
-            while given_name in used:
-                given_name = f"raw_{given_name}"
-        used.add(given_name)
-        handed_on[name] = given_name
+    handed_on = {name: name for name in names if name != unchanged.get(name)}  # others are there already
+    for name in handed_on:
+        while handed_on[name] in taken or (handed_on[name] != name and handed_on[name] in names):
+            handed_on[name] = f"raw_{handed_on[name]}"
     return handed_on
 
 
