@@ -140,11 +140,7 @@ def _distances(table: torch.Tensor, ids: torch.Tensor, others: torch.Tensor) -> 
 
 
 def token_tables(folder: Path, rows: int) -> dict[str, torch.Tensor]:
-    """Embedding and head of a model folder, or the one table of a tied model: each `(rows, H)`, mapped from its file.
-
-    Raises:
-        UserError: there is no such table, or it cannot be read.
-    """
+    """Embedding and head, or the one table of a tied model: `(rows, H)`, mapped from its file; UserError without."""
     tables: dict[str, torch.Tensor] = {}
     with reading_model(folder):
         for file in sorted(folder.glob("*.safetensors")):

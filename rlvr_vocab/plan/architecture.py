@@ -107,11 +107,7 @@ class Architecture:
 
 
 def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
-    """The shape that a `config.json` describes, or its text part.
-
-    Raises:
-        UserError: it describes no dense language model; `where` names the file.
-    """
+    """The shape that a `config.json` or its text part describes; UserError, which begins with `where`, for others."""
     config = config.get("text_config") or config
     kind = str(config.get("model_type", ""))
     family = FAMILIES.get(kind, Family())
@@ -140,11 +136,7 @@ def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
 
 
 def architecture_of(name: str) -> Architecture:
-    """The shape of the model in a folder, in the hub's cache of this machine, or in the table of shipped models.
-
-    Raises:
-        UserError: the model is in none of them.
-    """
+    """The shape of the model in a folder, the hub's cache or the table of shipped models; UserError for others."""
     from huggingface_hub import try_to_load_from_cache  # --help does not need it
 
     file: Any = Path(name).expanduser() / CONFIG

@@ -66,11 +66,7 @@ CARDS = {
 
 
 def device_named(name: str | None) -> Device:
-    """The card of that name, or the processor for `cpu`; None for the device of this machine.
-
-    Raises:
-        UserError: no card has that name.
-    """
+    """The card of that name, the processor for `cpu`, this machine's device for None; UserError for other names."""
     if name is None:
         return _card_here() or this_processor()
     if name == CPU:

@@ -45,11 +45,7 @@ class Fit:
 
 
 def fit_into_device(work: Workload) -> Fit:
-    """The run with changes until its peak fits; a change is kept only if it lowers the peak.
-
-    Raises:
-        UserError: no change makes it fit.
-    """
+    """The run with changes until its peak fits, each of which lowers it; UserError where none makes it fit."""
     memory = work.device.memory * (1 - HEADROOM)
     found = Fit(work.run, (), forecast_of(work))
     while (left := found.forecast).peak > memory:

@@ -101,11 +101,7 @@ def compare_with_baseline(
     paired: bool | None = None,
     metric: HeldOutMetric = ACCURACY,
 ) -> tuple[Comparison, ...]:
-    """Each of several arms against the baseline; with several, the verdicts rest on p-values after Holm (1979).
-
-    Raises:
-        UserError: the arms cannot be compared.
-    """
+    """Each arm against the baseline; the verdicts of several rest on p-values after Holm (1979)."""
     found = [compare_arms(baseline, other, confidence, power, paired, metric, len(others)) for other in others]
     adjusted = zip(found, holm([each.p for each in found]), strict=True)
     return tuple(replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in adjusted)
@@ -120,11 +116,7 @@ def compare_arms(
     metric: HeldOutMetric = ACCURACY,
     comparisons: int = 1,
 ) -> Comparison:
-    """The difference between two arms on the same problems; `paired` as in `match_scores`.
-
-    Raises:
-        UserError: the arms have no problem in common, or the same score throughout.
-    """
+    """The difference of two arms; UserError without a common problem, or with one score throughout."""
     scores = match_scores(baseline, other, paired)
     both = np.concatenate([scores.baseline.ravel(), scores.other.ravel()])
     largest = 1.0 if metric.is_share else float(np.nanmax(both) - np.nanmin(both))

@@ -126,11 +126,7 @@ def problem_of(answer: ProblemResult) -> tuple[str, str | None]:
 def compare_all(
     arms: Sequence[ComparedArm], confidence: float, power: float, paired: bool | None
 ) -> tuple[Comparison, ...]:
-    """Compare each arm with the first.
-
-    Raises:
-        UserError: the arms have nothing in common that could be compared, or were graded differently.
-    """
+    """Compare each arm with the first; UserError where they have nothing in common, or were graded differently."""
     first, *others = (run for arm in arms for run in arm.runs)
     for run in others:
         if not same_grader(first.grader, run.grader):
