@@ -117,10 +117,11 @@ def require_room(
     ids = chat_ids(tokenizer, prompts, **template)
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
     length, key, prompt = len(ids[longest]), settings.limit_key, prompts[longest]
+    asked = prompt if isinstance(prompt, str) else prompt[-1]["content"]
     if length + settings.max_new_tokens > context:
         remedy = f"set {key} to {context - length} or less" if length < context else "shorten the prompt"
         raise UserError(
-            f'prompt {longest + 1}, "{short_text(prompt if isinstance(prompt, str) else prompt[-1]["content"], 40)}": its {length} tokens and '
+            f'prompt {longest + 1}, "{short_text(asked, 40)}": its {length} tokens and '
             f"{key}={settings.max_new_tokens} do not fit the model's context of {context}; {remedy}"
         )
 
