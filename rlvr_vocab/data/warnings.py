@@ -39,8 +39,8 @@ def problem_warnings(problems: Sequence[Problem], columns: Columns) -> Iterator[
             yield f"{are} {kind} ({rows_in_words(rows)}): give a list of messages, or the question alone"
     lacking, choices = missing_columns(problems, columns), choice_columns(_unmapped(problems, columns))
     for names in choices:
-        rows = [problem.row for problem in problems] if columns.answer is not None else []
-        fits = readings_that_fit(asked_in(rows, names, partial(cell_at, column=columns.answer or "")))
+        graded = [problem.row for problem in problems] if columns.answer is not None else []
+        fits = readings_that_fit(asked_in(graded, names, partial(cell_at, column=columns.answer or "")))
         are_indices = bool(fits) and all(reading.startswith("index") for reading in fits)
         facts = {"not in the prompt": names in lacking, "the gold answers are their indices": are_indices}
         if found := " and ".join(fact for fact, holds in facts.items() if holds):
