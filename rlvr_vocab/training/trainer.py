@@ -130,6 +130,7 @@ class RegionGRPOTrainer(TRLSeams):
         args = checked_arguments(args, model, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
+        self.model_name = str(model) if isinstance(model, str | Path) else model.config.name_or_path
         model = with_its_adapter(model, args)
         initial = initial_model_of(model, args, expansion, processing_class)
         self.initial_model, tokenizer = initial.folder, initial.tokenizer
@@ -151,7 +152,6 @@ class RegionGRPOTrainer(TRLSeams):
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
         self._measure = measure
-        self.model_name = str(model) if isinstance(model, str | Path) else model.config.name_or_path
         self.kl_over, self.kl_log_steps = kl_over, kl_log_steps
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, model, copies=self.policy.layout.size > 0)
