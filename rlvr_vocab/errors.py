@@ -152,10 +152,7 @@ class StopSignals:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """In the block a signal raises `Interrupted`, also where a library makes another error of it.
-
-        A second signal ends the process at once.
-        """
+        """In the block a signal raises `Interrupted`, even if a library alters it; a second one ends the process."""
         self.reason, self.defer_signals, self._process = None, False, os.getpid()
         before = {number: signal.signal(number, self._received) for number in STOP_SIGNALS}
         try:

@@ -22,8 +22,7 @@ from rlvr_vocab.errors import UserError
 def atomic_write(path: Path, content: str | bytes, key: str = "") -> None:
     """Write a file and its folder; a reader finds the old content or the new one.
 
-    Half a surrogate pair, which UTF-8 cannot write, becomes its escape in JSON. With `key`, the setting that names the
-    file, a failure is a UserError.
+    Half a surrogate pair becomes its escape in JSON. With `key`, which names the file, a failure is a UserError.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -70,9 +69,7 @@ def atomic_dir(folder: Path, *, keep_existing: bool = False) -> Iterator[Path]:
 
     It lies beside as `<name>.partial-…`; the next process removes one that a killed process left.
     `keep_existing` is for a cache: a folder that another process made meanwhile is kept.
-
-    Raises:
-        UserError: `folder` cannot be made, is not empty, or cannot be replaced.
+    UserError where `folder` cannot be made, is not empty, or cannot be replaced.
     """
     target = Path(os.path.realpath(folder))  # a link to an empty folder stays, and its target is replaced
     if not keep_existing:

@@ -35,10 +35,9 @@ class Interval:
 
 
 def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
-    """The mean over problems of values from 0 to 1; None without problems.
+    """The mean over problems of values from 0 to 1; None without problems. `samples` is by default their number.
 
-    Wilson's score interval (1927) where every value is 0 or 1, else the Bayesian bootstrap (Rubin 1981), with half a
-    problem at 0 and half a problem at 1 added. `samples` is by default the number of problems.
+    Wilson's interval (1927) if all are 0 or 1, else Bayesian bootstrap (Rubin 1981) with half a problem at each end.
 
     >>> found = share_interval([0.0, 0.5, 1.0, 1.0])
     >>> found.estimate, round(found.low, 2), round(found.high, 2)

@@ -24,9 +24,6 @@ SampleId = tuple[int, int]  # step and row
 _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
 
 
-# --- which ---
-
-
 class CorrectnessReward(NamedTuple):
     """The reward that decides whether a completion is right: its score reaches `threshold`."""
 
@@ -49,12 +46,10 @@ class CorrectnessReward(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleFilter:
-    """Conditions that a completion must meet; None is no condition.
+    """Conditions that a completion must meet; None is no condition. verdict: by the correctness reward.
 
-    Attributes:
-        step: a step, or a range of them, both ends included: `40`, `10:50`, `100:`, `:20`.
-        problem: text that its prompt holds; `contains`: text that it holds itself. Capitals do not matter.
-        verdict: by the correctness reward.
+    step: a step, or a range of them, both ends included: `40`, `10:50`, `100:`, `:20`.
+    problem: text that its prompt holds; contains: text that it holds itself. Capitals do not matter.
     """
 
     step: str | None = None
@@ -103,8 +98,7 @@ def find_samples(
 ) -> Iterator[SampleId]:
     """Step and row of each completion that passes, as they are found; by reward, equals in the order of the files.
 
-    Args:
-        unreadable: gets a message for each file that cannot be read; it is passed over.
+    `unreadable` gets a message for each file that cannot be read; it is passed over.
     """
     first, last = read_steps(sample_filter.step)
     columns = ["reward", "prompt", "completion", *([] if correctness is None else [f"reward/{correctness.name}"])]
@@ -127,9 +121,6 @@ def find_samples(
     return (sample_id for _, sample_id in found)
 
 
-# --- a completion with its facts ---
-
-
 @dataclass(frozen=True)
 class Sample:
     """A completion as it is shown; `spans` is its text with its marks, `facts` label and value of everything else."""
@@ -140,11 +131,7 @@ class Sample:
 
 
 def shown_sample(own: SampledCompletion, marker: Marker | None, correctness: CorrectnessReward | None = None) -> Sample:
-    """A completion with its marks, and with facts that hold no line break and no control character.
-
-    Args:
-        marker: None where the run's vocabulary is not at hand.
-    """
+    """A completion, marked where the run's vocabulary is at hand; facts hold no line break and no control character."""
     marked = [] if marker is None else marker.spans(own.completion_ids)
     has_marks = any(each.copy_index for each in marked)
     facts = [
@@ -181,9 +168,6 @@ def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layou
     end = "ended by itself" if completion_ids and completion_ids[-1] in ends else "cut off"
     answering = len(completion_ids) - thinking
     return f"{len(completion_ids)}: {thinking} thinking{of_them}, {answering} answering; {end}"
-
-
-# --- as text ---
 
 
 def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:

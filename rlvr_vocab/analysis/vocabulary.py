@@ -1,7 +1,4 @@
-"""Use and drift of the copies of a run, for its report and `vocabulary.csv`.
-
-A copy is a reasoning token; `k` is its place among them, so its id is `standard_size + k`.
-"""
+"""Use and drift of a run's copies, for its report and `vocabulary.csv`; copy `k` has the id `standard_size + k`."""
 
 from __future__ import annotations
 
@@ -43,13 +40,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False)
 class VocabularyAnalysis:
-    """Use and drift of the copies of a run.
+    """Use and drift of the copies of a run, with notes on them and on missing and unreadable files.
 
-    Attributes:
-        sampled: `(rows,)` int64, how often each id was sampled while thinking.
-        drift: by table, `(copies,)`: 1 - cosine of each copy's row in the final model and its source's; NaN for copies
-            of control ids, and rows of zeros.
-        notes: sentences on use, drift, and missing and unreadable files.
+    sampled: `(rows,)` int64, how often each id was sampled while thinking.
+    drift: by table, `(copies,)`: 1 - cosine of each copy's row in the final model and its source's; NaN for copies of
+    control ids, and rows of zeros.
     """
 
     folder: Path
@@ -166,10 +161,7 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
 
 
 def write_vocabulary(analysis: VocabularyAnalysis) -> None:
-    """Write `<run>/vocabulary.csv`, with a row for each copy that was sampled or is among those furthest from sources.
-
-    Text is in quotes, NaN empty.
-    """
+    """Write `vocabulary.csv`: copies that were sampled or are furthest from sources; text in quotes, NaN empty."""
     layout, sampled, written = analysis.layout, analysis.sampled, io.StringIO()
     writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     sides = (f"from_source_{side}" for side in analysis.drift)

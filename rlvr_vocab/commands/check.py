@@ -1,7 +1,4 @@
-"""`rlvr-vocab check`: the content of a problem set, as the model will see it, without training.
-
-Each section prints its part of the screen and returns advice: the changes to make before training.
-"""
+"""`rlvr-vocab check`: a problem set as the model will see it; each section prints its part and returns advice."""
 
 from __future__ import annotations
 

@@ -85,9 +85,6 @@ def run(settings: CompareSettings) -> int:
     return 0
 
 
-# --- reading the runs ---
-
-
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
     training, results = config["training"], results_file(folder, evaluation)
     record, sampling = run_record(folder), _sampling_settings(results)
@@ -126,9 +123,6 @@ def _sampling_settings(results: Path) -> dict[str, Any] | None:
         go_on = f"rlvr-vocab evaluate checkpoint={results.parents[2]} samples={settings['samples']}"
         raise UserError(f"{results} holds {there:,} of {pluralize(expected, 'answer')}: {go_on} continues it")
     return settings
-
-
-# --- dividing them into arms ---
 
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
@@ -208,9 +202,6 @@ def _arms(
 
 def _printable(key: str, value: str) -> str:
     return MASK if is_secret(key, value) else visible_text(without_secrets(value))
-
-
-# --- printing ---
 
 
 def _print(console: Console, compared: ComparisonResult) -> None:

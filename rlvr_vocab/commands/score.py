@@ -49,9 +49,8 @@ Turn = list[dict[str, Any]]
 
 @dataclass
 class Row:
-    """One completion.
+    """One completion. place: its origin: {"row": 3}, or {"step": 10, "row": 3}.
 
-    place: its origin: {"row": 3}, or {"step": 10, "row": 3}.
     columns: by the parameters of reward functions: `completions`, and where known `prompts`, `solution`, …
     """
 

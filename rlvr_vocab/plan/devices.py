@@ -20,14 +20,10 @@ _CORE_FLOPS, _CORE_BANDWIDTH = 60e9, 8e9
 
 @dataclass(frozen=True)
 class Device:
-    """One card, or the processor.
+    """One card, or the processor. memory: bytes that programs can use; bandwidth: bytes a second.
 
-    Attributes:
-        memory: bytes that programs can use.
-        flops, flops_float32: peak FLOP/s of dense products in 16 bits, and in float32 without TF32. For a processor
-            both are the measured rate.
-        bandwidth: bytes a second.
-        has_bf16: whether it multiplies in bfloat16.
+    flops, flops_float32: peak FLOP/s of dense products in 16 bits, and in float32 without TF32; for a processor both
+    are the measured rate.
     """
 
     name: str

@@ -31,15 +31,10 @@ UNCERTAINTY = 2.0  # a forecast of seconds may be off by this factor in either d
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes by phase and part, and seconds by phase, of one process.
+    """Bytes at the peak of each phase, by part, and seconds of an optimisation step by phase, of one process.
 
-    Attributes:
-        work: the workload of the stage that takes most memory.
-        memory: bytes at the peak of each phase, by part.
-        step_seconds: seconds of an optimisation step by phase, at the mean length of completions.
-        step_range: seconds of a step: short completions on a fast machine, long ones on a slow machine.
-        steps: None where unknown.
-        completion: tokens of a completion: low, mean, high.
+    work: of the stage that takes most memory; steps: None where unknown; completion: its tokens: low, mean, high.
+    step_seconds: at the mean length of completions; step_range: short ones on a fast machine, long ones on a slow one.
     """
 
     work: Workload

@@ -1,7 +1,4 @@
-"""Memory of one process by phase of a run, and in each phase by part.
-
-`tests/plan/test_memory.py` compares the bytes that autograd keeps of a layer with its hooks of saved tensors.
-"""
+"""Memory of one process by phase and part; `tests/plan/test_memory.py` compares it with what autograd keeps."""
 
 from __future__ import annotations
 

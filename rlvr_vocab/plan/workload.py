@@ -29,13 +29,9 @@ _OPTIMIZER_BYTES = {**dict.fromkeys(_ADAM_IN_8_BITS, 2), "lion": 4, "adafactor":
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of one process of a run, or of one stage.
+    """The work of one process of a run, or of one stage; problems: number for training, None where unknown.
 
-    Attributes:
-        copies: the number of reasoning tokens.
-        problems: number of training problems; None where unknown.
-        prompts: tokens of each prompt; empty where unknown.
-        prompt: tokens of the longest prompt.
+    copies: the number of reasoning tokens; prompts: tokens of each, empty where unknown; prompt: of the longest.
     """
 
     run: RunSettings

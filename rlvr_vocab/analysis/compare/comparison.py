@@ -30,12 +30,10 @@ Scores = Mapping[Hashable, float]
 
 @dataclass(frozen=True)
 class RunResults:
-    """The scores of one run on held-out problems.
+    """The scores of one run on held-out problems; runs of two arms with one seed are a pair.
 
-    Attributes:
-        seed: runs of two arms with one seed are a pair.
-        problems: for each sample its problem, as anything that is equal for the same problem.
-        scores: for each sample 1 for right and 0 for wrong, or, where nothing is, its score.
+    problems: for each sample its problem, as anything that is equal for the same problem.
+    scores: for each sample 1 for right and 0 for wrong, or, where nothing is, its score.
     """
 
     seed: Hashable
@@ -55,12 +53,11 @@ class ArmResults:
 class Comparison:
     """The difference between an arm and the baseline.
 
-    Attributes:
-        verdict: of the other arm; `one run each` where an arm has one run, so that only two models are compared.
-        baseline_scores, other_scores: the mean score of each run that is compared.
-        problems: how many different ones; left_out: how many were not answered by all.
-        low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
-        smallest_effect: the true difference that is claimed with a chance of `power`.
+    verdict: of the other arm; `one run each` where an arm has one run, so that only two models are compared.
+    baseline_scores, other_scores: the mean score of each run that is compared.
+    problems: how many different ones; left_out: how many were not answered by all.
+    low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
+    smallest_effect: the true difference that is claimed with a chance of `power`.
     """
 
     baseline: str

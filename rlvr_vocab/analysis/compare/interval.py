@@ -26,12 +26,10 @@ _SMALLEST_P = 1e-12
 
 @dataclass(frozen=True)
 class SeedVariance:
-    """Variance over the draw of the seeds, of both arms or of one.
+    """Variance over the draw of the seeds, of both arms or of one, with its degrees of freedom.
 
-    Attributes:
-        variance: as observed, so that it contains the variance of the answers of each seed.
-        of_problems: the part of the variance over problems that it contains.
-        df: its degrees of freedom.
+    variance: as observed, so that it contains the variance of the answers of each seed.
+    of_problems: the part of the variance over problems that it contains.
     """
 
     variance: float
@@ -43,9 +41,8 @@ class SeedVariance:
 class DifferenceVariance:
     """The parts of the variance of a difference of means.
 
-    Attributes:
-        problems: variance over the draw of the problems, the seeds fixed; problems_df: its degrees of freedom.
-        seeds: one part, or one for each arm; empty where an arm has one run.
+    problems: variance over the draw of the problems, the seeds fixed; problems_df: its degrees of freedom.
+    seeds: one part, or one for each arm; empty where an arm has one run.
     """
 
     problems: float
@@ -69,14 +66,11 @@ class DifferenceVariance:
 def difference_variance(
     baseline: np.ndarray, other: np.ndarray, *, paired: bool, largest: float = 1.0
 ) -> DifferenceVariance:
-    """The variance of the difference of the means of two arms.
+    """The variance of the difference of the means of two arms, whose scores lie at most `largest` apart.
 
     Without pairs each arm has a seed variance of its own. Arms with as many runs share degrees of freedom, as in
     Welch's test (1947); with unequal numbers that test claims too often, and each arm keeps its own.
-
-    Args:
-        baseline, other: scores of shape (runs, problems); of pairs, NaN where a pair has not answered.
-        largest: how far apart two scores can lie.
+    baseline, other: scores of shape (runs, problems); of pairs, NaN where a pair has not answered.
     """
     count = baseline.shape[1]
     differences = other - baseline if paired else (other.mean(0) - baseline.mean(0))[None]

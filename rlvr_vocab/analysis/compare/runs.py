@@ -30,13 +30,11 @@ _NO_SAMPLING = ("grader", "format", "weights", "base_weights", "files", "checkpo
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run of an arm.
+    """One run of an arm; environment, problems: the JSON files of these names; None without the file.
 
-    Attributes:
-        answers: to its held-out problems, graded by `grader`.
-        environment, problems: the JSON files of these names; None without the file.
-        sampling_settings: of the answers, as `rlvr-vocab evaluate` recorded them; None for the run's own answers.
-        selects_best: whether it kept its best checkpoint instead of the last.
+    answers: to its held-out problems, graded by `grader`.
+    sampling_settings: of the answers, as `rlvr-vocab evaluate` recorded them; None for the run's own answers.
+    selects_best: whether it kept its best checkpoint instead of the last.
     """
 
     record: RunRecord

@@ -44,12 +44,10 @@ def full_mark(reward: RewardFact) -> float:
 class Finding:
     """One fault of a run; `Doctor` fills in `name`, and the last step where a rule gives none.
 
-    Attributes:
-        severity: `error` where the run cannot have learned its task, else `warning`.
-        evidence: figures, steps, and the threshold that they passed.
-        cause: the likeliest reason; remedy: a line with the keys to change.
-        name: such as `kl_high`; each name is found once in a run. `title` is the same for people.
-        step: the first step at which it could be seen.
+    severity: `error` where the run cannot have learned its task, else `warning`.
+    evidence: figures, steps, and the threshold that they passed; step: the first at which it could be seen.
+    cause: the likeliest reason; remedy: a line with the keys to change.
+    name: such as `kl_high`; each name is found once in a run. title: the same for people.
     """
 
     title: str
@@ -132,14 +130,11 @@ class RowSeries:
 class History:
     """The rows of the current stage, and evaluations of all stages, in bounded memory.
 
-    Attributes:
-        facts: of the current stage.
-        rows: with rewards at the weights of the configuration; `sampled`: those with figures of completions.
-        rows_since_warmup: rows since the learning rate stopped to rise.
-        kl: steps and values, the first and the last.
-        before_and_after: the measurements of a finished run.
-        best, best_step: the highest mean reward of a window, and the step at its end.
-        has_risen: whether some window had a reward clearly above the first one's.
+    facts: of the current stage; before_and_after: the measurements of a finished run.
+    rows: with rewards at the weights of the configuration; sampled: those with figures of completions.
+    rows_since_warmup: rows since the learning rate stopped to rise; kl: steps and values, the first and the last.
+    best, best_step: the highest mean reward of a window, and the step at its end.
+    has_risen: whether some window had a reward clearly above the first one's.
     """
 
     def __init__(self, facts: RunFacts) -> None:

@@ -109,9 +109,8 @@ class UsedBits:
 class ProbeFindings:
     """The findings of a probe.
 
-    Attributes:
-        primary: redrawn against permuted choices; higher where places matter.
-        contrasts: the others, by their names in `CONTRASTS`, with p-values adjusted for their number.
+    primary: redrawn against permuted choices; higher where places matter.
+    contrasts: the others, by their names in `CONTRASTS`, with p-values adjusted for their number.
     """
 
     verdict: ProbeVerdict

@@ -35,14 +35,12 @@ _HOW_CHOSEN = (
 
 @dataclass(frozen=True)
 class RunReport:
-    """Everything on the page.
+    """Everything on the page; environment, probe: the JSON files of these names; None without the file.
 
-    Attributes:
-        marker: None without a model folder to read the vocabulary from: tokens then have no colour.
-        vocabulary: None for a baseline, or without an initial model.
-        environment, probe: the JSON files of these names; None without the file.
-        configuration: as YAML; `changed_keys`: key, value and default of those that differ from the defaults;
-            `changed_on_resume`: time, key, old and new value; `command_to_repeat`: trains the run again.
+    marker: None without a model folder to read the vocabulary from: tokens then have no colour.
+    vocabulary: None for a baseline, or without an initial model. configuration: as YAML.
+    changed_keys: key, value and default of those that differ from the defaults.
+    changed_on_resume: time, key, old and new value. command_to_repeat: trains the run again.
     """
 
     record: RunRecord
