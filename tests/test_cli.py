@@ -113,13 +113,6 @@ def fake_command(monkeypatch, error):
     return seen
 
 
-def test_quickstart_is_train_with_its_recipe(monkeypatch):
-    seen = fake_command(monkeypatch, None)
-    assert cli.main(["quickstart", "seed=1"]) == 3
-    assert cli.main(["train", "experiment=quickstart", "seed=1"]) == 3
-    assert seen[0] == seen[1]
-
-
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
