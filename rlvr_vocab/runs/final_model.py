@@ -1,7 +1,4 @@
-"""Writes `final_model/`, and `final_adapter/` where an adapter was trained, with their model cards.
-
-The text of a card is in `model_card.md.j2`.
-"""
+"""Writes `final_model/`, and `final_adapter/` of an adapter, with model cards from `model_card.md.j2`."""
 
 from __future__ import annotations
 
@@ -128,10 +125,7 @@ def card_of_run(
 ) -> Card:
     """The facts of a run on the card of its weights, for the template.
 
-    Args:
-        steps: number of GRPO steps that trained the weights.
-        at_end: whether the weights are those at the end of the run.
-        links: whether to link model and problems on the hub; elsewhere, such a name could be a local path.
+    `links`: whether to link model and problems on the hub; elsewhere, such a name could be a local path.
     """
     kwargs, names = config["model"]["model_kwargs"], [config[section]["name"] for section in ("model", "dataset")]
     on_hub = [name if links and _HUB_NAME.fullmatch(name) and not Path(name).exists() else None for name in names]

@@ -91,8 +91,7 @@ class HeldOutEvaluator:
     def outcome(self, trainer: RegionGRPOTrainer, step: int | None) -> dict[str, Any]:
         """The figures before and after training and one sampled answer, for `summary.json`.
 
-        Args:
-            step: the step of the weights, whose evaluation during training is reused; None to evaluate again.
+        An evaluation during training, at `step`, is reused; None to evaluate again.
         """
         before = self._recorded([results_file(self._folder, "before")])
         figures = {

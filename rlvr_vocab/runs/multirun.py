@@ -47,8 +47,7 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     If runs that differ in one key have the same `exp_name`, the key and its value are appended to it:
     `grpo_baseline_seed1`. `--job N` keeps only the run of that number.
 
-    Raises:
-        UserError: another command, values that cannot be read, two runs that would write one folder.
+    Raises UserError: another command, values that cannot be read, two runs that would write one folder.
     """
     if command not in OF_A_RUN:
         raise UserError(f"--multirun is for {' and '.join(OF_A_RUN)}: rlvr-vocab {command} runs once")
@@ -106,9 +105,7 @@ def _suffix(word: str) -> str:
 def run_jobs(command: str, jobs: Sequence[Job]) -> int:
     """Run all. After a failed run the next one starts; a signal is passed to the run and ends the sweep.
 
-    Returns:
-        0 if all have finished; 75 if a signal stopped the sweep or a run stopped early; else the exit code of the
-        first failed run.
+    Returns 75 after a signal or a run that stopped early, else the exit code of the first failed run, 0 without one.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("--multirun starts one process for each run: on several GPUs use slurm/sweep.sh, or --job N")

@@ -66,11 +66,10 @@ ThinkingOpener = Literal["template", "model", "nobody"]
 
 @dataclass(frozen=True)
 class RunProblems:
-    """The problems of a run.
+    """The problems of a run; those of `held_out` are in no stage.
 
     Attributes:
         train: the run's own training problems, also used by a warm-up.
-        held_out: problems that no stage trains on; None for none.
         by_stage: the problems of each stage, one set for a run in one piece.
         report: the part of `problems.json` available before a model is loaded.
     """
@@ -84,8 +83,7 @@ class RunProblems:
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     """Load the problem sets of a run and its stages, each once.
 
-    Raises:
-        UserError: a set is unreadable, too small or not the one that the run began with, or a reward cannot score it.
+    Raises UserError: a set is unreadable, too small, not the one that the run began with, or a reward cannot score it.
     """
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
@@ -270,8 +268,7 @@ def fitting_prompts(
 ) -> tuple[Dataset, list[int]]:
     """The problems whose prompts fit `training.max_prompt_length`, and the number of tokens of each prompt.
 
-    Raises:
-        UserError: a remaining prompt and its completion exceed the model's context.
+    Raises UserError: a remaining prompt and its completion exceed the model's context.
     """
     lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:])]
     limit = training.max_prompt_length

@@ -125,8 +125,7 @@ def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
 def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | None:
     """The verified checkpoint that a stage resumes from; None to train it from its start.
 
-    Raises:
-        UserError: the checkpoint that `resume` names is invalid or in another folder.
+    Raises UserError: the checkpoint that `resume` names is invalid or in another folder.
     """
     if PartialState().is_main_process:
         clear_leftovers(folder)
@@ -181,8 +180,7 @@ class StagedRun:
     def train(self) -> None:
         """Train the stages that have not ended; the held-out problems are evaluated before the first step of a run.
 
-        Raises:
-            Interrupted: a signal or the time limit stopped it; the same command resumes it.
+        Raises Interrupted: a signal or the time limit stopped it; the same command resumes it.
         """
         resume = self._stages[0].settings.resume
         if len(self.records) == len(self._stages):

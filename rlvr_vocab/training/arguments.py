@@ -20,11 +20,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class GRPOConfig(trl.GRPOConfig):
-    """TRL's arguments and these; `max_steps=None` is no limit.
-
-    Hardware without bfloat16 trains in float32, with a warning. A CPU that has it needs no `use_cpu`.
+    """TRL's arguments and these; `max_steps=None` is no limit. A CPU that has bfloat16 needs no `use_cpu`.
 
     Attributes:
+        bf16: hardware without it trains in float32, with a warning.
         max_prompt_length: problems whose prompt has more tokens are left out of training; none is cut.
         warmup_ratio: the share of the steps over which the learning rate rises; not beside `warmup_steps`.
         disable_dropout: True: otherwise one thinned network would sample a token and another would score it.

@@ -35,11 +35,7 @@ OnFullDisk = Literal["stop", "go_on"]
 
 
 class TrainerCheckpoints:
-    """Saves the state of a `RegionGRPOTrainer`, and restores it from a checkpoint.
-
-    Attributes:
-        seconds_before: seconds of training before the last resume.
-    """
+    """Saves the state of a `RegionGRPOTrainer`; `seconds_before` are of the training before the last resume."""
 
     seconds_before = 0.0
     _saved_step: int | None = None
@@ -119,10 +115,7 @@ class TrainerCheckpoints:
         self._trainer._load_from_checkpoint(str(checkpoint))
 
     def load_if_finished(self, checkpoint: Path, until: UntilSettings | None = None) -> bool:
-        """Load a checkpoint after which nothing is left to train; False, without effect, where something is.
-
-        Transformers would train one more step from a checkpoint of the last one.
-        """
+        """Load a checkpoint with nothing left to train, or return False; Transformers would train one step more."""
         trainer, state = self._trainer, TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
         if trainer.args.max_steps > 0:
             over = state.global_step >= trainer.args.max_steps
@@ -142,11 +135,7 @@ class TrainerCheckpoints:
 
     @peak_memory.phase("saving")
     def save(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint of the present step; OutOfRoom where the disk is full and the training is to stop then.
-
-        Args:
-            write: writes the files of Transformers and TRL.
-        """
+        """Write a checkpoint, TRL's files by `write`; OutOfRoom where a full disk is to end the training."""
         args, state = self._trainer.args, self._trainer.state
         if self._saved_step == state.global_step:
             return
@@ -228,10 +217,9 @@ class TrainerCheckpoints:
         self._trainer.newest_rollouts = own["rollouts"]
 
     def _restore_totals(self, checkpoint: Path) -> dict[str, Any] | None:
-        """Restore counts, adaptive weights and the order of the problems, which are the same in all processes.
+        """Restore what all processes have alike: counts, adaptive weights, the order of the problems.
 
-        Returns:
-            All of this process's state; None where the checkpoint has none of it.
+        Returns all of this process's state; None where the checkpoint has none of it.
         """
         trainer = self._trainer
         own, of_the_first = (_pending(checkpoint, process) for process in (trainer.accelerator.process_index, 0))

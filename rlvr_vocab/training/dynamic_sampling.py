@@ -165,9 +165,7 @@ def has_spread(rewards_GR: torch.Tensor, weights_R: torch.Tensor, aggregation: s
 class ProblemOrder:
     """Draws problems in a seeded order, each once in a pass; all processes draw alike.
 
-    Args:
-        problems: their number.
-        skip_solved: a problem that was answered right throughout so often in a row is not drawn again.
+    A problem that was answered right throughout `skip_solved` times in a row is not drawn again.
     """
 
     def __init__(self, problems: int, seed: int, skip_solved: int | None = None) -> None:

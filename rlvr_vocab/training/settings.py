@@ -107,11 +107,9 @@ def completions_together(grpo: Mapping[str, Any], processes: int | None = None) 
 
 
 def check_batches(grpo: Mapping[str, Any], processes: int | None = None, key: str = "") -> None:
-    """Raises UserError, with values that work, where whole groups cannot be drawn together.
+    """UserError, with values that work, where whole groups cannot be drawn together.
 
-    Args:
-        processes: how many train together; None for those that a launcher has begun.
-        key: what stands before the names of fields.
+    `processes` is None for those that a launcher has begun; `key` stands before the names of fields.
     """
     at_once, steps = completions_together(grpo, processes)
     group, batch, together = grpo["num_generations"], grpo["generation_batch_size"], at_once * steps

@@ -111,12 +111,8 @@ def start_trackers(
 ) -> bool:
     """Start or resume the run of W&B and of MLflow, where none is active; the others need no start.
 
-    Args:
-        project: of W&B; in MLflow the experiment, which `MLFLOW_EXPERIMENT_NAME` overrides.
-        wandb: further arguments of `wandb.init`.
-
-    Returns:
-        Whether a run of MLflow was started, which its callback then leaves active.
+    `project` is the experiment in MLflow, which `MLFLOW_EXPERIMENT_NAME` overrides; `wandb` goes to `wandb.init`.
+    Returns whether a run of MLflow was started, which its callback then leaves active.
     """
     records, starts_mlflow = tracker_records(run_folder), False
     if "wandb" in trackers:

@@ -60,13 +60,9 @@ EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
 class RegionGRPOTrainer(TRLSeams):
-    """GRPO under the region policy, with TRL's arguments.
-
-    Reward functions receive the whole assistant turn, with what the chat template prefilled of it.
+    """GRPO under the region policy, with TRL's arguments; rewards get the whole assistant turn, prefilled text too.
 
     Attributes:
-        policy: the region policy that samples and scores; vLLM reads its own from the same folder.
-        sampler: generates, and records the log-probability of each sampled token.
         sampled_entropies: of the newest tokens, over texts and over copies of the text; None with a vLLM server.
         copy_logps: maps a tensor of id log-probabilities that `score` returned to log p(id | text) of the same tokens.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
@@ -99,31 +95,17 @@ class RegionGRPOTrainer(TRLSeams):
         measure: EvalFn | None = None,
         **kwargs: Any,
     ) -> None:
-        """
-        Args:
-            model: a hub name, a folder, or a loaded model, which trains itself in its dtype and on its device; sampling
-                options leave its generation configuration. What it is now is written to `initial_model` below
-                `args.output_dir`; a folder written by `expand` is its own. With `beta`, the reference is TRL's: the
-                folder that the model was read from, or a copy of a given adapter as it is now.
-            processing_class: the model's tokenizer, by default that of its folder.
-            peft_config: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
-            reasoning_vocab_size: reasoning tokens to add, with think tags; 0 for the model as it is, None for a copy of
-                every token.
-            expansion: all options of the expansion, in place of `reasoning_vocab_size`; adds think tags also at size 0.
-            kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None = 50, and
-                never under FSDP or DeepSpeed.
-            kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
-            max_rounds: most sampling rounds for a batch; above 1, other problems replace groups of equal rewards.
-            curriculum: which problems are drawn, by how those before were answered.
-            solved_by: the name of the reward that tells the curriculum which answers are right, and from which score.
-            adaptive_weights: weights that follow success, by the name of their reward function.
-            stage_context: the stage of a run that this trainer trains; by default it is the whole run.
-            on_full_disk: end the training where a checkpoint has no room, or go on without it.
-            measure: evaluates the held-out problems where `eval_strategy` asks for it.
-            kwargs: passed on to `GRPOTrainer` (`eval_dataset`, `callbacks`, …).
+        """A loaded `model` trains itself, in its dtype and on its device; its own sampling options are removed.
 
-        Raises:
-            UserError: arguments exclude each other, or would sample off the policy that is trained.
+        What it is now is written to `initial_model` in `args.output_dir`; a folder written by `expand` is its own. With
+        `beta`, the reference is the folder that the model was read from, or a copy of a given adapter as it is now.
+
+        Args:
+            reasoning_vocab_size: reasoning tokens to add, with think tags; None for a copy of every token.
+            expansion: all options, in place of `reasoning_vocab_size`; adds think tags also at size 0.
+            kl_log_steps: log `kl` so often when `beta` is 0; 0 = never; None = 50, never under FSDP or DeepSpeed.
+            max_rounds: most sampling rounds for a batch; above 1, other problems replace groups of equal rewards.
+            solved_by: the name of the reward that tells which answers are right, and from which score.
         """
         if "tokenizer" in kwargs:
             raise UserError("tokenizer=…: the trainer takes it as processing_class=…")

@@ -83,9 +83,7 @@ class StepClock(_Phases, TrainerCallback):
 
     A step goes from its first batch to its update, without logging, evaluation and saving. A phase ends when the
     device has finished its work. Seconds are those of this process, tokens of all, a peak is the highest of all.
-
-    Attributes:
-        sampled_tokens: of this process and step, as the trainer counts them; trained_tokens alike.
+    The trainer adds to `sampled_tokens` and `trained_tokens` what this process has in a step.
     """
 
     def __init__(self, trainer: Any) -> None:

@@ -56,9 +56,6 @@ class UpdatedShare(TrainerCallback):
 
     It shows a learning rate that is too small for the type of the weights. Embedding and head are left out where
     anything else trains: a batch touches few of their rows. Each process samples its own part.
-
-    Args:
-        metrics: the trainer's values of the next logged row, by name.
     """
 
     def __init__(self, metrics: dict[str, list[float]]) -> None:

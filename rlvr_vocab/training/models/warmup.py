@@ -49,14 +49,12 @@ def warm_up(
     use_cpu: bool = False,
     bf16: bool = False,
 ) -> WarmupOutcome:
-    """Fine-tune a model on worked solutions.
+    """Fine-tune a model on worked solutions, from the newest checkpoint in `checkpoints` if there is one.
 
     Args:
-        checkpoints: the folder of the newest checkpoint; one that exists is resumed.
         problems: `prompt` and `completion`, each a list of messages.
         measure_accuracy: the share of right answers to other problems, None without a readable gold answer.
         on_progress: called with (step, steps at most, figures): `loss` or `accuracy`.
-        bf16: train and measure in bfloat16 autocast.
     """
     config = SFTConfig(
         output_dir=str(checkpoints),
