@@ -119,9 +119,7 @@ def complete_results(
 ) -> list[ProblemResult]:
     """Results for all questions, in their order; missing ones are appended to the file, batch by batch.
 
-    Args:
-        kept: the results that `kept_results` read from the file.
-        answer: returns the results of a batch, given its questions and the place of the first.
+    `kept` are those that `kept_results` read from it. `answer` takes a batch and the place of its first question.
     """
     results = list(kept)
     on_progress(len(results), len(questions))

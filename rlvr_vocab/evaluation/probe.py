@@ -32,9 +32,7 @@ _COPIES: Final = "copy_log_probs"
 class Thought:
     """A completion up to the end of its thinking.
 
-    Attributes:
-        ids: the sampled ones, the closing tag included.
-        places: indices in `ids` at which another id of the same text was open.
+    The sampled `ids` include the closing tag. At the indices `places` another id of the same text was open.
     """
 
     prompt_ids: tuple[int, ...]

@@ -79,12 +79,8 @@ def sample_completions(
 ) -> list[Completion]:
     """One completion per prompt, in their order; the caller's random state does not change.
 
-    Args:
-        on_progress: called with (prompts done, prompts in all) after each batch.
-        on_batch: called with the completions of each batch.
-
-    Raises:
-        UserError: a prompt and its completion could exceed the model's context; nothing is sampled.
+    After each batch `on_progress` is called with (prompts done, prompts in all), and `on_batch` with its completions.
+    Raises UserError, before sampling, where a prompt and its completion could exceed the model's context.
     """
     model, completions = checkpoint.model, list[Completion]()
     require_room(model.config, checkpoint.tokenizer, prompts, settings, checkpoint.template)
@@ -188,11 +184,9 @@ class Continuations:
         uniforms: Sequence[np.ndarray],
         texts: Sequence[Sequence[int]] | None = None,
     ) -> list[list[int]]:
-        """The ids that follow each prompt, up to the end of the turn.
+        """The ids that follow each prompt, up to the end of the turn, by `(steps, 2)` random numbers for each.
 
-        Args:
-            uniforms: `(steps, 2)` random numbers for each prompt.
-            texts: for each prompt the texts of its first ids, as standard tokens; None: free.
+        `texts` are, for each prompt, the texts of its first ids, as standard tokens; None: free.
         """
         input_ids, mask = self._padded(prompts)
         numbers = pad_sequence([torch.from_numpy(each) for each in uniforms], batch_first=True)

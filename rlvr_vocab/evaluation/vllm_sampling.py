@@ -28,12 +28,8 @@ def vllm_sampler(
 ) -> Iterator[Sampler]:
     """A sampler while the block runs; each question has its own seed, by `settings.seed` and its place.
 
-    Args:
-        folder: a whole model; vLLM refuses adapters that train rows of the vocabulary.
-        prompts: all prompts to come.
-
-    Raises:
-        UserError: the engine would sample without the region policy.
+    `folder` has a whole model, as vLLM refuses adapters that train rows of the vocabulary; `prompts` are all that come.
+    Raises UserError where the engine would sample without the region policy.
     """
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     from vllm import LLM, SamplingParams

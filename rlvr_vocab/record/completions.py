@@ -24,14 +24,10 @@ _STEPS_KEPT = 4
 
 @dataclass(frozen=True)
 class SampledCompletion:
-    """One completion of a logged step.
+    """One completion of a logged step; `row` is its place in the step's file, from 1.
 
-    Attributes:
-        row: its place in the step's file, from 1.
-        prompt: with the chat template applied.
-        solution: the gold answer; empty where the problems have none.
-        reward: weighted sum over the functions that scored it.
-        rewards, reasons: score (None for no score) and reason of each function.
+    `prompt` has the chat template applied. `solution` is the gold answer, empty where the problems have none. `reward`
+    is the weighted sum over the functions that scored it; `rewards` (None for no score) and `reasons` are by function.
     """
 
     step: int

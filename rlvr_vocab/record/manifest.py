@@ -45,8 +45,7 @@ def _entries(folder: Path) -> Entries:
 def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
     """Why a folder with a manifest is not valid, naming the file; None for a valid one.
 
-    Args:
-        hashed: compare the checksums too, for which all of the folder is read.
+    With `hashed` the checksums are compared too, for which all of the folder is read.
     """
     try:
         entries = _entries(folder)

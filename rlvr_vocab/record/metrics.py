@@ -76,9 +76,7 @@ MEMORY_OF_PHASE = {name: name.replace("time/", "memory/") for name in PHASES}
 class RunRecord:
     """The metrics of a run, finished or not.
 
-    Attributes:
-        rows: one for each logged step, oldest first.
-        evaluations: one for each evaluation on held-out problems during training.
+    `rows` has one for each logged step, oldest first; `evaluations` one for each on held-out problems during training.
     """
 
     folder: Path

@@ -98,14 +98,11 @@ def is_right(score: float | None, threshold: float | None) -> bool | None:
 class ProblemResult:
     """One sampled answer to one problem.
 
-    Attributes:
-        solution: the gold answer, text or any JSON value; None where the problem has none.
-        completion: the assistant's whole turn, prefilled text included; `completion_ids` were sampled.
-        score: None where the grader gives none.
-        answer: the final answer that the verifier reads; `answer_read` is False where it was not asked.
-        threshold: the score from which it is right; None where nothing is right or wrong.
-        in_format: by the run's format reward; None without one.
-        rewards: the parts of a `score` that is a sum, by name.
+    `solution` is the gold answer, text or any JSON value, None where the problem has none. `completion` is the
+    assistant's whole turn, prefilled text included; `completion_ids` were sampled. `score` is None where the grader
+    gives none. `answer` is the final answer that the verifier reads; `answer_read` is False where it was not asked.
+    `threshold` is the score from which it is right, None where nothing is right or wrong. `in_format` is by the run's
+    format reward, None without one. `rewards` are the parts of a `score` that is a sum, by name.
     """
 
     problem: int
@@ -190,13 +187,11 @@ class SampledThought:
 class ProbeAnswer:
     """One answer after one version of a thought.
 
-    Attributes:
-        draw: version of the arm; answers with the same draw are sampled by the same random numbers.
-        gold_logp: log-probability of the gold answer, worded as the model's own answer; None if unknown.
-        donor_logp, permuted_donor_logp: that of the gold answer to the donor's problem, after the transplanted and
-            after the permuted thought; `donor` is the problem that gave the choices.
-        copies_logp: of the choice of ids, given the text and the ids before.
-        exchanged: share of the places with a choice at which the id is another one.
+    `draw` is the version of the arm; answers with the same draw are sampled by the same random numbers. `gold_logp` is
+    the log-probability of the gold answer, worded as the model's own answer; None if unknown. `donor_logp` and
+    `permuted_donor_logp` are that of the gold answer to the problem of the `donor`, which gave the choices, after the
+    transplanted and after the permuted thought. `copies_logp` is that of the choice of ids, given the text and the ids
+    before. `exchanged` is the share of the places with a choice at which the id is another one.
     """
 
     problem: int

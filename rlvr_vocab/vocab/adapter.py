@@ -78,9 +78,8 @@ class _TrainedPart(nn.Module, BaseTunerLayer):
 class TrainedRows(_TrainedPart):
     """An embedding or a head whose rows from `first` on are a float32 parameter of their own.
 
-    Attributes:
-        base_layer: the frozen layer; its table keeps the initial rows.
-        sparse: give the rows of an embedding a sparse gradient, where a dense one is added later.
+    `base_layer` is the frozen layer, whose table keeps the initial rows. `sparse` gives the rows of an embedding a
+    sparse gradient, where a dense one is added later.
     """
 
     def __init__(self, base_layer: nn.Module, first: int, tied_to: TrainedRows | None = None) -> None:
@@ -161,11 +160,7 @@ def add_trained_rows(model: PeftModel, first: int) -> None:
 
 
 class TrainedRowDelta(_TrainedPart):
-    """Replaces a `RowDelta`: computes the trained delta while the adapter is on, the frozen one otherwise.
-
-    Attributes:
-        base_layer: the delta before training.
-    """
+    """Replaces a `RowDelta`, `base_layer`: computes the trained delta while the adapter is on, else the frozen one."""
 
     adapter_layer_names = (DIFFERENCE_KEY,)
 
@@ -209,9 +204,7 @@ def add_reference_rows(model: PeftModel) -> None:
 def load_model(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> PreTrainedModel | PeftModel:
     """Load the model of a folder, ready to sample; an adapter stays unmerged on its base.
 
-    Args:
-        base: the base model of an adapter, where it is not at its recorded path.
-        model_kwargs: of `from_pretrained`; the dtype is the folder's own by default.
+    `base` is given where an adapter's base is not at its recorded path. The dtype is the folder's own by default.
     """
     source = find_base(folder, base) if is_adapter(folder) else folder
     refuse_invalid_generation_config(source)

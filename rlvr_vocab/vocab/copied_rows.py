@@ -34,12 +34,7 @@ ROWS_AT_ONCE = 2**14
 
 
 class RowDelta(nn.Module):
-    """The difference of copies' rows from their sources' rows in one table: `B · A`; nothing with rank 0.
-
-    Attributes:
-        A: `(r, H)`, None for rank 0.
-        B: `(K, r)`, None for rank 0.
-    """
+    """The difference of copies' rows from their sources' in a table: `B · A`, `(K, r)` and `(r, H)`; None at rank 0."""
 
     def __init__(self, A: torch.Tensor | None, B: torch.Tensor | None) -> None:
         super().__init__()
@@ -223,10 +218,7 @@ def whole_table(
 ) -> torch.Tensor:
     """A table, or a bias, with a row per copy after the standard rows; no second tensor of that size is allocated.
 
-    Args:
-        standard: `(V, …)`.
-        sources: `(K,)` the standard token that each copy copies.
-        A, B: the factors of a `RowDelta`.
+    `standard` is `(V, …)`; `sources` is `(K,)`, the standard token of each copy; `A` and `B` are those of a `RowDelta`.
     """
     whole = standard.new_empty((len(standard) + len(sources), *standard.shape[1:]))
     whole[: len(standard)] = standard

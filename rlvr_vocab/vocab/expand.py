@@ -51,14 +51,11 @@ EXPANSION_RECORD = "expansion.json"
 class Expansion:
     """What to add to a base model.
 
-    Attributes:
-        size: number of reasoning tokens; None copies every standard token `multiplicity` times.
-        multiplicity: the number of copies of the whole vocabulary that `size` may reach.
-        source_ids: the source of each reasoning token, instead of `k mod V`; sets the size.
-        init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
-        reasoning_rank: rank of the copies' deltas in training, 0 for none; None gives each copy its own row.
-        open_thinking: who opens the think tag, see `rlvr_vocab.vocab.tokenizer`.
-        chat_template: text of a template for a base model without one.
+    `size` is the number of reasoning tokens, at most `multiplicity` times the vocabulary; None copies every standard
+    token `multiplicity` times. `source_ids` are their sources, instead of `k mod V`, and set the size. `init_noise` is
+    the standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly. `VocabLayout`
+    explains `reasoning_rank`, and `rlvr_vocab.vocab.tokenizer` explains `open_thinking`. `chat_template` is the text of
+    a template for a base model without one.
     """
 
     size: int | None = 0
@@ -84,10 +81,9 @@ class Expansion:
 class ExpansionPlan:
     """Everything about an expanded checkpoint but its weights.
 
-    Attributes:
-        expansion: None leaves tables and tokenizer as they are.
-        tokenizer: the base's, with think tags and a template that opens the thinking where needed.
-        tag_pieces: for each think tag that the base lacked, the ids whose mean row it starts as.
+    `expansion` None leaves tables and tokenizer as they are. The tokenizer is the base's, with think tags and a
+    template that opens the thinking where needed. `tag_pieces` has, for each think tag that the base lacked, the ids
+    whose mean row it starts as.
     """
 
     base: str
@@ -114,11 +110,8 @@ def plan_expansion(
 ) -> ExpansionPlan:
     """Read configuration and tokenizer of `base` and lay out its reasoning vocabulary; no weights are read.
 
-    Args:
-        base: hub name or folder of a causal language model.
-        expansion: None for the model as it is, without new tokens or rows.
-        source_kwargs: where and how to find the base (`revision`, `token`, `trust_remote_code`, …).
-        tokenizer: in place of the base's own.
+    `base` is the hub name or folder of a causal language model, found with `source_kwargs` (`revision`, `token`,
+    `trust_remote_code`, …). Without an `expansion` it gets no new tokens or rows. `tokenizer` replaces its own.
     """
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
     config, own_tokenizer = read_base(base, source_kwargs)
@@ -317,8 +310,7 @@ def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
 def _add_rows(model: PreTrainedModel, rows: int, tag_pieces: Mapping[int, list[int]]) -> list[torch.Tensor]:
     """Resize the tables, and start new tags as the mean of their pieces.
 
-    Returns:
-        Input embedding, output embedding (the same tensor when tied), and the head's bias where there is one.
+    Returns input embedding, output embedding (the same tensor when tied), and the head's bias where there is one.
     """
     if model.get_input_embeddings().weight.size(0) != rows:
         model.resize_token_embeddings(rows, mean_resizing=False)

@@ -25,11 +25,9 @@ from rlvr_vocab.vocab.regions import scored_regions
 
 @dataclass
 class RegionScores(ModelOutput):
-    """`Scores` of the next-token labels, `(B, T - 1)` each; every field is 0 where the label is -100.
+    """`Scores` of the next-token labels, `(B, T - 1)` each, 0 where the label is -100; `entropy` is over texts.
 
-    Attributes:
-        entropy: over texts.
-        aux_loss: load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
+    `aux_loss` is the load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
     """
 
     log_probs: torch.Tensor | None = None
@@ -50,13 +48,9 @@ def attach_region_head(
 ) -> None:
     """`model(input_ids=…, labels=…, fused_lm_head=True)` then returns `RegionScores`.
 
-    It replaces `trl.trainer.utils.add_fused_lm_head` and has its signature. Without `fused_lm_head=True` the model's
-    own forward runs.
-
-    Args:
-        temperature: the divisor of the logits, the same in every call.
-        cast_lm_head_to_fp32: run the head in float32, outside autocast.
-        outputs: ignored; log-probabilities and entropy come from the same pass.
+    Without `fused_lm_head=True` the model's own forward runs. This replaces `trl.trainer.utils.add_fused_lm_head` and
+    has its signature; `outputs` is ignored, because log-probabilities and entropy come from the same pass.
+    `temperature` divides the logits of all calls. `cast_lm_head_to_fp32` runs the head in float32, outside autocast.
     """
     own_forward = model.forward
     settings = head_settings(model.config, temperature)
@@ -142,8 +136,7 @@ def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], A
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Position ids counted from the first id that is not padding, as in `generate`.
 
-    Without them a model with absolute positions (GPT-2) would use other positions for a left-padded prompt in scoring
-    than in sampling.
+    Else a model with absolute positions (GPT-2) would score a left-padded prompt at other positions than it samples.
     """
     mask = kwargs.get("attention_mask")
     if mask is None or "position_ids" not in inspect.signature(model.base_model.forward).parameters:

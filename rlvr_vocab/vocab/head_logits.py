@@ -35,13 +35,9 @@ class HeadSettings:
 class HeadWeights(NamedTuple):
     """The weights of the output embedding: of all ids, or of the standard tokens and the deltas of their copies.
 
-    Attributes:
-        weight: `(R, H)`, a whole parameter, not a slice of one.
-        bias: `(R,)`.
-        own_rows: `(K, H)` that replace the copies' rows of the weight.
-        projected: `(N, r)`, hidden states times `A` of a `RowDelta`. The product of a copy without a row of its own is
-            its source's plus `projected · factor[k]`.
-        factor: `(K, r)`, `B` of that `RowDelta`.
+    `weight` is `(R, H)`, a whole parameter, not a slice of one; `bias` is `(R,)`. `own_rows`, `(K, H)`, replace the
+    copies' rows of the weight. `projected`, `(N, r)`, is hidden states times `A` of a `RowDelta`, and `factor`,
+    `(K, r)`, is its `B`: the product of a copy without a row of its own is its source's plus `projected · factor[k]`.
     """
 
     weight: torch.Tensor
@@ -77,8 +73,7 @@ class Inputs(NamedTuple):
 class HeadLogits:
     """Logits of one block, group by group: product, softcap, temperature, then the policy's bias.
 
-    Attributes:
-        from_source: whether a copy's product is its source's plus a delta.
+    With `from_source` a copy's product is its source's plus a delta.
     """
 
     def __init__(

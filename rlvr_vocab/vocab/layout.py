@@ -23,11 +23,9 @@ NO_TAG = -1  # the id of a think tag in a tokenizer that has none as one token: 
 class VocabLayout:
     """The ids of an expanded model, as stored in `reasoning_vocab.json` beside its weights.
 
-    Ids `0 … standard_size - 1` are the standard vocabulary; id `standard_size + k` is the reasoning token that
-    copies standard token `source_ids[k]`. A baseline has no source ids.
-
-    Attributes:
-        reasoning_rank: rank of the copies' deltas in training, 0 for none; None gives each copy its own row.
+    Ids `0 … standard_size - 1` are the standard vocabulary; id `standard_size + k` is the reasoning token that copies
+    standard token `source_ids[k]`. A baseline has no source ids. `reasoning_rank` is the rank of the copies' deltas in
+    training, 0 for none; None gives each copy its own row.
     """
 
     standard_size: int

@@ -22,14 +22,12 @@ _TOKENS_PER_BLOCK_ON_ACCELERATOR = 4096
 
 
 class Scores(NamedTuple):
-    """In nats, `(N,)` each, float32 (float64 for float64 inputs).
+    """In nats, `(N,)` each, float32 (float64 for float64 inputs); `copy_entropy` and `copy_capacity` have no gradient.
 
-    Attributes:
-        log_probs: of the targets; about `FORBIDDEN` for a target that its region forbids.
-        copy_log_probs: the same given the target's text; the difference is the text's log-probability.
-        entropy: of the distribution over texts.
-        copy_entropy: entropy over ids minus that over texts, H(copy | text). Has no gradient.
-        copy_capacity: the maximum of H(copy | text), reached with equally likely open ids. Has no gradient.
+    `log_probs` are those of the targets, about `FORBIDDEN` for a target that its region forbids. `copy_log_probs` are
+    the same given the target's text; the difference is the text's log-probability. `entropy` is that of the
+    distribution over texts; `copy_entropy`, H(copy | text), is entropy over ids minus that over texts. `copy_capacity`
+    is the maximum of H(copy | text), reached with equally likely open ids.
     """
 
     log_probs: torch.Tensor
@@ -47,13 +45,7 @@ def region_logprobs(
     policy: RegionPolicy,
     settings: HeadSettings,
 ) -> Scores:
-    """Score targets under the region policy.
-
-    Args:
-        hidden_NH: last hidden states of the positions to score, any float type.
-        targets_N: the ids to score, int64.
-        regions_N: region in which each target was chosen, int64.
-    """
+    """Score `targets_N`, each chosen in its region (both int64), from last hidden states of any float type."""
     return Scores(*_RegionLogProbs.apply(hidden_NH, *weights, targets_N, regions_N, policy, settings))
 
 

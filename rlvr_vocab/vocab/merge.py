@@ -40,14 +40,10 @@ _TOLERANCE, _TOLERATED_SHARE = 1e-4, 2e-5
 
 @dataclass(frozen=True)
 class MergeReport:
-    """The proof of a merge.
+    """The proof of a merge of an adapter into its `base` folder, written as `float32`, `bfloat16` or `float16`.
 
-    Attributes:
-        base: the folder under the adapter.
-        dtype: of the written weights, `float32`, `bfloat16` or `float16`.
-        probe_tokens: length of the chat on which the models were compared.
-        difference: largest difference of logits between the adapter on its base and the merged folder, loaded anew in
-            float32.
+    `difference` is the largest difference of logits, on a chat of `probe_tokens` tokens, between the adapter on its
+    base and the merged folder, loaded anew in float32.
     """
 
     base: Path
@@ -63,15 +59,11 @@ def merge_adapter(
     dtype: torch.dtype | str = torch.float32,
     finish: Callable[[Path, MergeReport], None] = lambda folder, report: None,
 ) -> MergeReport:
-    """Write the merged model to `out` atomically, after comparing its logits with the adapter's.
+    """Write the merged model to `out` atomically; UserError, before that, where its logits are not the adapter's.
 
-    Args:
-        base: the base model of the adapter, where it is not at its recorded path.
-        dtype: of the written weights, or its name; "auto" for that of the base. Logs a warning where it blurs.
-        finish: adds further files to the folder before it appears.
-
-    Raises:
-        UserError: the merged model gives other logits.
+    `base` is given where the adapter's base is not at its recorded path. `dtype` is that of the written weights, or its
+    name; "auto" for that of the base; a warning is logged where it blurs. `finish` adds further files to the folder
+    before it appears.
     """
     adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
     source = find_base(adapter, base and Path(base).expanduser())

@@ -27,12 +27,9 @@ _SHORTEST_RUN = 64
 class RegionPolicy:
     """Bias by region, and the rows of the output embedding that each region needs, in blocks.
 
-    Args:
-        rows: rows of the model's output embedding, if a loader padded it; the padding is forbidden.
-
-    Attributes:
-        bias: `(2, rows)` float32 on the CPU, added to float32 logits after softcap and temperature; row
-            `ANSWERING`, row `THINKING`; `-inf` forbids an id.
+    `rows` are those of the model's output embedding, if a loader padded it; the padding is forbidden. `bias` is
+    `(2, rows)` float32 on the CPU, added to float32 logits after softcap and temperature; row `ANSWERING`, row
+    `THINKING`; `-inf` forbids an id.
     """
 
     def __init__(self, layout: VocabLayout, rows: int | None = None) -> None:
@@ -89,8 +86,7 @@ class RegionPolicy:
     def _text_blocks(self, region: int, size: int, device: torch.device, with_sources: bool = False) -> list[TextBlock]:
         """The ids that a region allows, in blocks of about `size` ids.
 
-        Args:
-            with_sources: list standard tokens with their copies even where the region forbids them.
+        `with_sources` lists standard tokens with their copies even where the region forbids them.
         """
         layout, allowed_R = self.layout, torch.isfinite(self.bias[region])
         standard, is_open_K = layout.standard_size, allowed_R[layout.standard_size : layout.rows]
@@ -137,11 +133,9 @@ def open_copies(layout: VocabLayout) -> tuple[torch.Tensor, torch.Tensor]:
 
 @dataclass(frozen=True)
 class IdGroup:
-    """Ids of a block, at most one for each text: standard tokens, or copies.
+    """Ids of a block, at most one for each text: standard tokens, or copies; a slice where they follow one another.
 
-    Attributes:
-        ids: a slice where they follow one another.
-        texts: the index of each id's text in the block, or in the vocabulary; a slice if `ids` is one, else ascending.
+    `texts` has the index of each id's text in the block, or in the vocabulary; a slice if `ids` is one, else ascending.
     """
 
     ids: slice | torch.Tensor
@@ -164,13 +158,9 @@ class IdGroup:
         return IdGroup(self.ids[start:stop], self.texts[start:stop] - texts.start) if start < stop else None
 
     def find(self, ids_n: torch.Tensor, texts_n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Look up texts of given ids.
+        """The column of each text, whether the group has that text, and whether it has it under the given id.
 
-        Args:
-            texts_n: indices of texts relative to the block; they may lie outside of it.
-
-        Returns:
-            The column of each text, whether the group has that text, and whether it has it under that id.
+        `texts_n` are indices relative to the block; they may lie outside of it.
         """
         if isinstance(self.texts, slice) and isinstance(self.ids, slice):
             column_n = texts_n - self.texts.start
@@ -196,13 +186,10 @@ class IdGroup:
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Consecutive texts, and those of their ids that a region allows.
+    """Consecutive texts, and those of their ids that a region allows; `texts` are their standard tokens.
 
-    Attributes:
-        texts: their standard tokens.
-        groups: the standard tokens first, if the block has them, then open copies; a run of copies stored as a slice
-            may include forbidden ones.
-        log_open: for each text the log of its number of open ids; None where no text has two.
+    `groups` has the standard tokens first, if the block has them, then open copies; a run of copies stored as a slice
+    may include forbidden ones. `log_open` has the log of each text's number of open ids; None if no text has two.
     """
 
     texts: slice

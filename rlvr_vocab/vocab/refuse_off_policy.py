@@ -48,10 +48,8 @@ OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "freq
 def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") -> None:
     """Refuse a sampler that would draw from another distribution than training scores.
 
-    Args:
-        grpo: fields of `GRPOConfig`, and arguments of the trainer; one that is missing has TRL's default.
-        reasoning: whether there are reasoning tokens.
-        key: prefix of a field's name in messages.
+    `grpo` has fields of `GRPOConfig` and arguments of the trainer; one that is missing has TRL's default. `reasoning`
+    says whether there are reasoning tokens. `key` goes before a field's name in messages.
     """
     temperature = grpo.get("temperature", 1.0)
     if not 0 < temperature < math.inf:
@@ -72,11 +70,9 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
 def refuse_off_policy_options(
     options: Mapping[str, Any], grpo: Mapping[str, Any], known: Sequence[str], where: str, key: str = ""
 ) -> None:
-    """Refuse options that change the distribution, and options that training's sampler does not read.
+    """Refuse options that change the distribution, and options outside `known`, which training's sampler does not read.
 
-    Args:
-        known: options that are read.
-        where: prefix of an option's name in messages, as `key` is of a field's.
+    `where` goes before an option's name in messages, as `key` goes before a field's.
     """
     refuse_altered(options, where)
     for name, value in options.items():

@@ -23,11 +23,7 @@ _NO_EVENT, _ANSWER_EVENT, _THINK_EVENT = 0, 1, 2
 
 
 class RegionTracker:
-    """Follows one sequence token by token.
-
-    Attributes:
-        region: of the next token, `THINKING` or `ANSWERING`.
-    """
+    """Follows one sequence token by token; `region`, `THINKING` or `ANSWERING`, is that of the next token."""
 
     def __init__(self, layout: VocabLayout, ids: Iterable[int] = ()) -> None:
         self.region = ANSWERING
@@ -71,10 +67,7 @@ def after_last_ids(
 ) -> torch.Tensor:
     """Whether the next token of each sequence is chosen while thinking; reading one last id twice changes nothing.
 
-    Args:
-        thinking_B: the result of this function before the last id.
-        ids_BT: the ids of each sequence; values past its length are ignored.
-        lengths_B: how many ids each sequence has, at least 0.
+    `thinking_B` is the result before the last id. `ids_BT` past a sequence's length, which may be 0, are ignored.
     """
     last_B1 = (lengths_B.long() - 1).clamp(min=0).unsqueeze(1)
     token_B = ids_BT.gather(1, last_B1).squeeze(1)

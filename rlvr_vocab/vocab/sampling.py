@@ -33,9 +33,7 @@ class RegionLogitsProcessor(LogitsProcessor):
     def from_folder(cls, folder: str | Path, temperature: float | None = 1.0) -> RegionLogitsProcessor:
         """The policy of a model folder, for stock generation: `generate(…, logits_processor=[processor])`.
 
-        Args:
-            folder: contains `reasoning_vocab.json`.
-            temperature: the temperature passed to `generate`; None or 0 for greedy decoding.
+        The temperature is the one that is passed to `generate`; None or 0 for greedy decoding.
         """
         return cls(RegionPolicy(VocabLayout.load(folder)), temperature or None)
 
@@ -55,10 +53,7 @@ def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
 class RecordingSampler:
     """Draws each token of a baseline as stock `generate` would, and sets all other scores to -inf.
 
-    It records the token's log-probability and the entropies of the sampled distribution.
-
-    Args:
-        temperature: divides the scores.
+    `temperature` divides the scores. The token's log-probability and the distribution's entropies are recorded.
     """
 
     def __init__(self, temperature: float = 1.0) -> None:

@@ -175,12 +175,8 @@ def chat_texts(
 ) -> list[str]:
     """Each conversation under the chat template, by default with the beginning of the answer.
 
-    Args:
-        row_numbers: of the conversations in the user's file, for messages.
-        arguments: further ones of `apply_chat_template`.
-
-    Raises:
-        UserError: the template does not parse, refuses a conversation, or does not finish in time.
+    Raises UserError where the template does not parse, refuses a conversation, or does not finish in time; its
+    message has the conversation's row in the user's file, from `row_numbers`. `arguments` go to `apply_chat_template`.
     """
     texts: list[str] = []
     arguments = {"add_generation_prompt": True, **arguments, "tokenize": False}

@@ -27,11 +27,8 @@ _ROWS_AT_ONCE = 16
 class RequestRegion:
     """The region in which one request chooses its next token.
 
-    Args:
-        output_ids: vLLM's own list of the request's generated ids, which it extends and corrects in place.
-
-    Attributes:
-        temperature: vLLM's divisor of this request's logits; 0.0 for a greedy one.
+    `output_ids` is vLLM's own list of the request's generated ids, which it extends and corrects in place.
+    `temperature` is vLLM's divisor of this request's logits; 0.0 for a greedy one.
     """
 
     def __init__(
@@ -61,13 +58,8 @@ class SlotRegions:
 
     A slot's region is computed from all of its ids when a request enters, and from the last ids at each later step.
     Reading the same last token twice changes nothing, so slots that a step does not schedule need no special case.
-
-    Args:
-        state: the runner's `RequestState`, or `ProcRequestState`.
-
-    Attributes:
-        thinking_S: whether the slot's next token is chosen while thinking; meaningless for a slot without a request.
-        temperatures_S: float32; 0 for a greedy request.
+    `state` is the runner's `RequestState` or `ProcRequestState`. `thinking_S` says whether the slot's next token is
+    chosen while thinking; meaningless for a slot without a request. `temperatures_S` is float32, 0 if greedy.
     """
 
     def __init__(self, layout: VocabLayout, state: Any) -> None:

@@ -1,12 +1,10 @@
 """The region policy in vLLM, which finds it through two entry points of the installed package.
 
-`vllm.logits_processors`: vLLM loads `VLLMRegionProcessor` for every model. It does nothing for a model without
-reasoning tokens. vLLM refuses a class without the interface of the runner in use, so one class implements both. Called
-with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
-
-`vllm.general_plugins`: vLLM calls `prepare_engines` in every process before it makes an engine's configuration. An
-installed processor is not enough: vLLM silently skips it under speculative decoding, and gives it sampled tokens too
-late under asynchronous scheduling.
+`vllm.logits_processors`: vLLM loads `VLLMRegionProcessor` for every model; without reasoning tokens it does nothing.
+vLLM refuses a class without the interface of the runner in use, so one class implements both. Called with a device it
+serves the V1 runner, called with the runner's request state it serves Model Runner V2.
+`vllm.general_plugins`: vLLM calls `prepare_engines` in every process before it makes an engine's configuration, because
+it silently skips processors under speculative decoding, and gives them tokens too late under asynchronous scheduling.
 """
 
 from __future__ import annotations
@@ -125,11 +123,7 @@ def prepare_engines() -> None:
 
 
 def add_region_processor(vllm_config: Any) -> None:
-    """Name the processor in the configuration of an engine that generates from a reasoning vocabulary.
-
-    Raises:
-        UserError: the engine would bypass the region policy.
-    """
+    """Name the processor for an engine with a reasoning vocabulary; UserError where it would bypass the policy."""
     model_config = vllm_config.model_config
     layout = reasoning_layout(model_config) if model_config.runner_type == "generate" else None
     if layout is None:
