@@ -31,14 +31,10 @@ class UnusableRow(ValueError):
 
 
 def cell_answer(value: object, answer_format: str, decimal: str = "point") -> Any:
-    r"""The bare final answer in one cell: text, or, with `bare`, also a number, a boolean, a list or a dict.
+    r"""The bare final answer in one cell, by the format `hash` or `boxed`; any other format takes the whole cell.
 
-    Args:
-        answer_format: `hash` or `boxed`; any other takes the whole cell.
-        decimal: `point`, or `comma` for text with numbers like `1.234,5`.
-
-    Raises:
-        UnusableRow: there is none.
+    With `bare` the cell may also be a number, a boolean, a list or a dict. `decimal` is `point`, or `comma` for text
+    with numbers like `1.234,5`. Raises UnusableRow if there is no answer.
     """
     text = "" if value is None or is_nan(value) else plain_text(value)
     is_value = isinstance(value, bool | list | dict) or (text and isinstance(value, int | float))

@@ -65,11 +65,9 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
 def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = None) -> list[Any]:
     """The rows of a file: dicts, lines of a .txt file, or any other value in place of a row of a JSON file.
 
-    Cells of .csv and .tsv files are text, never guessed into numbers. Raises UserError, which names the place.
-
-    Args:
-        split: The key of the list of rows, where a JSON file holds several lists.
-        header: Names of the columns of a table whose first line is a row.
+    Cells of .csv and .tsv files are text, never guessed into numbers. `split` is the key of the list of rows in a JSON
+    file with several lists; `header` names the columns of a table whose first line is a row. Raises UserError, which
+    names the place.
     """
     check_file(path)
     is_table = extension_of(path) in (".csv", ".tsv")

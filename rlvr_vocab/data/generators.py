@@ -25,10 +25,8 @@ _MIXTURE = "composite"  # a family of families; `tasks` has the same purpose
 class ArithmeticTask:
     """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; or sums of many digits.
 
-    Args:
-        modulus: Ask for the remainder of one number modulo this, instead of a sum.
-        terms: Ask for the sum of this many digits, instead of two numbers.
-        partial_sums: Format of the partial sums in the worked solution of such a sum.
+    `modulus` asks for the remainder of one number, `terms` for the sum of that many digits; `partial_sums` is the
+    format of the partial sums in the worked solution of such a sum.
     """
 
     digits: Annotated[Whole, Ge(1), Le(9)] = 2
@@ -130,12 +128,7 @@ class GymTask:
 
 @dataclass(frozen=True)
 class GymProblems:
-    """The task families of a problem set.
-
-    Args:
-        num_problems: Problems to train on and to hold out, together.
-        num_held_out: Held-out problems among these; the split `test` has as many.
-    """
+    """The task families of a problem set; `num_held_out` of its `num_problems` are held out, and `test` has as many."""
 
     tasks: tuple[GymTask, ...]
     num_problems: int
@@ -176,9 +169,7 @@ _TERM = re.compile(r"([+-]?) ?(-?\d+)")
 
 
 def worked_chain(metadata: Mapping[str, Any]) -> str:
-    """A chain of sums and differences, one after the other, each digit by digit from the right.
-
-    A `-:` in front means that the result is negative.
+    """A chain of sums and differences, each digit by digit from the right; `-:` in front of a negative result.
 
     >>> worked_chain({"expression": "52 - 34 + 7"})
     '12-4=8,5-3-1=1;18+7:8+7=15,1+0+1=2'

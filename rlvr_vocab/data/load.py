@@ -56,11 +56,8 @@ class Partition:
 class DividedProblems:
     """A problem set after reading and dividing.
 
-    Attributes:
-        problems: All usable problems: those of the training set, then those of a separate eval set.
-        num_train_rows: Problems of the training set; `parts` indexes `problems`.
-        dropped: The rows left out of both sets.
-        columns: Columns of the training set.
+    `problems`, which `parts` indexes, are the `num_train_rows` of the training set, then those of a separate eval set.
+    `dropped` are the rows left out of both sets; `columns` are those of the training set.
     """
 
     source: ProblemSource
@@ -199,9 +196,7 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
 
     So a larger `max_train_samples` adds problems and changes neither the earlier nor the held-out ones. If
     `eval_fraction` holds out a repeated problem, one of its rows is reserved and the others are removed.
-
-    Args:
-        train_keys, eval_keys: Key of each problem of the training set, and of a separate eval set if there is one.
+    The keys are those of each problem of the training set, and of a separate eval set if there is one.
     """
     order = _shuffled(len(train_keys), split.seed)
     if eval_keys is None:

@@ -161,8 +161,7 @@ def make_entries(
 def score_answers(pairs: Sequence[tuple[str, str]], deadline: float, allow_unsafe: bool) -> list[Outcome]:
     """Scores of pairs of an encoded entry and an answer, each by the scorer of its own task within `deadline` seconds.
 
-    Raises:
-        CannotConfine: a scorer evaluates answers, the system cannot confine it, and `allow_unsafe` is false.
+    Raises CannotConfine if a scorer evaluates answers, the system cannot confine it, and `allow_unsafe` is false.
     """
     outcomes = _pool().run([["score", *pair, deadline, not allow_unsafe] for pair in pairs], deadline)
     for outcome in outcomes:

@@ -25,14 +25,10 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Problem:
-    """One usable row.
+    """One usable row, counted from 1; `row` is the row as it was read.
 
-    Args:
-        text: The text of the problem, also where it was given as messages.
-        solution: Its bare final answer, mostly text; None in a set without answers.
-        row: The row as it was read.
-        row_number: Counted from 1.
-        messages: The conversation that asks the problem; None where it was given as text.
+    `text` is the text of the problem, also where it was given as a conversation, which `messages` then holds.
+    `solution` is its bare final answer, mostly text; None in a set without answers.
     """
 
     text: str

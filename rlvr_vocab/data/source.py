@@ -62,17 +62,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class ProblemSource:
-    r"""One problem set.
+    r"""One problem set, by the name of a hub set, a folder or a file, or `arithmetic` or `reasoning_gym`.
 
-    Args:
-        name: A hub name, a folder, a file, `arithmetic` or `reasoning_gym`.
-        subset, split: Configuration and split of a hub set; a file has neither.
-        eval_split: Source of held-out problems: another split, or a second file if `name` is a file.
-        answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`),
-            or one of READINGS, which are otherwise found out.
-        decimal: Decimal mark of numbers in text; with `comma`, dots separate thousands.
-        header: Names of the columns of a table whose first line is a row.
-        problem_key: Configuration key that names the column of problems; for error messages.
+    A file has no `subset` and no `split`; its `eval_split`, the source of held-out problems, is a second file.
+    `answer_format` is `bare` (the whole cell), `hash` (after the last `####`), `boxed` (in the last `\boxed{...}`) or
+    one of READINGS, which are otherwise found out. With `decimal="comma"`, dots in numbers separate thousands. `header`
+    names the columns of a table whose first line is a row; error messages name the column of problems by `problem_key`.
     """
 
     name: str
@@ -99,13 +94,10 @@ class ProblemSource:
 
 @dataclass(frozen=True)
 class Split:
-    """How problems are divided.
+    """How problems are divided; a maximum of None is no limit, and training uses no held-out problem.
 
-    Args:
-        eval_fraction: Share of the different problems to hold out; at least one problem when it is above 0.
-        max_train_samples: Maximum number of problems to train on; None for all.
-        max_eval_samples: Maximum number of held-out problems to measure on; None for all. Training uses none of them.
-        seed: Seed of the shuffle, and of generated problems.
+    `eval_fraction` is the share of the different problems to hold out: at least one if it is above 0.
+    `max_eval_samples` limits those measured on. `seed` is for the shuffle and for generated problems.
     """
 
     eval_fraction: float = 0.0

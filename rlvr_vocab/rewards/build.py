@@ -39,11 +39,7 @@ class RewardContext:
 
 
 def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[Reward]:
-    """The rewards of a run, in the order given.
-
-    Raises:
-        UserError: a name or a parameter is not known, user code cannot be loaded, or there is no reward at all.
-    """
+    """The rewards of a run, in order; UserError for an unknown name or parameter, broken user code, or no reward."""
     if not specs:
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
     rewards = []
@@ -67,8 +63,7 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
 def find_function(name: str) -> Callable[..., Any]:
     """The function that a reward is named by.
 
-    Raises:
-        UserError: there is none, it takes no completions by keyword, or a recorded run alone names it.
+    Raises UserError if there is none, it takes no completions by keyword, or a recorded run alone names it.
     """
     if name in IN_SCRIPT:
         return IN_SCRIPT[name]
@@ -138,11 +133,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def load_attribute(name: str, key: str = "rewards") -> Any:
-    """The attribute that `module:attribute` or `file.py:attribute` names.
-
-    Raises:
-        UserError: this command may not import it, the file or module cannot be imported, or has no such attribute.
-    """
+    """What `module:attribute` or `file.py:attribute` names; UserError if this command may not or cannot import it."""
     require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")
     try:

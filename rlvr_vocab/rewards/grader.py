@@ -27,12 +27,10 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class GraderSpec:
-    """The settings of a grader.
+    """The settings of a grader: the score is the weighted sum of `functions`, and right from `threshold` on.
 
-    Attributes:
-        functions: the rewards whose weighted sum is the score; with a threshold, one alone has the weight 1.
-        threshold: the score from which an answer is right; None where nothing is right or wrong.
-        form: the reward that says whether an answer is in format; None for none.
+    With a threshold, one function alone has the weight 1; with None nothing is right or wrong. `form` is the reward
+    that says whether an answer is in format.
     """
 
     functions: tuple[RewardSpec, ...]
@@ -64,13 +62,10 @@ def grader_spec(
 ) -> GraderSpec:
     """The grader of a run with these rewards; `accuracy` where there are none.
 
-    Args:
-        asked: the rewards that grade; a bare name refers to the run's own reward. None: the first of the run's rewards
-            that measures correctness, else the sum of all that have a weight.
-        threshold: None for the full mark of a reward that measures correctness, or of a single user function.
-
-    Raises:
-        UserError: a reward cannot be found, or nothing with a weight is asked for.
+    `asked` are the rewards that grade; a bare name refers to the run's own reward. With None it is the first of the
+    run's rewards that measures correctness, else the sum of all that have a weight. A `threshold` of None is the full
+    mark of a reward that measures correctness, or of a single user function. Raises UserError if a reward cannot be
+    found, or nothing with a weight is asked for.
     """
     given = [replace(spec, adaptive=None) for spec in rewards]
     if asked is not None:
@@ -110,13 +105,10 @@ def _shaped(spec: RewardSpec) -> RewardSpec | None:
 
 @dataclass(frozen=True)
 class Grade:
-    """The grade of an answer.
+    """The grade of an answer; `score` and `in_format` are None where no reward of the run gives them.
 
-    Attributes:
-        score: None where no reward has one for it.
-        in_format: None where no reward of the run scores the form.
-        answer: the final answer that `accuracy` read; None where there is none, or it does not grade.
-        rewards: the scores that `score` is the sum of, by name; empty where it is that of one reward.
+    `answer` is the final answer that `accuracy` read; None where there is none, or it does not grade. `rewards` are
+    the scores that `score` is the sum of, by name; empty where it is that of one reward.
     """
 
     score: float | None

@@ -96,8 +96,7 @@ class Reward:
     def explain(self, **columns: Any) -> list[Score]:
         """Scores with reasons where the function gives any, and failed ones for the rows of its mistakes.
 
-        Raises:
-            UserError: a function of the library finds a parameter wrong or missing.
+        Raises UserError if a function of the library finds a parameter wrong or missing.
         """
         rows = len(columns["completions"])
         end = None if self.deadline is None else time.monotonic() + self.deadline
@@ -284,11 +283,7 @@ def _shown_row(completions: Any, row: int) -> str:
 
 
 def dry_run(reward: Reward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> list[Score]:
-    """Call a reward once with an assistant's turn for each of some rows.
-
-    Raises:
-        UserError: it raised or returned no scores; the message names function, row and value.
-    """
+    """Call a reward once with a turn for each of some rows; UserError, with row and value, if it gives no scores."""
     scores = reward.explain(**trial_columns(rows, completions))
     for row, score in enumerate(scores):
         if score.failed is None:

@@ -21,12 +21,10 @@ THINK_TAGS = ("<think>", "</think>")
 
 @dataclass(frozen=True)
 class RewardSpec:
-    """One reward of a run, as its configuration has it.
+    """One reward of a run, as its configuration has it: a name of `LIBRARY`, `module:function` or `file.py:function`.
 
-    Attributes:
-        name: a name of `LIBRARY`, `module:function` or `file.py:function`.
-        full_mark: the score that counts as success; None for the one that the function declares.
-        deadline: seconds for a batch, for user code only; None for no deadline, "auto" for `build.DEADLINE`.
+    `full_mark` is the score that counts as success; None for the declared one. `deadline` is in seconds for a batch of
+    user code; None for no deadline, "auto" for `build.DEADLINE`.
     """
 
     name: str
@@ -41,9 +39,7 @@ class RewardSpec:
 class Score:
     """The score of one completion, None where the reward does not apply to it, and the reason in a few words.
 
-    Attributes:
-        timed_out: the completion was not scored within a deadline.
-        failed: the function raised or returned no score, for this row alone or for the batch.
+    `failed` means that the function raised or returned no score, for this row alone or for the batch.
     """
 
     value: float | None
@@ -79,9 +75,7 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], Any]:
     """Make a reward function of one that returns a `Score`, or a number, per completion, with fields of `Traits`.
-
     Its `explain` gives the scores with their reasons. In the library, keyword-only parameters are its `settings`.
-
     >>> @reward(full_mark=1.0)
     ... def shouts(completions, **columns):
     ...     return [Score(1.0, "upper case") if c.isupper() else Score(0.0, "lower case") for c in completions]
@@ -173,10 +167,7 @@ def require_allowed(name: str, effect: str) -> None:
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
-    """The parameters that can be given by keyword, and whether the function takes any others.
-
-    There are none for a function in C that does not list them.
-    """
+    """The parameters to give by keyword (none for a C function that lists none), and whether it takes any others."""
     try:
         parameters = inspect.signature(function).parameters
     except ValueError:

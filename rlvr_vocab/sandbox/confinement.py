@@ -2,8 +2,7 @@
 
 Landlock (https://docs.kernel.org/userspace-api/landlock.html) allows reading files below a few folders and no writing.
 seccomp (https://docs.kernel.org/userspace-api/seccomp_filter.html) allows only the system calls of a computation: no
-process, thread, signal, socket or change to a file. Resource limits bound memory and time. The process cannot undo
-any of this.
+process, thread, signal, socket or change to a file. Resource limits bound memory and time. None of this can be undone.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ class CannotConfine(Exception):
     """This system cannot confine a process; the text says what is missing."""
 
 
-# System calls of a computation that reads files and pipes: their numbers on x86_64 and on aarch64 (None where the call
-# does not exist).
+# System calls of a computation that reads files and pipes: their numbers on x86_64 and on aarch64 (None: none there).
 _ALLOWED = {
     "read": (0, 63), "write": (1, 64), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
     "lstat": (6, None), "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226),

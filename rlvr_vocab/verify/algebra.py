@@ -90,12 +90,9 @@ def rounding(digits: int) -> mpmath.mpf:
 class Evaluation:
     """The value `number` of a formula at a point, with the largest and the smallest intermediate number.
 
-    Sums count only for the largest number, because the result of a sum may be pure rounding error.
-
-    Raises:
-        Undefined: the formula has no value there.
-        TooLarge: an intermediate number has more than `MAX_BITS` bits.
-        Unreadable: the formula contains something that is not evaluated here.
+    Sums count only for the largest number, because the result of a sum may be pure rounding error. Raises Undefined if
+    there is no value, TooLarge for an intermediate number of more than `MAX_BITS` bits, Unreadable for what is not
+    evaluated here.
     """
 
     def __init__(self, formula: Formula, point: Point, digits: int) -> None:

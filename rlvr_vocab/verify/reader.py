@@ -430,10 +430,7 @@ _GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-
 
 @lru_cache(maxsize=1_024)
 def read_gold(text: str | None) -> Reading:
-    """Read a gold answer, or None for one that is not text; raises like `read`.
-
-    It is `Written` if it may or may not be mathematics.
-    """
+    """Read a gold answer: `Written` if it may or may not be mathematics, None if it is no text; raises like `read`."""
     if text is None:
         raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
     reading = read(text)

@@ -52,10 +52,8 @@ def verify(
 ) -> list[Verdict]:
     """Judge each answer against the gold answer at its index. No answer can hang, crash or fill the caller's process.
 
-    Args:
-        golds: bare LaTeX, numbers, letters or words, in `$…$` or in a box; None for a gold answer that is not text.
-        answers: final answers as extracted by `final_answer`; None where a turn has none.
-        deadline: seconds for one pair.
+    Gold answers are bare LaTeX, numbers, letters or words, in `$…$` or in a box; None for one that is not text. Answers
+    are as extracted by `final_answer`; None where a turn has none. `deadline` is in seconds for one pair.
     """
     pairs = list(zip(golds, answers, strict=True))
     known = {pair: _cache.get((*pair, deadline)) or _decided_here(*pair) for pair in dict.fromkeys(pairs)}
@@ -137,10 +135,8 @@ def _shortened(text: str | None) -> str | None:
 class GoldReport:
     """Problems with gold answers, by index.
 
-    Attributes:
-        unusable: empty, not text, or larger than an answer can be; no answer can be compared with them.
-        by_text_only: formulas that algebra cannot evaluate; only the same spelling is a right answer.
-        ambiguous: mathematics, a date or a code; compared as text.
+    `unusable` ones are empty, not text, or too large. Of those `by_text_only`, formulas that algebra cannot evaluate,
+    only the same spelling is right. `ambiguous` ones are mathematics, a date or a code, and are compared as text.
     """
 
     unusable: dict[int, str] = field(default_factory=dict)

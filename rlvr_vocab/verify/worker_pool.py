@@ -82,13 +82,9 @@ class WorkerPool:
     def run(
         self, items: Sequence[Any], deadline: float, on_progress: Callable[[int, int], object] | None = None
     ) -> list[Outcome]:
-        """Apply the task to every item, each for `deadline` seconds from when a worker gets it.
+        """Apply the task to each item for `deadline` seconds from when a worker gets it; outcomes are in item order.
 
-        Returns:
-            One outcome per item, in their order. `on_progress` gets the numbers of outcomes and of items after each.
-
-        Raises:
-            RuntimeError: the processes cannot be started.
+        `on_progress` gets the numbers of outcomes and of items after each. Raises RuntimeError if no process starts.
         """
         with self._lock, ThreadPoolExecutor(self._size) as threads:
             self._is_stopped = False

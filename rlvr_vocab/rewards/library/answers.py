@@ -39,7 +39,6 @@ def accuracy(
     **_columns: Any,
 ) -> list[Score]:
     r"""1 for a right answer, 0 for a wrong or missing one, None where the gold answer cannot be used.
-
     The answer is compared by value (`docs/rewards.md`, The verifier) and never accepted on doubt.
 
     >>> accuracy(["<think>6 * 7</think>\\boxed{42}", r"<think>\boxed{42}"], solution=["42", "42"])

@@ -82,10 +82,7 @@ def code_tests(
 
 
 def program_of(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str | None:
-    """The last block of Python in the answer of a turn, else the last block that does not name its language.
-
-    None where there is no such block, or the thinking was never closed.
-    """
+    """The last block of Python in the answer, else the last block without a language; None for unclosed thinking."""
     named, unnamed, opened = None, None, None
     lines = (after_thinking(turn, think_tags) or "").splitlines(keepends=True)
     for place, line in enumerate(lines):

@@ -57,9 +57,7 @@ def think_format(
 @reward(is_format=True, answer_in="xml")
 def xml_format(completions: Sequence[Any], *, strict_newlines: bool = False, **_columns: Any) -> list[Score]:
     r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
-
-    From Will Brown's `grpo_demo.py`, whose patterns do not match across lines. `strict_newlines` requires each tag on a
-    line of its own, as there.
+    From Will Brown's `grpo_demo.py`, whose patterns cross no lines; as there, `strict_newlines` wants a tag per line.
 
     >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
     ...          "<reasoning>6 * 7</reasoning> <answer>42</answer>", "<answer>42</answer>"]
@@ -87,7 +85,6 @@ def xml_tags(
     **_columns: Any,
 ) -> list[Score]:
     r"""Partial credit on the way to `xml_format`: 0.125 a tag that stands once, less `penalty` a character behind.
-
     From `count_xml` of Will Brown's `grpo_demo.py`, which requires each tag on its own line, charges the end twice and
     has no lower bound.
 

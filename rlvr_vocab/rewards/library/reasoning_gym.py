@@ -27,9 +27,7 @@ def reasoning_gym(
     **_columns: Any,
 ) -> list[Score]:
     r"""The score of the task's own scorer for the final answer, mostly from 0 to 1; None for a row without an `entry`.
-
-    Scorers work in processes that may be killed. Where one evaluates an answer as Python, as sympy does with formulas,
-    Linux confines it; `allow_unsafe` evaluates answers where the system cannot.
+    Where a scorer evaluates answers as Python, Linux confines it; `allow_unsafe` evaluates them where it cannot.
 
     >>> from rlvr_vocab.data.reasoning_gym import make_entries
     >>> *_, made = make_entries("spell_backward", {"max_word_len": 4}, seed=1, count=3)

@@ -181,7 +181,6 @@ def diversity(
     **_columns: Any,
 ) -> list[Score]:
     """A penalty for being nearly the same as other completions of the same prompt.
-
     The score is `-penalty * near-duplicates / (group size - 1)`. Two texts are near-duplicates where their sets of
     three words in a row have a Jaccard index of `threshold` or more. Equal prompts side by side make a group.
 
