@@ -66,9 +66,8 @@ def cell_at(row: Mapping[str, Any], column: str) -> Any:
     if fields_of(column):
         cells = {name: cell_at(row, name) for name in fields_of(column)}
         texts = {name: "" if is_blank(cell) else cell_text(cell) or "" for name, cell in cells.items()}
-        return (
-            FIELD.sub(lambda name: texts[name[1]], column.replace("\\n", "\n")).strip() if any(texts.values()) else ""
-        )
+        joined = FIELD.sub(lambda name: texts[name[1]], column.replace("\\n", "\n")).strip()
+        return joined if any(texts.values()) else ""
     value: Any = row
     for part in column.split("."):
         if isinstance(value, list) and part.isdecimal():
