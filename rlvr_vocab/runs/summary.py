@@ -133,7 +133,8 @@ def next_commands(summary: Mapping[str, Any], folder: Path) -> list[str]:
     metric, problem = HeldOutMetric.of(summary.get("grader")), (summary.get("sample") or {"problem": "…"})["problem"]
     found = [(["doctor", f"run={folder}"], "why, and which key to change")] if summary.get("findings") else []
     if not _has_gained(summary, metric):
-        found.append((["samples", f"run={folder}", "order=lowest"], "no clear gain: read what it writes"))
+        why = "no clear gain" if summary["held_out_problems"] else "no gain was measured"
+        found.append((["samples", f"run={folder}", "order=lowest"], f"{why}: read what it writes"))
     else:
         if (folder / FINAL_MODEL).is_dir():  # a script saves its own
             ask = ["generate", f"checkpoint={folder}/{FINAL_MODEL}", f"prompt={short_text(problem)}"]
