@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from rlvr_vocab.config.command_settings import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
-from rlvr_vocab.data.answers import cell_text, decimal_comma, gold_text, unread_marker, with_decimal_points
+from rlvr_vocab.data.answers import cell_at, cell_text, decimal_comma, gold_text, unread_marker, with_decimal_points
 from rlvr_vocab.data.duplicates import repeated_problems, shared_problems
 from rlvr_vocab.data.generators import GymProblems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems, read_usable_rows
@@ -165,12 +166,27 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
             of = "" if index < divided.num_train_rows else f" of {source.eval_split}"
             gold = short_text(cell_text(problems[index].solution))
             lines.append(line(f"  row {problems[index].row_number}{of}: {gold} ({short_text(reason, 100)})"))
-    print_section(console, title, lines)
+    print_section(console, title, [*lines, *_notation(divided)])
     if not found.unusable:
         return []
     unusable = pluralize(len(found.unusable), "gold answer")
     rows = rows_in_words([problems[index].row_number for index in sorted(found.unusable)])
     return [f"{unusable} unusable for the verifier: fix those that can be fixed ({rows}), or write your own reward"]
+
+
+def _notation(divided: DividedProblems) -> list[str]:
+    """How one gold answer with a comma was read, and the key that changes this."""
+    source = divided.source
+    for problem in divided.train_rows if source.columns.choices is None else ():
+        answer = cell_at(problem.row, source.columns.answer or "")
+        read, cell = cell_text(problem.solution) or "", cell_text(answer) or ""
+        place = f"row {problem.row_number}: {short_text(cell, 30)} is read as"
+        if source.decimal == "comma" and source.answer_format == "bare" and cell.strip() != read:
+            return [f"{place} {short_text(read, 30)}; accuracy and numeric take answers in both notations"]
+        if source.decimal == "point" and re.fullmatch(r"[-+]?\d{1,3},\d{3}", read):
+            other = f"if that means {with_decimal_points(read)}, set dataset.decimal=comma"
+            return [f"{place} {read.replace(',', '')}; {other}"]
+    return []
 
 
 def _show_overlap(other: ProblemSource, divided: DividedProblems, console: Console) -> list[str]:

@@ -110,7 +110,8 @@ def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows)
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    grader = Grader(spec, RewardContext(think_tags(tokenizer, layout), sampling.max_new_tokens))
+    tags, decimal_mark = think_tags(tokenizer, layout), settings.dataset.decimal
+    grader = Grader(spec, RewardContext(tags, sampling.max_new_tokens, decimal_mark))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
     return Candidate(layout, tokenizer, sampling, grader, depends_on)

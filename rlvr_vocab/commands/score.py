@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,10 @@ def _recorded_completions(settings: ScoreSettings, path: Path, console: Console)
             there = ", ".join(map(short_text, columns))
             hint = "name columns with prompt_column=… and solution_column=…"
             raise UserError(f"reward {spec.name} needs {listed(sorted(missing))}; {path} has {there}; {hint}")
-    return build_rewards(specs, recorded_context(path.absolute())), rows
+    context = recorded_context(path.absolute())
+    if settings.decimal == "comma":
+        context = replace(context, decimal_mark=settings.decimal)
+    return build_rewards(specs, context), rows
 
 
 def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
@@ -175,7 +178,7 @@ def _sampled_completions(
         turn = [{"role": "assistant", "content": each.turn}]
         columns = {**problem.columns, "completions": turn, "completion_ids": each.completion_ids}
         rows.append(Row({**problem.place, "sample": sample}, columns))
-    context = RewardContext(model.think_tags, sampling.max_new_tokens)
+    context = RewardContext(model.think_tags, sampling.max_new_tokens, settings.decimal)
     return build_rewards(settings.rewards.functions, context), rows
 
 
@@ -227,7 +230,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
             cell = cells.pop(prompt)
             columns["prompts"] = [{"role": "user", "content": cell}] if isinstance(cell, str) else cell
         if solution is not None:
-            gold = _gold(cells[solution])
+            gold = _gold(cells[solution], settings.decimal)
             if solution != "answer" and "answer" in cells:
                 cells["raw_answer"] = cells["answer"]
             cells |= {"solution": gold, "answer": gold}  # as in training
@@ -261,9 +264,9 @@ def _turn(cell: Any) -> Turn | None:
     return None if text is None else [{"role": "assistant", "content": text}]
 
 
-def _gold(cell: Any) -> Any:
+def _gold(cell: Any, decimal: str) -> Any:
     try:
-        return cell_answer(cell, "bare")
+        return cell_answer(cell, "bare", decimal)
     except UnusableRow:
         return None
 
@@ -276,7 +279,8 @@ def recorded_context(path: Path) -> RewardContext:
         return RewardContext(think_tags=THINK_TAGS)
     config = read_recorded(run, resolve=True)
     opened, closed = config["model"]["think_tags"]
-    return RewardContext((opened, closed), config["training"].get("max_completion_length"))
+    limit, decimal_mark = config["training"].get("max_completion_length"), config["dataset"].get("decimal", "point")
+    return RewardContext((opened, closed), limit, decimal_mark)
 
 
 def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

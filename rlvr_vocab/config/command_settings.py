@@ -29,7 +29,7 @@ from rlvr_vocab.config.sections import (
     problem_source,
 )
 from rlvr_vocab.config.values import read
-from rlvr_vocab.data.source import Columns, ProblemSource
+from rlvr_vocab.data.source import Columns, DecimalMark, ProblemSource
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import PROBE_FOLDER
 from rlvr_vocab.text import did_you_mean
@@ -315,6 +315,7 @@ class ScoreSettings:
     dataset: DatasetSettings | None
     rewards: RewardSettings
     completions: UserPath | None
+    decimal: DecimalMark
     completion_column: str
     prompt_column: str | None
     solution_column: str | None

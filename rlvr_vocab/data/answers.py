@@ -50,7 +50,9 @@ def cell_answer(value: object, answer_format: str, decimal: str = "point") -> An
 
 
 def gold_text(gold: object) -> str | None:
-    """A gold answer for rewards that compare text: "" for a missing one; None where it is not text."""
+    """A gold answer for rewards that compare text: "" for a missing one; None for a list or an object."""
+    if isinstance(gold, bool):
+        return str(gold).lower()
     return "" if gold is None or is_nan(gold) else plain_text(gold)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import Any
 
@@ -31,6 +32,12 @@ class Choices:
     def __str__(self) -> str:
         return "\n".join(f"{letter}. {text}" for letter, text in zip(ascii_uppercase, self.texts, strict=False))
 
+    def shuffled(self, question: str) -> Choices:
+        """The texts in an order that the question and the texts alone decide, not the order of their columns."""
+        texts = sorted(self.texts)
+        random.Random("\n".join((question, *texts))).shuffle(texts)
+        return replace(self, texts=tuple(texts))
+
     def place(self, answer: object, reading: str) -> int | None:
         """The index of the choice that an answer names, by one of READINGS; None where it names none."""
         text = " ".join((plain_text(answer) or "").split())
@@ -51,8 +58,10 @@ class Choices:
 
 
 def choices_in(row: Mapping[str, Any], columns: str | Sequence[str]) -> Choices:
-    """The choices in one column, in any of the usual forms, or in a column each; raises UnusableRow without them."""
-    given = value = cell_at(row, columns) if isinstance(columns, str) else [cell_at(row, name) for name in columns]
+    """The choices in one column, in any of the usual forms, or in several; raises UnusableRow without them."""
+    cells = [cell_at(row, name) for name in ([columns] if isinstance(columns, str) else columns)]
+    several = [each for cell in cells for each in (cell if isinstance(cell, list) else [cell])]
+    given = value = cells[0] if isinstance(columns, str) else several
     while not isinstance(columns, str) and value and is_blank(value[-1]):  # a question may have fewer choices
         value.pop()
     if isinstance(value, str):

@@ -1,10 +1,12 @@
 """Reads the rows of a file, a folder or a hub set, with their values unchanged."""
 
+import codecs
 import csv
 import gzip
 import io
 import json
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,7 +93,13 @@ def _read_text(path: Path) -> str:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         place = f"byte {error.start} is 0x{content[error.start]:02x}"
-        raise UserError(f"{path.absolute()} is not UTF-8: {place}; save the file as UTF-8") from error
+        likely = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "cp1252"
+        read_as = short_text(content.decode(likely, "replace")[max(0, error.start - 20) :], 40)
+        convert = shlex.join(["iconv", "-f", likely, "-t", "utf-8", str(path)])
+        raise UserError(
+            f"{path.absolute()} is not UTF-8: {place}; as {likely}, which Excel writes, it reads {read_as!r} there:"
+            f" save it as UTF-8, or type {convert} > utf8_{path.name}"
+        ) from error
 
 
 def _read_lines(path: Path) -> list[tuple[int, str]]:
@@ -178,7 +186,7 @@ def _read_json(path: Path, split: str) -> list[Any]:
     """Rows of a list of objects, of the one list in an object or the one named `split`, or of values in sequence."""
     where = str(path.absolute())
     values = _json_values(_read_text(path), where)
-    tables = {"": values} if len(values) > 1 else _tables(values[0])
+    tables = {"": values} if len(values) > 1 else _tables(values[0]) or _objects_of_rows(values[0])
     if len(tables) > 1 and split not in tables:
         listed = ", ".join(f"{name} ({pluralize(len(rows), 'row')})" for name, rows in tables.items())
         raise UserError(f"{where} holds {len(tables)} lists of objects, {listed:.300}: name one with dataset.split=…")
@@ -209,10 +217,24 @@ def _tables(value: Any, name: str = "", depth: int = 9) -> dict[str, list[Any]]:
     """The lists of objects in a JSON value, by their dotted keys; those nearest to the top."""
     if isinstance(value, list):
         return {name: value}
-    inner = {f"{name}.{key}".removeprefix("."): each for key, each in value.items()} if isinstance(value, dict) else {}
+    inner = _entries(value, name)
     lists = {key: each for key, each in inner.items() if isinstance(each, list) and dict in map(type, each)}
     objects = {key: each for key, each in inner.items() if isinstance(each, dict) and depth and not lists}
     return lists | {key: rows for path, each in objects.items() for key, rows in _tables(each, path, depth - 1).items()}
+
+
+def _objects_of_rows(value: Any, name: str = "", depth: int = 9) -> dict[str, list[Any]]:
+    """The objects in a JSON value whose values all look like rows, as `{"id1": {"question": "…"}, …}`, as lists."""
+    inner = _entries(value, name)
+    if inner and all(isinstance(each, dict) and str in map(type, each.values()) for each in inner.values()):
+        return {name: list(inner.values())}
+    found = (_objects_of_rows(each, path, depth - 1) for path, each in inner.items() if depth)
+    return {key: rows for each in found for key, rows in each.items()}
+
+
+def _entries(value: Any, name: str) -> dict[str, Any]:
+    items = value.items() if isinstance(value, dict) else ()
+    return {f"{name}.{key}".removeprefix("."): each for key, each in items}
 
 
 def _read_parquet(path: Path, _split: str) -> list[dict[str, Any]]:

@@ -30,12 +30,14 @@ from rlvr_vocab.data.rows import (
 from rlvr_vocab.data.source import ProblemSource, PromptStyle, Split
 from rlvr_vocab.data.warnings import problem_warnings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.statistics import widest_half_width
 from rlvr_vocab.text import pluralize
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 EXAMPLES_PER_REASON = 3
+_MANY_HELD_OUT = 100  # have an interval of less than ±10 points
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class DividedProblems:
             "held out too, but beyond dataset.max_eval_samples": len(parts.reserved) - len(parts.held_out),
         }
         lines += [f"{text}: {count:,}" for text, count in counts.items() if count]
+        if 0 < (count := len(parts.held_out)) < _MANY_HELD_OUT:
+            key = "dataset.eval_fraction=0.2" if self.source.eval_split is None else ""
+            key = "dataset.max_eval_samples=null" if len(parts.reserved) > count else key
+            points = f"{100 * widest_half_width(count):.0f} points{f'; for more of them set {key}' if key else ''}"
+            lines.append(f"accuracy on {pluralize(count, 'held-out problem')} has a 95 % interval of up to ±{points}")
         own_system = all((each.messages or [{}])[0].get("role") == "system" for each in self.problems)
         if style is not None and style.system_prompt and own_system:
             lines.append("dataset.system_prompt is not used: every row has its own system message")

@@ -67,7 +67,8 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
     def answer_in(row: Mapping[str, Any]) -> Any:
         return None if answer is None else cell_answer(cell_at(row, answer), source.answer_format, decimal)
 
-    reading = str(source.answer_format)
+    right_has_a_column = isinstance(columns.choices, tuple) and answer in columns.choices
+    reading = "text" if right_has_a_column else str(source.answer_format)
     if columns.choices is not None and answer is not None and reading not in READINGS:
         asked = asked_in([row for row in rows if isinstance(row, dict)], columns.choices, answer_in)
         reading = reading_of(asked, f"{source.name}: {answer}")
@@ -84,6 +85,7 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
             solution = answer_in(row)
             if columns.choices is not None:
                 choices = choices_in(row, columns.choices)
+                choices = choices.shuffled(text) if right_has_a_column else choices
                 solution = None if answer is None else choices.letter_of(solution, reading)
                 text = f"{text}\n{choices}"
                 if messages is not None:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from rlvr_vocab.data.answers import NEARLY_ALL, cell_at, column_names, is_blank, plain_text, unread_marker
+from rlvr_vocab.data.answers import NEARLY_ALL, cell_at, column_names, decimal_comma, gold_text, is_blank, unread_marker
 from rlvr_vocab.data.choices import asked_in, readings_that_fit
 from rlvr_vocab.data.source import ProblemSource, fields_of
 
@@ -25,6 +25,8 @@ _TESTS = ("tests", "test", "test_list", "input_output", "test_code", "test_cases
 # All choices of a question, one choice per column, and material that the question refers to.
 _CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
 _ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
+_RIGHT_CHOICE = re.compile(r"(?:correct|right|best)[ _]?answer|answer", re.IGNORECASE)  # GPQA, SciQ, TruthfulQA
+_WRONG_CHOICES = re.compile(r"(?:incorrect|wrong)[ _]?answers?[ _]?\d*|distractors?[ _]?\d*", re.IGNORECASE)
 MATERIAL = re.compile(
     r"(?:context|ctx|passage|paragraph|article|document|background)s?|body|story|premise|input|starter_code"
     r"|(?:image|table|figure|diagram|picture)(?:_?\d+|s)?|(?:pre|post)_text",
@@ -43,13 +45,15 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     if source.header is None and (advice := header_keys(names, [row.get(names[-1]) for row in few])):
         return advice
     paths = list(dict.fromkeys(path for row in few for path in _paths(row)))
-    problem = next(iter(_named((source.columns.problem, *_PROBLEMS), paths, few, _asks)), None)
+    named = _named((source.columns.problem, *_PROBLEMS), paths, few, _asks)
+    problem = next(iter(named or _by_length(paths, few)), None)
     if problem is None:
         return ""
     keys: dict[str, Any] = {"dataset.columns.problem": problem}
     if material := _material(few, problem):
         keys = {"dataset.prompt": joined_columns(problem, material)}
-    answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(plain_text(cell)))
+    answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(gold_text(cell)))
+    answers = answers or _by_brevity([path for path in paths if path not in (problem, *material)], few)
     reward = ""
     if tests := _named(_TESTS, paths, few, _tests):
         keys |= {"dataset.columns.tests": tests[0], "dataset.columns.answer": "null"}
@@ -58,6 +62,9 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
         keys, reward = keys | found, "multiple_choice"
     elif found := next(filter(None, (_answer_keys([cell_at(row, path) for row in few], path) for path in answers)), {}):
         keys |= found
+        if {gold_text(cell_at(row, found["dataset.columns.answer"])) for row in few} <= {"true", "false"}:
+            del keys[next(iter(keys))]
+            keys["dataset.prompt"] = f"{joined_columns(problem, material)}\\nAnswer true or false."
     else:
         return f"type {typed_keys(keys)} and dataset.columns.answer=…, or =null if there are no answers"
     train = f"; train with 'rewards=[{reward}]' too" * bool(reward)
@@ -91,9 +98,26 @@ def typed_keys(keys: Mapping[str, Any]) -> str:
 def _named(names: Sequence[str], paths: Sequence[str], few: Rows, fits: Callable[[Any], bool]) -> list[str]:
     """The paths whose cells fit: those of a name first, else the only one that has a name as a word."""
     fitting = [path for path in paths if sum(fits(cell_at(row, path)) for row in few) >= NEARLY_ALL * len(few)]
-    by_name = [path for name in names for path in fitting if name in (path, _last(path).lower())]
+    by_name = [path for name in names for path in fitting if name in (path, _last(path).lower().replace(" ", "_"))]
     by_word = [path for path in fitting if set(names) & set(re.split(r"\W|_", _last(path).lower()))]
     return sorted(dict.fromkeys(by_name), key=lambda path: path.count(".")) or by_word * (len(by_word) == 1)
+
+
+def _by_length(paths: Sequence[str], few: Rows) -> list[str]:
+    """The columns of texts: those with most questions first, then the longest."""
+    texts = {path: [cell for row in few if isinstance(cell := cell_at(row, path), str)] for path in paths}
+    fitting = [path for path in paths if len(texts[path]) >= NEARLY_ALL * len(few)]
+    return sorted(fitting, key=lambda path: (-sum("?" in cell for cell in texts[path]), -sum(map(len, texts[path]))))
+
+
+def _by_brevity(paths: Sequence[str], few: Rows) -> list[str]:
+    """The columns that may hold answers: numbers first, then the shortest; none of equal cells or running numbers."""
+    texts = {path: [gold_text(cell_at(row, path)) or "" for row in few] for path in paths}
+    fitting = [path for path in paths if sum(map(bool, texts[path])) >= NEARLY_ALL * len(few)]
+    numbered = {tuple(map(str, range(start, start + len(few)))) for start in (0, 1)}
+    fitting = [path for path in fitting if tuple(texts[path]) not in numbered and len({*texts[path]}) > (len(few) > 1)]
+    numbers = {path: sum(bool(re.match(r"[-+]?\d", text)) for text in texts[path]) for path in fitting}
+    return sorted(fitting, key=lambda path: (numbers[path] < NEARLY_ALL * len(few), sum(map(len, texts[path]))))
 
 
 def _paths(cell: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -132,7 +156,10 @@ def _material(few: Rows, problem: str) -> list[str]:
 def choice_columns(paths: Sequence[str]) -> list[str | tuple[str, ...]]:
     """Each column that is named like a list of choices, then those together that are named like one choice each."""
     single = tuple(path for path in paths if _ONE_CHOICE.fullmatch(path))
-    return [*(path for path in paths if _CHOICES.fullmatch(_last(path))), *[single] * (len(single) > 1)]
+    right = [path for path in paths if _RIGHT_CHOICE.fullmatch(path)]
+    wrong = tuple(path for path in paths if _WRONG_CHOICES.fullmatch(path))
+    grouped = [single] * (len(single) > 1) + [(each, *wrong) for each in right if wrong]
+    return [*(path for path in paths if _CHOICES.fullmatch(_last(path))), *grouped]
 
 
 def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dict[str, Any]:
@@ -146,8 +173,9 @@ def _choice_keys(paths: Sequence[str], answers: Sequence[str], few: Rows) -> dic
 
 def _answer_keys(cells: Sequence[Any], path: str) -> dict[str, Any]:
     """The column of answers and their format; none for worked solutions without a marked answer."""
-    texts = [plain_text(cell) or "" for cell in cells]
+    texts = [gold_text(cell) or "" for cell in cells]
     is_short = sum(len(text) <= _LONGEST_ANSWER for text in texts) >= NEARLY_ALL * len(texts)
+    decimal = {"dataset.decimal": "comma"} if decimal_comma(texts) else {}
     if answer_format := unread_marker(texts):
-        return {"dataset.columns.answer": path, "dataset.answer_format": answer_format}
-    return {"dataset.columns.answer": path} if is_short else {}
+        return {"dataset.columns.answer": path, "dataset.answer_format": answer_format} | decimal
+    return {"dataset.columns.answer": path} | decimal if is_short else {}

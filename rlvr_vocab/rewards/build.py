@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from rlvr_vocab.data.source import FROM_PYTHON
+from rlvr_vocab.data.source import FROM_PYTHON, DecimalMark
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.library import LIBRARY
@@ -36,6 +36,7 @@ class RewardContext:
 
     think_tags: tuple[str, str] | None = None
     max_completion_length: int | None = None
+    decimal_mark: DecimalMark = "point"
 
 
 def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[Reward]:

@@ -34,7 +34,8 @@ _ANSWERS = {"box": "\\boxed{…}", "answer_tag": "<answer>…</answer>", "hash":
 
 def reward_context(settings: RunSettings) -> RewardContext:
     """The facts of a run that reward functions can request."""
-    return RewardContext(settings.model.think_tags, settings.training.grpo["max_completion_length"])
+    limit = settings.training.grpo["max_completion_length"]
+    return RewardContext(settings.model.think_tags, limit, settings.dataset.decimal)
 
 
 def dummy_context(think_tags: tuple[str, str] = THINK_TAGS) -> RewardContext:

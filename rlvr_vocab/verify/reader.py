@@ -432,7 +432,7 @@ _GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-
 def read_gold(text: str | None) -> Reading:
     """Read a gold answer: `Written` if it may or may not be mathematics, None if it is no text; raises like `read`."""
     if text is None:
-        raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
+        raise Unreadable("a list or an object, which cannot be compared as text")
     reading = read(text)
     cleaned = cleaned_answer(text)
     if isinstance(reading, Text):

@@ -164,3 +164,10 @@ def test_a_base_model_answers_a_few_training_problems(score, make_shape):
     assert turns and [line for line in score(*words, "show=5") if "│" in line] == turns  # the same seed
     greedy = score(*words, "model.generation_kwargs.temperature=0")
     assert "prompts with several completions: 3; with equal totals, so without a gradient: 3" in greedy[-1]
+
+
+def test_completions_and_gold_answers_with_decimal_commas(score, tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_text(json.dumps({"completion": r"\boxed{12,50}", "solution": "12,5"}))
+    words = ("rewards=[accuracy]", f"completions={path}")
+    assert "at full mark 1 of 1" in "".join(score(*words, "dataset.decimal=comma"))

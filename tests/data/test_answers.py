@@ -14,7 +14,7 @@ from rlvr_vocab.data.answers import UnusableRow, cell_answer, decimal_comma, gol
         (60, "60"),
         (None, ""),
         (float("nan"), ""),
-        (True, None),
+        (True, "true"),
         (["5"], None),
         (72.0, "72"),
         (1e300, "1e+300"),

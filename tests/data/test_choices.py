@@ -88,3 +88,14 @@ def test_a_right_choice_that_stands_twice_leaves_its_row_out_and_a_wrong_one_doe
     found = read([asked(["4", "5", "4"], letter) for letter in "AB"])
     assert [each.solution for each in found.problems] == ["B"]
     assert [(each.row_number, each.reason) for each in found.dropped] == [(1, "the right choice stands twice")]
+
+
+def test_a_right_choice_in_a_column_of_its_own_stands_in_an_order_that_its_row_decides():
+    rows = [{"question": f"{n}?", "right": "x", "wrong": ["w", f"{n}", "v"], "answer": "no"} for n in range(400)]
+    source = ProblemSource("p.jsonl", Columns("question", "right", choices=("right", "wrong")))
+    found = usable_rows(rows, source).problems
+    again = usable_rows(rows[::-1], ProblemSource("p.jsonl", Columns("question", "right", choices=("wrong", "right"))))
+    assert [each.text for each in found] == [each.text for each in again.problems][::-1]
+    assert all(f"\n{each.solution}. x" in each.text for each in found)
+    letters = [each.solution for each in found]
+    assert all(75 < letters.count(letter) < 125 for letter in "ABCD")

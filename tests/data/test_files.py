@@ -20,6 +20,7 @@ ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}
         json.dumps({"version": "1", "data": ROWS}),
         "\ufeff" + json.dumps(ROWS, ensure_ascii=False),
         json.dumps({"examples": ROWS, "version": 1, "authors": ["A", "B"]}),
+        json.dumps({"version": "1", "of": {f"id{n}": row for n, row in enumerate(ROWS)}}),
         "\n".join(map(json.dumps, ROWS)),
         "\n\n".join(json.dumps(row, indent=1) for row in ROWS),
         json.dumps({"result": {"page": 1, "data": {"rows": ROWS}}}),
@@ -145,9 +146,9 @@ def test_a_broken_csv_file_is_refused_by_its_line(write, content, message):
 
 def test_text_that_is_not_utf8_is_refused_by_its_byte(write):
     content = "problem,answer\ncafé,1\n".encode("latin-1")
-    with pytest.raises(UserError, match=f"is not UTF-8: byte {content.index(0xE9)} is 0xe9"):
+    with pytest.raises(UserError, match=rf"byte {content.index(0xE9)} is 0xe9; as cp1252.*café,1.*iconv -f cp1252 "):
         read_rows(write("p.csv", content))
-    with pytest.raises(UserError, match="is not UTF-8: byte 0 is 0xff; save the file as UTF-8"):
+    with pytest.raises(UserError, match=r"byte 0 is 0xff; as utf-16.*problem,answer.* iconv -f utf-16 -t utf-8 "):
         read_rows(write("p.csv", "problem,answer\nx,1\n".encode("utf-16")))
 
 

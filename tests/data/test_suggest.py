@@ -49,6 +49,16 @@ VERL = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"style
         ({"problem": "1+1?", "solution": r"Count: \boxed{2}."}, ["answer=solution", "format=boxed"], "1+1?", "2"),
         (VERL, ["problem=prompt", "answer=reward_model.ground_truth"], "1+1?", "2"),
         ({"input": "A or B?", "target": "(B)"}, ["problem=input", "answer=target"], "A or B?", "(B)"),
+        (
+            {"Question": "Which?", "Correct Answer": "tin", "Incorrect Answer 1": "gas", "Incorrect Answer 2": "air"},
+            ["choices=[Correct Answer,", "answer=Correct Answer", "multiple_choice"],
+            *("Which?\nA. tin\nB. gas\nC. air", "A"),
+        ),
+        (
+            {"question": "is it", "passage": "It is.", "answer": True},
+            ["prompt={passage} {question}", "answer=answer"],
+            *("It is. is it\nAnswer true or false.", True),
+        ),
         ({"question": "Who?", "final_answer": ["Ada"]}, ["problem=question", "answer=final_answer.0"], "Who?", "Ada"),
     ],
 )
@@ -60,6 +70,16 @@ def test_the_keys_that_are_named_for_a_file_place_it(write_jsonl, row, typed, te
     assert all(word in said for word in typed) and ("; train with" in said) is ("_" in typed[-1].partition("=")[0])
     [problem, _] = placed(path, said.partition("; train with")[0])
     assert (problem.text, problem.solution) == (text, solution)
+
+
+def test_columns_with_unknown_names_are_told_apart_by_their_cells(write):
+    rows = ("Nr;Thema;Aufgabe;Weg;Lösung", "1;Zahl;Was ist 3,5 plus 1?;Man zählt lange von 3,5 an.;4,5")
+    path = write("p.csv", "\n".join((*rows, "2;Zahl;Was ist 1 plus 1?;Man zählt von 1 eins weiter.;2")))
+    with pytest.raises(UserError) as caught:
+        read_usable_rows(ProblemSource(str(path), Columns("problem", "answer")), seed=0)
+    keys = str(caught.value).partition("; type ")[2]
+    assert keys == "dataset.columns.problem=Aufgabe 'dataset.columns.answer=Lösung' dataset.decimal=comma"
+    assert next((each.text, each.solution) for each in placed(path, keys)) == ("Was ist 3,5 plus 1?", "4.5")
 
 
 @pytest.mark.parametrize("repeated", [False, True])

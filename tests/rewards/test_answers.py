@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.library.answers import (
     accuracy,
     exact_match,
@@ -13,6 +14,7 @@ from rlvr_vocab.rewards.library.answers import (
     multiple_choice,
     numeric,
 )
+from rlvr_vocab.rewards.reward import RewardSpec
 
 CASES = [
     (r"<think>6 * 7</think>\boxed{42}", "42", 1.0),
@@ -24,7 +26,7 @@ CASES = [
     (r"\boxed{42}", None, None),
     (r"\boxed{1/2}", 0.5, 1.0),
     (r"\boxed{[1, 2]}", [1, 2], None),
-    (r"\boxed{True}", True, None),
+    (r"\boxed{True}", True, 1.0),
 ]
 
 
@@ -219,3 +221,19 @@ def test_a_box_names_the_letters_in_it(letters, texts):
 def test_an_answer_without_a_box_names_what_it_concludes(letters, texts):
     for text in texts:
         assert letters_concluded(text, "ABCDE") == set(letters), text
+
+
+@pytest.mark.parametrize("name", ["accuracy", "numeric", "cosine_length"])
+@pytest.mark.parametrize(
+    ("gold", "answer"), [("12.50", "12,5"), ("7.023", "7{,}023"), ("7.023", "7.023"), ("1234.5", "1.234,5")]
+)
+def test_with_decimal_commas_an_answer_counts_in_either_notation(name, gold, answer):
+    [comma] = build_rewards([RewardSpec(name)], RewardContext(max_completion_length=9, decimal_mark="comma"))
+    [point] = build_rewards([RewardSpec(name)], RewardContext(max_completion_length=9))
+    columns = {
+        "completions": [f"\\boxed{{{answer}}}", r"\boxed{3}"],
+        "solution": [gold] * 2,
+        "completion_ids": [[1], [1]],
+    }
+    right, wrong = comma(**columns)
+    assert right > 0 >= wrong and (point(**columns)[0] > 0) is (gold == answer)

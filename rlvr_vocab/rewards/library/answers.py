@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, NonNegativeFloat
 
-from rlvr_vocab.data.answers import gold_text
+from rlvr_vocab.data.answers import gold_text, with_decimal_points
+from rlvr_vocab.data.source import DecimalMark
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
 from rlvr_vocab.verify.cleaning import ascii_latex
@@ -25,7 +26,7 @@ T = TypeVar("T")
 Source = Literal["box", "answer_tag", "hash", "phrase"]  # a place where an answer may stand
 AnswerFrom = Source | Annotated[Sequence[Source], Field(min_length=1)]
 Deadline = Annotated[float, Field(ge=0.01)]
-_NOT_TEXT = "the gold answer is a list, an object or a boolean, which cannot be compared as text"
+_NOT_TEXT = "the gold answer is a list or an object, which cannot be compared as text"
 
 
 @reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward", "reasoning_accuracy_reward"))  # TRL's
@@ -36,6 +37,7 @@ def accuracy(
     think_tags: Tags = THINK_TAGS,
     answer_from: AnswerFrom = "box",
     deadline: Deadline = DEADLINE_SECONDS,
+    decimal_mark: DecimalMark = "point",
     **_columns: Any,
 ) -> list[Score]:
     r"""1 for a right answer, 0 for a wrong or missing one, None where the gold answer cannot be used.
@@ -47,7 +49,12 @@ def accuracy(
     [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 0.6 is not 1/2')]
     """
     answers = [extracted_answer(turn_text(turn), think_tags, answer_from) for turn in completions]
-    verdicts = verify([gold_text(gold) for gold in solution], answers, deadline)
+    golds = [gold_text(gold) for gold in solution]
+    verdicts = verify(golds, answers, deadline)
+    if decimal_mark == "comma":  # an answer may be in either notation
+        in_points = [answer and with_decimal_points(answer) for answer in answers]
+        pairs = zip(verdicts, verify(golds, in_points, deadline), strict=True)
+        verdicts = [max(pair, key=lambda verdict: verdict.score or 0.0) for pair in pairs]
     return [Score(each.score, str(each), timed_out=each.reason == TIMEOUT) for each in verdicts]
 
 
@@ -101,6 +108,7 @@ def numeric(
     absolute_tolerance: NonNegativeFloat = 0.0,
     relative_tolerance: NonNegativeFloat = 0.0,
     think_tags: Tags = THINK_TAGS,
+    decimal_mark: DecimalMark = "point",
     **_columns: Any,
 ) -> list[Score]:
     r"""1 where the answer is the gold number, within a tolerance; 0 where not; None where the gold is no number.
@@ -112,7 +120,7 @@ def numeric(
     """
     absolute, relative = Fraction(str(absolute_tolerance)), Fraction(str(relative_tolerance))
 
-    def judge(answer: str, in_box: bool, expected: Number) -> Score:
+    def judge_one(answer: str, in_box: bool, expected: Number) -> Score:
         given = whole_text_number(answer) if in_box else last_number(answer)
         if given is None:
             return Score(0.0, "the box is not a number" if in_box else "no number in the answer")
@@ -120,6 +128,10 @@ def numeric(
         if distance <= max(absolute, relative * abs(expected.value)):
             return Score(1.0, "within the tolerance" if distance else "equal")
         return Score(0.0, "another number")
+
+    def judge(answer: str, in_box: bool, expected: Number) -> Score:
+        notations = [answer, with_decimal_points(answer)] if decimal_mark == "comma" else [answer]
+        return max((judge_one(each, in_box, expected) for each in notations), key=lambda score: score.value or 0.0)
 
     no_gold = "the gold answer is not a number"
     return _scores(completions, solution, think_tags, partial(whole_text_number, read=read_gold), no_gold, judge)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
+from rlvr_vocab.data.source import DecimalMark
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, reward, turn_text
 from rlvr_vocab.text import nearest_and_all, pluralize
@@ -84,6 +85,7 @@ def cosine_length(
     exceed_penalty: float | None = None,
     grader: str = "accuracy",
     think_tags: Tags = THINK_TAGS,
+    decimal_mark: DecimalMark = "point",
     **columns: Any,
 ) -> list[Score]:
     r"""Correctness shaped by length: right answers earn more the shorter they are, wrong ones lose more.
@@ -96,7 +98,8 @@ def cosine_length(
     """
     if grader not in LIBRARY:
         raise UserError(f"cosine_length: grader={grader} is unknown{nearest_and_all(grader, sorted(LIBRARY))}")
-    grades = LIBRARY[grader](completions=completions, solution=solution, think_tags=think_tags, **columns)
+    notation = {"think_tags": think_tags, "decimal_mark": decimal_mark}
+    grades = LIBRARY[grader](completions=completions, solution=solution, **notation, **columns)
 
     def score(given: float | None, size: int) -> Score:
         if given is None:
