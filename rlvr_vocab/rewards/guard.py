@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.rewards.reward import RewardSpec, Score, parameters_of, traits_of, turn_text
+from rlvr_vocab.rewards.reward import RewardSpec, Score, assistant_text, parameters_of, traits_of
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, writable
 
@@ -275,7 +275,7 @@ def _raised(error: BaseException) -> str:
 
 def _shown_row(completions: Any, row: int) -> str:
     """The number of a row, from 1, and the beginning of its completion."""
-    text = " ".join(turn_text(completions[row]).split())
+    text = " ".join(assistant_text(completions[row]).split())
     return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
 
 
@@ -308,7 +308,7 @@ def trial_columns(rows: Sequence[Mapping[str, Any]], completions: Sequence[Any])
 
 def dummy_ids(completions: Sequence[Any]) -> list[list[int]]:
     """As many ids as a completion has characters, where nothing was sampled."""
-    return [list(range(len(turn_text(completion)))) for completion in completions]
+    return [list(range(len(assistant_text(completion)))) for completion in completions]
 
 
 def dummy_trainer() -> dict[str, Any]:

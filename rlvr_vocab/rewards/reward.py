@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -182,18 +183,87 @@ def is_user_code(name: str) -> bool:
     return ":" in name
 
 
-def turn_text(completion: Any) -> str:
-    """The assistant's text in a completion: a string, or a list of messages, those of tools and users left out."""
+class AssistantTurn(NamedTuple):
+    """One turn of the assistant: its text, the calls that it ended in, and the texts that tools answered with."""
+
+    text: str
+    calls: Sequence[Mapping[str, Any]] = ()
+    results: Sequence[str] = ()
+
+    @property
+    def ended_in_call(self) -> bool:
+        return bool(self.calls or self.results)
+
+
+def assistant_turns(completion: Any) -> list[AssistantTurn]:
+    """The turns of the assistant in a completion, which is a string or a list of messages; those of users left out."""
     if isinstance(completion, str):
-        return completion
-    messages = [message for message in completion or () if message.get("role", "assistant") == "assistant"]
-    return "\n".join(content_text(message.get("content")) for message in messages)
+        return [AssistantTurn(completion)]
+    turns = list[AssistantTurn]()
+    for message in completion or ():
+        text = content_text(message.get("content"))
+        if is_assistant(message):
+            turns.append(AssistantTurn(text, calls_of(message)))
+        elif message["role"] == "tool" and turns:
+            turns[-1] = turns[-1]._replace(results=[*turns[-1].results, text])
+    return turns
+
+
+def turn_text(completion: Any) -> str:
+    """The text of the last assistant turn, which the answer is read from; empty where that turn ended in a call.
+
+    >>> call = {"role": "assistant", "content": "I try 42.", "tool_calls": [{"function": {"name": "add"}}]}
+    >>> turn_text([call, {"role": "tool", "content": "7"}, {"role": "assistant", "content": "It is 7."}])
+    'It is 7.'
+    """
+    last = (assistant_turns(completion) or [AssistantTurn("")])[-1]
+    return "" if last.ended_in_call else last.text
+
+
+def transcript(completion: Any) -> list[tuple[str, str]]:
+    """Author and text of each part of a completion: `assistant`, `call`, `tool NAME`, `user`; no empty ones.
+
+    >>> call = {"function": {"name": "add", "arguments": {"a": 3}}}
+    >>> transcript([{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "name": "add", "content": "7"}])
+    [('call', 'add({"a": 3})'), ('tool add', '7')]
+    """
+    parts = list[tuple[str, str]]()
+    for message in [{"content": completion}] if isinstance(completion, str) else completion or ():
+        name = f" {message['name']}" if message.get("role") == "tool" and message.get("name") else ""
+        parts.append((f"{message.get('role') or 'assistant'}{name}", content_text(message.get("content"))))
+        parts += [("call", call_text(call)) for call in calls_of(message)]
+    return [part for part in parts if part[1]]
+
+
+def assistant_text(completion: Any) -> str:
+    """Everything that the assistant wrote: its turns and calls, without the words of tools and users."""
+    return "\n".join(text for author, text in transcript(completion) if author in ("assistant", "call"))
+
+
+def is_assistant(message: Mapping[str, Any]) -> bool:
+    return (message.get("role") or "assistant") == "assistant"
+
+
+def calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The calls of an assistant message, each with a `name` and `arguments`, in TRL's form or by themselves."""
+    calls = message.get("tool_calls") if is_assistant(message) else None
+    named = [call.get("function") or call for call in calls or () if isinstance(call, dict)]
+    return [call for call in named if isinstance(call, dict)]
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """`add({"a": 3})`"""
+    arguments = call.get("arguments", {})
+    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+    return f"{call.get('name', '?')}({given})"
 
 
 def content_text(content: Any) -> str:
-    if isinstance(content, list):  # parts, of which some are text
-        return "".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
-    return content or ""
+    """The text of a message's content, which may be None, or a list of parts of which some are text."""
+    if not isinstance(content, list):
+        return "" if content is None else str(content)
+    parts = (part.get("text") if isinstance(part, dict) else part for part in content)
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def after_thinking(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str | None:

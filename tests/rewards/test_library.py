@@ -26,7 +26,6 @@ from rlvr_vocab.rewards.reward import (
     reward,
     traits_by_name,
     traits_of,
-    turn_text,
 )
 from rlvr_vocab.sandbox.program import encoded
 
@@ -154,20 +153,6 @@ def test_the_library_holds_every_function_of_trl_and_none_of_anybody_else():
 def test_the_answer_is_what_follows_the_last_thinking(turn, answer):
     assert after_thinking(turn) == answer
     assert after_thinking("[r]<think>[/r]x", ("[r]", "[/r]")) == "x"
-
-
-@pytest.mark.parametrize(
-    ("completion", "text"),
-    [
-        ([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}], "a"),
-        ([{"role": "assistant", "content": "a"}, {"role": "user"}, {"role": "assistant", "content": "b"}], "a\nb"),
-        ([{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}, "b"]}], "ab"),
-        ([{"role": "assistant", "content": None}], ""),
-        (None, ""),
-    ],
-)
-def test_what_the_assistant_says_is_read(completion, text):
-    assert turn_text(completion) == text
 
 
 MODULES = [

@@ -11,7 +11,16 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
+from rlvr_vocab.rewards.reward import (
+    THINK_TAGS,
+    AssistantTurn,
+    Score,
+    Tags,
+    after_thinking,
+    assistant_turns,
+    reward,
+    turn_text,
+)
 from rlvr_vocab.text import pluralize, short_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS
@@ -27,7 +36,7 @@ _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 def think_format(
     completions: Sequence[Any], *, prefilled: bool = False, think_tags: Tags = THINK_TAGS, **_columns: Any
 ) -> list[Score]:
-    r"""1 where a turn thinks once, first of all, stops thinking, and then answers; 0 where not.
+    r"""1 where each turn thinks once, first of all, stops thinking, and then answers or calls a tool; 0 where not.
 
     With `prefilled` the opening tag may be missing: for a plain TRL trainer whose chat template writes it.
 
@@ -37,21 +46,27 @@ def think_format(
     """
     opened, closed = think_tags
 
-    def score(turn: str) -> Score:
-        opens, closes = turn.count(opened), turn.count(closed)
+    def fault(turn: AssistantTurn) -> str | None:
+        opens, closes = turn.text.count(opened), turn.text.count(closed)
         if closes != 1:
-            return Score(0.0, "thinking never closed" if closes == 0 else f"{closes} closing tags")
+            return "thinking never closed" if closes == 0 else f"{closes} closing tags"
         if opens > 1:
-            return Score(0.0, f"{opens} opening tags")
+            return f"{opens} opening tags"
         if opens == 0 and not prefilled:
-            return Score(0.0, "no opening tag")
-        if opens == 1 and not turn.lstrip().startswith(opened):
-            return Score(0.0, "the thinking does not come first")
-        if not turn.partition(closed)[2].strip():
-            return Score(0.0, "no answer after the thinking")
-        return Score(1.0, "thinking, then an answer")
+            return "no opening tag"
+        if opens == 1 and not turn.text.lstrip().startswith(opened):
+            return "the thinking does not come first"
+        if not (turn.ended_in_call or turn.text.partition(closed)[2].strip()):
+            return "no answer after the thinking"
+        return None
 
-    return [score(turn_text(completion)) for completion in completions]
+    def score(turns: Sequence[AssistantTurn]) -> Score:
+        for number, turn in enumerate(turns, start=1):
+            if reason := fault(turn):
+                return Score(0.0, reason if len(turns) == 1 else f"turn {number} of {len(turns)}: {reason}")
+        return Score(1.0, "thinking, then an answer") if turns else Score(0.0, "no turn")
+
+    return [score(assistant_turns(completion)) for completion in completions]
 
 
 @reward(is_format=True, answer_in="xml")
@@ -104,23 +119,24 @@ def xml_tags(
 
 @reward(is_format=True, answer_in="box")
 def boxed(completions: Sequence[Any], *, think_tags: Tags = THINK_TAGS, **_columns: Any) -> list[Score]:
-    r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
+    r"""1 where there is exactly one box, closed, and it stands in the answer; 0 where not.
 
     >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])
     [1.0, 0.0, 0.0]
     """
 
-    def score(turn: str) -> Score:
-        answer, boxes = after_thinking(turn, think_tags), boxes_opened(turn)
+    def score(completion: Any) -> Score:
+        answer = after_thinking(turn_text(completion), think_tags)
+        boxes = sum(boxes_opened(turn.text) for turn in assistant_turns(completion))
         if answer is None:
             return Score(0.0, "thinking never closed")
         if boxes != 1:
             return Score(0.0, pluralize(boxes, "box", "boxes") if boxes else "no box")
         if not boxes_opened(answer):
-            return Score(0.0, "the box is in the thinking")
+            return Score(0.0, "the box is not in the answer")
         return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
 
-    return [score(turn_text(completion)) for completion in completions]
+    return list(map(score, completions))
 
 
 @reward(is_format=True, skip_gold_check="a made-up turn has its answer in a box")

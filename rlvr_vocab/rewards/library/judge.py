@@ -22,7 +22,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.rewards.guard import run_coroutine
-from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, transcript, turn_text
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import short_text
 
@@ -44,7 +44,9 @@ def _request(
     """The request for one completion; `mark` is drawn for each request, so that no answer can hold it."""
     prompt, answer, gold = row
     least, most = scale
-    asked = prompt if isinstance(prompt, str) else "\n\n".join(f"{m['role']}: {m['content']}" for m in prompt)
+    asked = (
+        prompt if isinstance(prompt, str) else "\n\n".join(f"{author}: {text}" for author, text in transcript(prompt))
+    )
     reference = "" if gold is None else f"Reference answer:\n{cell_text(gold)}\n\n"
     # Lines that imitate those which the judge reads and writes are broken.
     broken = _OWN_SCORE.sub(r"\1 (in the answer)", answer.replace("=====", "= = = ="))

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.source import DecimalMark
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, reward, turn_text
+from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, assistant_text, reward
 from rlvr_vocab.text import nearest_and_all, pluralize
 
 Unit = Literal["tokens", "words", "characters"]
@@ -29,7 +29,7 @@ def _parts(
         if completion_ids is None:
             raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, which a trainer passes")
         return list(completion_ids)
-    texts = [turn_text(completion) for completion in completions]
+    texts = [assistant_text(completion) for completion in completions]
     return [text.lower().split() for text in texts] if unit == "words" else list(texts)
 
 
@@ -191,7 +191,7 @@ def diversity(
     >>> diversity(texts, prompts=["6 * 7?"] * 3 + ["7 * 6?"])
     [-0.5, -0.5, 0.0, 0.0]
     """
-    texts = map(turn_text, completions)
+    texts = map(assistant_text, completions)
     scores = []
     for size in [len(list(group)) for _, group in groupby(prompts)]:
         shingles = [_shingles(text) for text in islice(texts, size)]

@@ -1,0 +1,65 @@
+"""A reward for the calls of a completion: which of them a tool answered, which failed, which are no calls at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, assistant_turns, reward
+from rlvr_vocab.text import pluralize, short_text
+
+Credit = Annotated[float, Field(ge=0, le=1)]
+_ERRORS = ("{'error':", '{"error":')  # TRL writes the first for a call that raised
+
+
+@reward(skip_gold_check="a made-up turn calls no tool")
+def tool_calls(
+    completions: Sequence[Any],
+    *,
+    least: PositiveInt = 1,
+    most: PositiveInt | None = None,
+    failed: Credit = 0.2,
+    unreadable: Credit = 0.1,
+    call_tag: Annotated[str, Field(min_length=1)] = "<tool_call>",
+    think_tags: Tags = THINK_TAGS,
+    **_columns: Any,
+) -> list[Score]:
+    """The mean credit of a completion's calls, as if there were at least `least`; calls past `most` have none.
+
+    The credit is 1 where a tool answered, `failed` where it gave an error or nothing, and `unreadable` for a `call_tag`
+    after the thinking that is no call.
+
+    >>> call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": {}}}]}
+    >>> tool_calls([[call, {"role": "tool", "content": "7"}], [call], "<tool_call>add</tool_call>", "7"])
+    [1.0, 0.2, 0.1, 0.0]
+    """
+    credit = {"valid": 1.0, "failed": failed, "without a result": failed, "unreadable": unreadable}
+
+    def score(completion: Any) -> Score:
+        calls = list(_calls(completion, call_tag, think_tags))
+        if not calls:
+            return Score(0.0, "no call")
+        value = sum(credit[kind] for kind, _ in calls[:most]) / max(least, len(calls))
+        counts = Counter(kind for kind, _ in calls)
+        parts = [f"{counts['valid']} of {pluralize(len(calls), 'call')} valid"]
+        parts += [f"{counts[kind]} {kind}" for kind in credit if kind != "valid" and counts[kind]]
+        if most is not None and len(calls) > most:
+            parts.append(f"{len(calls) - most} past the limit of {most}")
+        error = next((f": {short_text(result, 40)}" for kind, result in calls if kind == "failed"), "")
+        return Score(value, f"{', '.join(parts)}{error}")
+
+    return list(map(score, completions))
+
+
+def _calls(completion: Any, call_tag: str, think_tags: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The kind of each call, in their order, and its result."""
+    for turn in assistant_turns(completion):
+        for number in range(max(len(turn.calls), len(turn.results))):
+            result = turn.results[number] if number < len(turn.results) else None
+            kind = "without a result" if result is None else "failed" if result.startswith(_ERRORS) else "valid"
+            yield kind, result or ""
+        for _ in range((after_thinking(turn.text, think_tags) or "").count(call_tag)):
+            yield "unreadable", ""
