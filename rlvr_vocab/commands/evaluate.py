@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
-from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style, stages_of
 from rlvr_vocab.data.load import lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
+from rlvr_vocab.data.source import names_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import (
     Question,
@@ -82,21 +83,35 @@ def run(settings: EvaluateSettings) -> int:
 
 def _rows(settings: EvaluateSettings, trained: RunOfCheckpoint, console: Console) -> Rows:
     """The rows to answer; the split uses the seed of the run that the checkpoint belongs to, if any."""
-    dataset = settings.dataset
+    dataset, part = settings.dataset, _part(settings, trained)
     seed = settings.seed if trained.settings is None else trained.settings.seed
-    divided = read_problems(problem_source(dataset), problem_split(dataset, seed))
+    split = problem_split(dataset, seed)
+    if part == "all":
+        split = replace(split, eval_fraction=0.0, max_train_samples=None, max_eval_samples=None)
+    divided = read_problems(problem_source(dataset), split)
     problems = lay_out(divided, prompt_style(dataset))
-    rows = problems.eval if settings.split == "eval" else problems.train
+    train, held_out = (problems.train if part != "eval" else []), (problems.eval if part != "train" else None)
+    rows = [*train, *(held_out or [])]
     if not rows:
-        raise UserError("split=eval: there are no held-out problems; set dataset.eval_fraction, or split=train")
-    chosen = list(rows)[: settings.max_samples]
+        raise UserError("split=eval: there are no held-out problems; set dataset.eval_fraction, or split=all")
+    chosen = rows[: settings.max_samples]
     keys = [problem_key(row["problem"]) for row in chosen]
-    lines = [problems_line(dataset.name, keys, trained), *problems.account]
+    of = f"{len(chosen):,} of {pluralize(len(divided.problems), 'usable problem')}"
+    taken = f"evaluated: {of}, by split={part}{'' if part == 'all' else '; split=all takes all'}"
+    lines = [problems_line(dataset.name, keys, trained), taken, *problems.account[part == "all" :]]
     if not settings.rewards.functions and (held := rewards_in_script(trained.settings)):
         lines.append(f"its rewards are in a Python script: they grade where you give rewards=[{','.join(held)}]")
     for line in lines:
         console.print(line, markup=False)
     return chosen
+
+
+def _part(settings: EvaluateSettings, trained: RunOfCheckpoint) -> str:
+    """`split`; by default `all` of a file that the run did not train on, as benchmarks are measured, else `eval`."""
+    dataset, run = settings.dataset, trained.settings
+    used = [] if run is None else [run.dataset, *(stage.run.dataset for stage in stages_of(run))]
+    is_used = Path(dataset.name).absolute() in {Path(each.name).absolute() for each in used}
+    return settings.split or ("all" if names_file(dataset.name) and not is_used else "eval")
 
 
 def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows) -> Candidate:

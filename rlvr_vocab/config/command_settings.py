@@ -223,7 +223,7 @@ class EvaluateSettings:
     rewards: RewardSettings
     grader: Grader
     threshold: float | None
-    split: Literal["eval", "train"]
+    split: Literal["eval", "train", "all"] | None
     samples: Count
     backend: Literal["transformers", "vllm"]
     batch_size: Count

@@ -41,6 +41,8 @@ _WHICH = {
     "rewards": ("functions",),
     "logging": ("enabled", "mode", "trackers"),
 }
+# Keys that hold problems out: `evaluate` takes what they hold out.
+_DIVIDE = frozenset({"dataset.eval_fraction", "dataset.eval_split", "dataset.max_eval_samples"})
 Run = TypeVar("Run", bound=RunSettings)
 
 
@@ -94,6 +96,8 @@ def compose(line: CommandLine) -> Composed:
     config = _compose_with_hydra(primary, hydra, line.folders)
     if command == "evaluate" and "dataset" not in chosen and not (recorded and "dataset" in sections):
         _take_problems_of_run(config, given)
+    if command == "evaluate" and config.split is None and not _DIVIDE.isdisjoint(given):
+        config.split = "eval"
     return Composed(config, frozenset(given), frozenset(chosen), recorded)
 
 

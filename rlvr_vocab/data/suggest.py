@@ -121,10 +121,10 @@ def _by_brevity(paths: Sequence[str], few: Rows) -> list[str]:
 
 
 def _paths(cell: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The paths of all cells, of those in objects, and of a list's only text."""
+    """The paths of all cells, of those in objects, and of a list's only text or number."""
     for name, value in cell.items():
         path = f"{prefix}{name}"
-        yield f"{path}.0" if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else path
+        yield f"{path}.0" if isinstance(value, list) and len(value) == 1 and gold_text(value[0]) else path
         if isinstance(value, Mapping):
             yield from _paths(value, f"{path}.")
 

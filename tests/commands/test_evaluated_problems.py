@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rlvr_vocab.commands.evaluate import _rows
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import problem_source, problem_split
@@ -112,3 +113,19 @@ def test_a_checkpoint_of_no_run_and_a_run_without_a_record_are_named(recorded):
     assert alone == "problems of openai/gsm8k; the checkpoint is not in the folder of a run"
     recorded.with_name("problems.json").unlink()
     assert "it may have trained on these" in line_for()
+
+
+def test_a_file_that_the_run_does_not_train_on_is_taken_whole_unless_a_key_divides_it(capsys):
+    rows = [{"problem": f"Which is {n}?", "answer": f"{n}"} for n in range(40)]
+    Path("asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def taken(*words):
+        settings = read_settings("evaluate", [CHECKPOINT, *words])
+        return len(_rows(settings, run_of_checkpoint(settings.checkpoint), Console()))
+
+    assert taken("dataset=asked.jsonl") == 40
+    assert "evaluated: 40 of 40 usable problems, by split=all" in capsys.readouterr().out
+    assert taken("dataset=asked.jsonl", "split=eval") == 1
+    assert "evaluated: 1 of 40 usable problems, by split=eval; split=all takes all" in capsys.readouterr().out
+    assert taken("dataset=asked.jsonl", "dataset.eval_fraction=0.1") == 4
+    assert taken() == 20 and taken("split=all", "max_samples=30") == 30
