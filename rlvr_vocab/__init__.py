@@ -1,5 +1,6 @@
 """GRPO with verifiable rewards, and with an optional vocabulary for thinking."""
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # PEFT imports it; it warns of every other processor
     module, _, attribute = _MODULES[name].partition(":")
     return getattr(import_module(f"{__name__}.{module}"), attribute or name)
 

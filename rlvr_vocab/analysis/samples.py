@@ -170,11 +170,11 @@ def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layou
     return f"{len(completion_ids)}: {thinking} thinking{of_them}, {answering} answering; {end}"
 
 
-def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
-    """What the marks mean, and what a probe of the run has found."""
-    marks = (TextSpan("first copies", 1), TextSpan("second copies", 2))
+def head_text(heading: str, probe: str | None, copies: int, *, colour: bool) -> Text:
+    """What the marks of up to `copies` copies of a token mean, and what a probe of the run has found."""
+    marks = (TextSpan("first copies", 1), TextSpan("second copies", 2))[:copies]
     legend = Text("  ").join(_span_text(each, colour=colour) for each in marks)
-    text = Text(f"{heading}\n").append_text(legend).append("\n")
+    text = Text(f"{heading}\n").append_text(legend).append("\n" * bool(marks))
     return text if probe is None else text.append(f"probe: {visible_text(probe)}\n")
 
 

@@ -32,10 +32,13 @@ from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
 from rlvr_vocab.text import pluralize, short_text, visible_text
 
-# Keys without effect in a run without copies.
+# Keys without effect in a run without copies, and in one without an adapter.
 _OF_COPIES = (
     *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rank"),
     *("model.preserve_odds", "model.init_noise", "training.kl_over"),
+)
+_OF_ADAPTER = tuple(
+    f"model.lora.{name}" for name in ("r", "lora_alpha", "lora_dropout", "target_modules", "train_rows")
 )
 # Keys in which runs of one arm may differ: seed, names, and the intervals of logging and saving.
 _BOOKKEEPING = (
@@ -43,6 +46,7 @@ _BOOKKEEPING = (
     *("training.logging_steps", "training.kl_log_steps", "training.save_steps", "training.save_strategy"),
     *("training.push_to_hub", "training.hub_model_id", "training.hub_private_repo", "training.hub_revision"),
 )
+_LIKELY = ("model.reasoning_vocab_size", "model.source_ids", "rewards.functions", "training.trainer")  # under test
 _LONGEST_VALUE = 24  # characters of a value in an arm's name
 
 
@@ -135,9 +139,10 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
         }
         for config in configs
     ]
-    with_copies: Mapping[str, str] = next(filter(_has_copies, flat), {})
-    of_copies = {key: with_copies[key] for key in _OF_COPIES if key in with_copies}
-    flat = [each if _has_copies(each) else each | of_copies for each in flat]
+    for has_effect, names in ((_has_copies, _OF_COPIES), (_has_adapter, _OF_ADAPTER)):
+        of_one = next(filter(has_effect, flat), {})
+        shared = {key: of_one[key] for key in names if key in of_one}
+        flat = [each if has_effect(each) else each | shared for each in flat]
     found = {}
     for key in dict.fromkeys(key for each in flat for key in each):
         values = [each.get(key, ABSENT) for each in flat]
@@ -147,6 +152,11 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
 
 def _has_copies(keys: Mapping[str, str]) -> bool:
     return keys.get("model.source_ids", "null") != "null" or keys.get("model.reasoning_vocab_size") != "0"
+
+
+def _has_adapter(keys: Mapping[str, str]) -> bool:
+    quantized = any("load_in_" in key and value == "true" for key, value in keys.items())
+    return quantized or keys.get("model.lora.enabled") == "true"
 
 
 def _same(one: str, other: str) -> bool:
@@ -170,7 +180,8 @@ def _key_under_test(differing: Mapping[str, Any], settings: CompareSettings) -> 
     if not differing:
         raise UserError("runs: there is only one arm: the configurations differ only in seeds and names")
     if key is None and len(differing) > 1:
-        raise UserError(f"the runs differ in several keys ({names}): name the one under test with arms=")
+        likely = next((each for each in _LIKELY if each in differing), next(iter(differing)))
+        raise UserError(f"the runs differ in several keys ({names}): name the one under test, as in arms={likely}")
     if key is not None and key not in differing:
         raise UserError(f"{name}={key}: not a key that divides these runs into arms; they differ in {names}")
     return key or names

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.markup import escape
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, Finding, steps_needed
+from rlvr_vocab.analysis.doctor.diagnose import diagnose, too_short
+from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.config.command_settings import DoctorSettings
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.runs.folder import run_record
@@ -30,7 +30,7 @@ def run(settings: DoctorSettings) -> int:
             "rows": len(record.rows),
             "last_step": _last_step(record),
             "finished": record.is_finished,
-            "too_short": _is_too_short(record),
+            "too_short": bool(too_short(record)),
             "findings": [asdict(finding) for finding in findings],
         }
         print(json.dumps(content, ensure_ascii=False, indent=2))
@@ -53,16 +53,8 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
         console.print(f"  seen    {finding.evidence}", markup=False)
         console.print(f"  cause   {finding.cause}", markup=False)
         console.print(f"  try     {finding.remedy}", markup=False)
-    if _is_too_short(record):
-        window = steps_needed(record.facts)
-        console.print(f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more")
-    elif not findings:
-        console.print("nothing wrong was found")
-
-
-def _is_too_short(record: RunRecord) -> bool:
-    """Whether there are too few steps for nearly every rule."""
-    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < FEWEST_ROWS
+    if line := too_short(record) or ("" if findings else "nothing wrong was found"):
+        console.print(line)
 
 
 def _last_step(record: RunRecord) -> int:

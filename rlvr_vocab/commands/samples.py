@@ -7,13 +7,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from rlvr_vocab.analysis.samples import (
     CorrectnessReward,
@@ -59,22 +61,24 @@ def run(settings: SamplesSettings) -> int:
         raise UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
     heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
     probe = read_probe(settings.run)
-    _show(settings, chain([first], wanted), heading, None if probe is None else probe["sentence"])
+    copies = 0 if marker is None else max(marker.layout.copy_indices, default=0)
+    head = partial(head_text, heading, None if probe is None else probe["sentence"], copies)
+    _show(settings, chain([first], wanted), head)
     for line in unreadable:
         print(f"left out: {line}", file=sys.stderr)
     return 0
 
 
-def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, probe: str | None) -> None:
+def _show(settings: SamplesSettings, samples: Iterator[Sample], head: Callable[..., Text]) -> None:
     if settings.out is None:
         with _pager() as console:
             colour = shows_colours(console)
-            console.print(head_text(heading, probe, colour=colour), end="", soft_wrap=True)
+            console.print(head(colour=colour), end="", soft_wrap=True)
             for sample in samples:
                 console.print(sample_text(sample, colour=colour), end="", soft_wrap=True)
         return
     shown = list(samples)
-    parts = [head_text(heading, probe, colour=False), *(sample_text(each, colour=False) for each in shown)]
+    parts = [head(colour=False), *(sample_text(each, colour=False) for each in shown)]
     atomic_write(settings.out, "".join(part.plain for part in parts), "out")
     print(f"{pluralize(len(shown), 'completion is', 'completions are')} in {settings.out}")
 

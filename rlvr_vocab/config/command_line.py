@@ -12,7 +12,7 @@ from typing import Any, NoReturn, get_origin
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_config_file
 from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
-from rlvr_vocab.config.values import alternatives, keys_of, nearest_known, unknown_key
+from rlvr_vocab.config.values import alternatives, keys_of, nearest_known
 from rlvr_vocab.data.source import names_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_and_all, writable
@@ -168,8 +168,6 @@ def hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[
             raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
         if "training" in keys and key not in keys:
             refuse_what_is_not_used(key)
-        if key not in keys and not key.startswith(("training.", "model.model_kwargs.")):  # where TRL and HF have more
-            raise UserError(unknown_key(key, keys))
         given.add(key)
         hydra.append(word if match["prefix"] == "~" else f"++{key}={_in_grammar(key, value, keys)}")
     return hydra, given, chosen

@@ -19,8 +19,8 @@ from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_c
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
 from rlvr_vocab.config.sections import RunSettings, StageKeys, StageSettings, grpo_arguments, stage_error_context
-from rlvr_vocab.config.trl_fields import GrpoFields, trl_values
-from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_key
+from rlvr_vocab.config.trl_fields import GrpoFields, field_types, trl_values
+from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
@@ -78,6 +78,7 @@ def compose(line: CommandLine) -> Composed:
         word for word in (file.words if file else ()) if word.partition("=")[0] in {*COMMANDS[command].groups} - typed
     ]
     hydra, given, chosen = hydra_overrides([*words, *line.overrides], command)
+    _refuse_unknown_keys(sorted(given), file, command)
     own = CONF / f"{command}.yaml"
     primary = read_yaml(own) if own.is_file() else {}
     primary |= read_yaml(CONF / "config.yaml") if command in OF_A_RUN else {}
@@ -101,14 +102,27 @@ def compose(line: CommandLine) -> Composed:
     return Composed(config, frozenset(given), frozenset(chosen), recorded)
 
 
-def _sections_of(file: ConfigFile, command: str, typed: Set[str]) -> dict[str, Any]:
-    """The keys of config=FILE that a command has and no typed group replaces; UserError for a mistyped one."""
+def _refuse_unknown_keys(typed: Sequence[str], file: ConfigFile | None, command: str) -> None:
+    """Raises UserError that names all keys, typed or of config=FILE, that neither the command nor a run has."""
     keys = keys_of(COMMANDS[command].settings)
-    known = {**keys_of(RunSettings), **keys}
-    for key, _ in leaves(file.sections):
-        if key not in known and not key.startswith(("training.", "model.model_kwargs.")):
-            raise UserError(f"{file.path}: {unknown_key(key, known)}")
-    sections = file.sections
+    places: list[tuple[str, Sequence[str], Mapping[str, Any]]] = [("", typed, keys)]
+    if file is not None:
+        in_file = [key for key, _ in leaves(file.sections)]
+        places.append((f"{file.path}: ", in_file, {**keys_of(RunSettings), **keys}))
+    open_to = ("training.", "model.model_kwargs.")  # where TRL and Transformers have more
+    if all(key in known or key.startswith(open_to) for _, names, known in places for key in names):
+        return
+    lines = []
+    for where, names, known in places:
+        known = {**known, **(field_types() if "training" in known else {})}
+        unknown = [key for key in names if key not in known and not key.startswith("model.model_kwargs.")]
+        lines += [f"{where}{unknown_keys(unknown, known)}"] if unknown else []
+    raise UserError(" ".join(lines))
+
+
+def _sections_of(file: ConfigFile, command: str, typed: Set[str]) -> dict[str, Any]:
+    """The keys of config=FILE that a command has and no typed group replaces."""
+    keys, sections = keys_of(COMMANDS[command].settings), file.sections
     if "grader" in keys:  # of `evaluate`, and of the section evaluation in a run
         sections = {**(sections.get("evaluation") or {}), **sections}
     sections = {name: value for name, value in sections.items() if name in keys}
@@ -191,7 +205,7 @@ def settings_of(line: CommandLine) -> Any:
         return _settings(line, compose(line))
     except UserError as error:
         file, message = line.config_file, str(error)
-        if file is None or file.recorded or message.startswith(str(file.path)):
+        if file is None or file.recorded or f"{file.path}: " in message:
             raise
         if not any(key in message for key, _ in leaves(file.sections) if key not in line.typed):
             raise

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, with_config
 from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
 
 from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
-from rlvr_vocab.config.values import read, unknown_key
+from rlvr_vocab.config.values import read, unknown_keys
 from rlvr_vocab.errors import UserError
 
 _MOST_HELD_OUT = 256
@@ -124,16 +124,21 @@ def trl_values(fields: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str,
         refuse_what_is_not_used(f"training.{name}")
     if not fields:
         return {}
+    hints = field_types()
+    if unknown := [f"training.{name}" for name in fields if f"training.{name}" not in hints]:
+        raise UserError(unknown_keys(unknown, {**known, **hints}))
+    return {name: read(hints[f"training.{name}"], value, f"training.{name}") for name, value in fields.items()}
+
+
+def field_types() -> dict[str, Any]:
+    """The annotations of all fields of GRPOConfig, as keys of `training`; imports TRL."""
     from trl import GRPOConfig
 
     hints = get_type_hints(GRPOConfig)
     for field in dataclasses.fields(GRPOConfig):
         if field.metadata.get("choices"):  # which Transformers does not compare with
             hints[field.name] = Literal[tuple(field.metadata["choices"])] | None
-    for name in fields:
-        if name not in hints:
-            raise UserError(unknown_key(f"training.{name}", {**known, **{f"training.{each}": None for each in hints}}))
-    return {name: read(hints[name], value, f"training.{name}") for name, value in fields.items()}
+    return {f"training.{name}": hint for name, hint in hints.items()}
 
 
 def held_out_batch(grpo: Mapping[str, Any]) -> int:

@@ -50,7 +50,7 @@ def _error_line(error: ValidationError, value: Any, kind: Any, prefix: str) -> s
         while isinstance(given, Mapping) and given:  # of a section that does not exist, the key in it
             name, given = next(iter(given.items()))
             key = f"{key}.{name}"
-        return unknown_key(key, keys_of(kind, prefix))
+        return unknown_keys([key], keys_of(kind, prefix))
     if worst["type"] == "missing":
         return f"{key}.{worst['loc'][-1]} is missing".removeprefix(".")
     messages = [re.sub(r"^(Input|Value error,) ", "", each["msg"]) for where, _, each in errors if where == path]
@@ -94,9 +94,13 @@ def nearest_known(key: str, known: Mapping[str, Any]) -> list[str]:
     return [meant] if meant is not None and meant.partition(".")[0] in known else nearest_keys(key, known)
 
 
-def unknown_key(key: str, known: Mapping[str, Any]) -> str:
-    nearest = nearest_known(key, known)
-    return f"unknown key {key}; " + (f"did you mean {' or '.join(nearest)}?" if nearest else "--help lists all keys")
+def unknown_keys(keys: Sequence[str], known: Mapping[str, Any]) -> str:
+    """A line that names the keys, each with those that may be meant."""
+    nearest = (nearest_known(key, known) for key in keys)
+    hints = [f"did you mean {' or '.join(each)}?" if each else "--help lists all keys" for each in nearest]
+    if len(keys) == 1:
+        return f"unknown key {keys[0]}; {hints[0]}"
+    return "unknown keys " + ", ".join(f"{key} ({hint})" for key, hint in zip(keys, hints, strict=True))
 
 
 @cache

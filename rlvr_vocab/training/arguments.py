@@ -17,6 +17,12 @@ from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 logger = logging.getLogger(__name__)
 
+# Arguments of the trainer that are easily given to its configuration.
+_OF_TRAINER = (
+    *("reasoning_vocab_size", "expansion", "kl_log_steps", "kl_over", "max_rounds", "curriculum", "peft_config"),
+    *("reward_funcs", "train_dataset", "eval_dataset", "processing_class"),
+)
+
 
 @dataclass
 class GRPOConfig(trl.GRPOConfig):
@@ -32,6 +38,11 @@ class GRPOConfig(trl.GRPOConfig):
     max_prompt_length: int | None = None
     warmup_ratio: float | None = None
     disable_dropout: bool = True
+
+    def __new__(cls, *_: Any, **given: Any) -> GRPOConfig:
+        if of_trainer := [name for name in _OF_TRAINER if name in given]:
+            raise UserError(f"GRPOConfig({of_trainer[0]}=…): give it to the trainer, GRPOTrainer(…, {of_trainer[0]}=…)")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         fields: dict[str, Any] = self.__dict__

@@ -116,11 +116,16 @@ def check_batches(grpo: Mapping[str, Any], processes: int | None = None, key: st
     if batch is not None and batch % at_once:
         raise UserError(f"{key}generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
     if together % group:
-        unit = group // math.gcd(at_once, group)
-        field, each = ("steps_per_generation", 1) if batch is None else ("generation_batch_size", at_once)
+        if batch is not None:
+            units = {"generation_batch_size": (batch, math.lcm(at_once, group))}
+        else:
+            counts = {"per_device_train_batch_size": grpo["per_device_train_batch_size"], "steps_per_generation": steps}
+            units = {name: (count, group // math.gcd(together // count, group)) for name, count in counts.items()}
+        values = {name: unit * -(-count // unit) for name, (count, unit) in units.items()}
         smaller = max((size for size in range(2, group) if together % size == 0), default=None)
+        values |= {} if smaller is None else {"num_generations": smaller}
         raise UserError(
             f"{key}num_generations={group} does not divide the {together} completions drawn together ({at_once} at "
-            f"once, {steps} steps per generation): set {key}{field}={unit * -(-steps // unit) * each} (a multiple of "
-            f"{unit * each})" + ("" if smaller is None else f", or {key}num_generations={smaller}")
+            f"once, {pluralize(steps, 'step')} per generation): set "
+            + ", or ".join(f"{key}{name}={value}" for name, value in values.items())
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -52,8 +53,10 @@ from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
-from rlvr_vocab.vocab.tokenizer import assistant_turn
+from rlvr_vocab.vocab.tokenizer import assistant_turn, think_tags
 from rlvr_vocab.vocab.weights import refuse_not_finite
+
+logger = logging.getLogger(__name__)
 
 # Held-out metrics of the model that a trainer holds, by name.
 EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
@@ -72,6 +75,7 @@ class RegionGRPOTrainer(TRLSeams):
     # (B, R) rewards of all processes: of the batch, and of all completions drawn for it.
     _rewards_BR: torch.Tensor
     _drawn_rewards_BR: torch.Tensor
+    _has_logged = False
 
     def __init__(
         self,
@@ -402,10 +406,23 @@ class RegionGRPOTrainer(TRLSeams):
         self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures
 
+    def _warn_without_thoughts(self) -> None:
+        """Warn once where copies could not be sampled in the first logged step."""
+        lengths, first = self.train_metrics.get("thinking/mean_length"), not self._has_logged
+        self._has_logged = True
+        if first and self.policy.layout.size and lengths and not any(lengths) and self.accelerator.is_main_process:
+            opened = (
+                "no completion of the first logged step opened %s, outside of which no reasoning token is sampled: "
+            )
+            remedy = "let the prompt open it, open_thinking=prefill (dataset.open_thinking, or of Expansion)"
+            logger.warning(opened + remedy, think_tags(self.tokenizer, self.policy.layout)[0])
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         training = self.model.training
         at_the_end = "train_runtime" in logs  # of the training, or of the part before it is interrupted: no step
         self._batch_metrics.drop_all_scored()
+        if training and not at_the_end:
+            self._warn_without_thoughts()
         super().log(logs, start_time)
         if training and not at_the_end and self.newest_rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.stage_context.run_step(self.state.global_step), self.stage_context.run_folder

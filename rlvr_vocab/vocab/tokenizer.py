@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # seconds to import
 _MARKERS = range(0xE000, 0xF8FF)
 
 OpenThinking = Literal["auto", "model", "prefill"]
-_QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
+_QUESTION, _ANSWER = "What is three plus four?", "It is seven."
 _USER = [{"role": "user", "content": _QUESTION}]
 # Seconds allowed for `_AT_ONCE` conversations; rendering a thousand takes about one.
 SECONDS = 30.0
@@ -201,7 +201,9 @@ def chat_texts(
             raise UserError(f"the chat template did not finish within {SECONDS:g} seconds for {where}") from error
         hint = "; a template without system messages needs dataset.system_prompt=null"
         hint *= any(message["role"] == "system" for message in conversation)
-        raise UserError(f"the chat template refuses {where}: {error}{hint}") from error
+        if re.fullmatch(r"'\w+_token' is undefined", str(error)):
+            hint = ": the tokenizer has none; give it one, or a template without it (model.chat_template=FILE)"
+        raise UserError(f"the chat template refuses {where}: {error}{hint}") from None
     return texts
 
 

@@ -111,15 +111,18 @@ def test_arms_are_found_and_the_difference_is_told(made, own, capsys):
     assert found["warnings"] == []
 
 
-def test_other_keys_that_differ_are_listed_and_warned_about(made):
+def test_other_keys_that_differ_are_listed_and_warned_about(made, error_of):
     runs = [*three(made, "b"), *three(made, "r", n=100, training__learning_rate=1e-4)]
-    assert compare(runs)[0] == 2
+    assert error_of("compare", *runs).endswith(" as in arms=model.reasoning_vocab_size\n")
     _, found = compare(runs, "key=model.reasoning_vocab_size")
     assert found["differences"] == {"training.learning_rate": ["1e-05"] * 3 + ["0.0001"] * 3}
     assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
     # Copies are like nothing in a run that has none.
     ranks = [*three(made, "p", model__reasoning_rank=16), *three(made, "q", n=100, model__reasoning_rank=None)]
     assert compare(ranks)[1]["differences"] == {}
+    # So are the figures of an adapter in one without it.
+    adapters = three(made, "a", model__lora={"enabled": True, "r": 4})
+    assert compare([*three(made, "w"), *adapters])[1]["differences"] == {}
 
 
 def test_an_evaluation_that_is_not_finished_is_refused(made, error_of):

@@ -1,5 +1,6 @@
 """config=FILE: a file of the user's, composed over the defaults and below the words that are typed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,17 @@ def test_an_error_in_a_file_names_the_file_and_the_nearest_key(text, command, sa
     with pytest.raises(UserError) as caught:
         read_settings(command, ["config=my.yaml"])
     assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_all_unknown_keys_are_named_at_once():
+    Path("my.yaml").write_text("training: {betta: 1, beta: 0.1}\nsedd: 1")
+    with pytest.raises(UserError) as caught:
+        read_settings("train", ["config=my.yaml", "training.optimm=x", "modl.name=y"])
+    typed, _, in_file = str(caught.value).partition(" my.yaml: ")
+    assert [re.findall(r"([\w.]+) \(", each) for each in (typed, in_file)] == [
+        ["modl.name", "training.optimm"], ["training.betta", "sedd"]
+    ]  # fmt: skip
 
 
 def test_the_code_of_a_file_of_the_users_is_imported_and_that_of_a_recorded_run_is_not():

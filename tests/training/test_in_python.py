@@ -68,6 +68,8 @@ def test_what_guides_write_is_taken(tmp_path):
         grpo_config(arguments(tmp_path, bf16=False, dataloader_prefetch_factor=2))
     with pytest.raises(UserError, match=r"warmup_ratio=0.1 and warmup_steps=3: set one"):
         grpo_config(arguments(tmp_path, bf16=False, warmup_ratio=0.1, warmup_steps=3))
+    with pytest.raises(UserError, match=r"GRPOTrainer\(…, reasoning_vocab_size=…\)"):
+        GRPOConfig(**arguments(tmp_path, bf16=False, reasoning_vocab_size=3))
 
 
 @pytest.mark.parametrize("printed", [(1, 4, 8), (4, 2, 16)])
@@ -77,7 +79,7 @@ def test_batches_that_do_not_divide_are_answered_with_values_that_do(printed, tm
     with pytest.raises(ValueError, match=r"^num_generations=\d+ does not divide the \d completions") as caught:
         GRPOConfig(**fields)
     advised = re.findall(r"(\w+)=(\d+)", str(caught.value).partition("set ")[2])
-    assert [name for name, _ in advised] == ["steps_per_generation", "num_generations"]
+    assert [name for name, _ in advised] == ["per_device_train_batch_size", "steps_per_generation", "num_generations"]
     for name, value in advised:
         assert GRPOConfig(**{**fields, name: int(value)}).generation_batch_size in (4, 8, 16)
 

@@ -96,6 +96,7 @@ def test_ids_and_texts_are_those_of_transformers(tokenizer):
         ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}.",
          "refuses row 9, '3 \\+ 4\\?': no system; .*dataset.system_prompt=null"),
         ("{# nothing #}", "refuses row 7, .*makes no text"),
+        ("{{ cls_token + '' }}{{ messages }}", "refuses row 7, .*'cls_token' is undefined: the tokenizer has none; "),
         ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "refuses row 7, .*recursion"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from rlvr_vocab.analysis.doctor import learning, policy
-from rlvr_vocab.analysis.doctor.history import Finding, History
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, Finding, History, steps_needed
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
 RULES: dict[str, Callable[[History], Finding | None]] = {
@@ -88,3 +88,10 @@ def diagnose(record: RunRecord) -> list[Finding]:
     if record.summary is not None:
         doctor.close(record.summary)
     return doctor.findings()
+
+
+def too_short(record: RunRecord) -> str:
+    """A line where there are too few steps for nearly every rule; else empty."""
+    window, last = steps_needed(record.facts), record.rows[-1]["step"] if record.rows else 0
+    line = f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
+    return line if last < window or len(record.rows) < FEWEST_ROWS else ""

@@ -13,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, Line, line_chart
+from rlvr_vocab.analysis.doctor.diagnose import too_short
 from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
@@ -56,6 +57,10 @@ class RunReport:
     changed_on_resume: Sequence[tuple[str, str, str, str]]
     command_to_repeat: str
     max_samples: int
+
+    @property
+    def without_findings(self) -> str:
+        return f"The doctor found nothing{': ' * bool(short := too_short(self.record))}{short}."
 
 
 def run_page(report: RunReport, charts: Sequence[Chart]) -> Page:
