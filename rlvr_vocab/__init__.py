@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlvr_vocab.rewards.reward import after_thinking as after_thinking
     from rlvr_vocab.runs.python_run import RecordedTrainer as RegionGRPOTrainer
+    from rlvr_vocab.tools.functions import guarded as guarded
     from rlvr_vocab.training.arguments import GRPOConfig as GRPOConfig
     from rlvr_vocab.training.settings import Lora as Lora
     from rlvr_vocab.vocab.expand import Expansion as Expansion
@@ -28,6 +29,7 @@ _MODULES = {
     "RegionLogitsProcessor": "vocab.sampling",
     "after_thinking": "rewards.reward",
     "expand": "vocab.expand",
+    "guarded": "tools.functions",
     "merge_adapter": "vocab.merge",
     "token_ids": "vocab.tokenizer",
 }

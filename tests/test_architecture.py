@@ -22,6 +22,7 @@ LAYERS = (
     ("plan",),
     ("config",),
     ("analysis", "evaluation", "training"),
+    ("tools",),
     ("vocab",),
     ("rewards", "record"),
     ("data",),

@@ -125,11 +125,11 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
 # --- code of the user's own ---
 
 
-def load_function(name: str) -> Callable[..., Any]:
+def load_function(name: str, key: str = "rewards") -> Callable[..., Any]:
     """What `load_attribute` loads, where it can be called; `file.py:object.method` names a method."""
-    function = load_attribute(name)
+    function = load_attribute(name, key)
     if not callable(function) or isinstance(function, type):
-        raise UserError(f"rewards: {name} is no function, and no object that can be called")
+        raise UserError(f"{key}: {name} is no function, and no object that can be called")
     return cast(Callable[..., Any], function)
 
 

@@ -258,11 +258,11 @@ def _with_type(value: Any) -> str:
 
 
 def _failed(error: BaseException, of: Literal["row", "batch"]) -> Score:
-    reason = str(error) if isinstance(error, NoScores) else _raised(error)
+    reason = str(error) if isinstance(error, NoScores) else raised(error)
     return Score(None, reason, timed_out=isinstance(error, TimedOut), failed=of)
 
 
-def _raised(error: BaseException) -> str:
+def raised(error: BaseException) -> str:
     """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's code where it was raised."""
     text = without_secrets(" ".join(str(error)[:2_000].split()))[:200]  # addresses of services hold keys
     where = ""

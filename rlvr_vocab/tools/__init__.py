@@ -1,0 +1,1 @@
+"""Tools and environments that a model may call in its turns."""

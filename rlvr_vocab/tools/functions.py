@@ -1,0 +1,283 @@
+"""Tools and environments by name, and a guard by which a wrong call costs that call alone.
+
+A tool of the user runs in this process: it can end it (`os._exit`) or use up its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+from weakref import WeakSet
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import load_attribute, load_function
+from rlvr_vocab.rewards.guard import raised, run_in_thread
+from rlvr_vocab.rewards.reward import is_user_code, require_allowed
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import nearest_and_all, writable
+from rlvr_vocab.tools.calculator import calculator
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+TOOLS: dict[str, Callable[..., Any]] = {"calculator": calculator}  # those that a run names without a file
+DEADLINE = 10.0  # seconds for a call
+LONGEST_RESULT = 32_000  # characters
+LONGEST_ERROR = 1_000
+NOT_TOOLS = ("reset", "get_reward")  # methods of an environment that TRL calls itself
+
+
+# --- by name ---
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """The environment of a run, as its configuration has it: `file.py:Class` or `module:Class`, and its arguments."""
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def load_tools(names: Sequence[str]) -> list[Callable[..., Any]]:
+    """The functions that `tools` names; UserError for one that is unknown, broken, or has no schema."""
+    tools = []
+    for name in names:
+        if is_user_code(name):
+            tools.append(load_function(name, "tools"))
+        elif name in TOOLS:
+            tools.append(TOOLS[name])
+        else:
+            own = "; a function of your own is file.py:function or module:function"
+            raise UserError(f"tools: no tool {name}{nearest_and_all(name, sorted(TOOLS))}{own}")
+        check_tools(tools[-1:], "tools: ")
+    [(twice, count)] = Counter(tool.__name__ for tool in tools).most_common(1) or [("", 0)]
+    if count > 1:
+        raise UserError(f"tools: several are called {twice}, and a model calls a tool by its name: rename one")
+    return tools
+
+
+def load_environment(spec: EnvironmentSpec | None) -> Callable[[], Any] | None:
+    """What makes an environment of a run; UserError for a class that is broken, or whose methods have no schema."""
+    if spec is None:
+        return None
+    if not is_user_code(spec.name):
+        raise UserError(f"environment={spec.name}: write file.py:Class or module:Class")
+    require_allowed(spec.name, "is code, which would be imported and called")
+    factory = load_attribute(spec.name, "environment")
+    if not callable(factory):
+        raise UserError(f"environment={spec.name}: is no class, and no function that makes an environment")
+    try:
+        inspect.signature(factory).bind(**spec.params)
+    except TypeError as error:
+        raise UserError(f"environment={spec.name}: {error}; environment.params are its arguments") from None
+    if isinstance(factory, type):
+        if not callable(getattr(factory, "reset", None)):
+            raise UserError(f"environment={spec.name}: has no method reset, which begins an episode")
+        check_tools(tools_of(factory), f"environment={spec.name}: ")
+    return functools.partial(factory, **spec.params)
+
+
+def tools_of(environment: type) -> list[Callable[..., Any]]:
+    """The methods of an environment that a model may call: all public ones but NOT_TOOLS, as TRL finds them."""
+    methods = inspect.getmembers(environment, inspect.isfunction)
+    return [method for name, method in methods if name not in NOT_TOOLS and not name.startswith("_")]
+
+
+def check_tools(tools: Sequence[Callable[..., Any]], where: str = "") -> None:
+    """Raises UserError for a function of which Transformers makes no schema: type hints and docstring are missing."""
+    from transformers.utils import get_json_schema  # which imports torch
+
+    for tool in tools:
+        try:
+            get_json_schema(tool)
+        except Exception as error:  # of several kinds
+            name, why = getattr(tool, "__name__", repr(tool)), " ".join(str(error).split())[:300]
+            raise UserError(f"{where}{name} has no schema that tells a model how to call it: {why}") from error
+
+
+# --- the guard ---
+
+
+class ToolError(Exception):
+    """A failed call; the model reads the message."""
+
+
+class _DeadlineOver(BaseException):
+    """Raised in a tool by an alarm; a tool that catches Exception does not catch it."""
+
+
+_FAILURES = (Exception, SystemExit, asyncio.CancelledError, _DeadlineOver)
+_guards: WeakSet[Callable[..., Any]] = WeakSet()
+_failures = Counter[str]()
+# Where a call prints; None outside of calls.
+_output: ContextVar[TextIO | None] = ContextVar("_output", default=None)
+
+
+def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Callable[..., Any]:
+    """The tool, with calls that cannot harm the run by mistake: what fails is a ToolError of one short message.
+
+    A call fails when it raises, has not returned by its deadline in seconds, or returns no text and nothing that has
+    one. Its arguments are copies, a long result is cut, and what it prints is dropped (stderr stays). In the main
+    thread the deadline is an alarm; None: there is none. A tool that is guarded already is returned as it is.
+    """
+    if tool in _guards:
+        return tool
+
+    if inspect.iscoroutinefunction(tool):
+
+        @functools.wraps(tool)
+        async def call(*args: Any, **arguments: Any) -> Any:
+            if _output.get() is not None:  # by a tool
+                return await tool(*args, **arguments)
+            with _errors_of(tool, deadline), _without_output():
+                return content_of(await _ended_by(deadline, tool(*args, **deepcopy(arguments))))
+
+    else:
+
+        @functools.wraps(tool)
+        def call(*args: Any, **arguments: Any) -> Any:
+            if _output.get() is not None:
+                return tool(*args, **arguments)
+            with _errors_of(tool, deadline), _without_output():
+                return _within(deadline, lambda: content_of(tool(*args, **deepcopy(arguments))), tool.__name__)
+
+    _guards.add(call)
+    return call
+
+
+def guarded_tools(tools: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Each tool guarded, under its name."""
+    return {name: guarded(tool) for name, tool in tools.items()}
+
+
+@contextmanager
+def _errors_of(tool: Callable[..., Any], deadline: float | None) -> Iterator[None]:
+    """What a call raises, as ToolError with the message that TRL would pass on; some failures are warned of."""
+    try:
+        yield
+    except _FAILURES as error:
+        if isinstance(error, _DeadlineOver):
+            message = what = f"had not returned by its deadline of {deadline:g} seconds"
+        else:
+            what = str(error) if isinstance(error, ToolError) else raised(error)
+            message = str(error) if isinstance(error, Exception) else what
+        _failures[tool.__name__] += 1
+        count = _failures[tool.__name__]
+        if tool not in TOOLS.values() and (count <= 3 or str(count).strip("0") == "1"):
+            logger.warning("tool %s %s (failed calls so far: %d)", tool.__name__, what, count)
+        raise ToolError(without_secrets(_cut(message, LONGEST_ERROR))) from None
+
+
+def _within(deadline: float | None, call: Callable[[], T], name: str) -> T:
+    """The result of a call; _DeadlineOver once its time is over.
+
+    An alarm ends it in the main thread, where code that holds the interpreter's lock (a regular expression, a large
+    power) ends too, and where a tool may set an alarm of its own. In another thread it is abandoned.
+    """
+    if deadline is None:
+        return call()
+    if threading.current_thread() is not threading.main_thread():
+        outcome = run_in_thread(call, f"tool {name}")
+        if wait([outcome], deadline).not_done:
+            raise _DeadlineOver
+        return outcome.result()
+    is_over, alarms = False, 0
+
+    def ring(*_: Any) -> None:
+        nonlocal alarms
+        alarms += 1
+        if alarms == 5:
+            logger.error("tool %s catches its deadline and does not end: the run waits for it", name)
+        if not is_over:
+            raise _DeadlineOver
+
+    handler, timer = signal.signal(signal.SIGALRM, ring), signal.setitimer(signal.ITIMER_REAL, deadline, 1.0)
+    try:
+        try:
+            return call()
+        finally:
+            is_over = True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+
+
+async def _ended_by(deadline: float | None, coroutine: Awaitable[T]) -> T:
+    """The same for a coroutine, which is cancelled; one that never awaits stops its event loop."""
+    task = asyncio.ensure_future(coroutine)
+    done, _ = await asyncio.wait({task}, timeout=deadline)
+    if not done:
+        task.cancel()
+        raise _DeadlineOver
+    return task.result()
+
+
+class _Stdout:
+    """In place of sys.stdout during calls: what they print is dropped, and others print as before."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.calls = stream, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_output.get() or self.stream, name)
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    current: Any = sys.stdout
+    ours = current if isinstance(current, _Stdout) else _Stdout(current)
+    ours.calls += 1
+    sys.stdout = ours  # type: ignore[assignment]
+    with Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere:
+        token = _output.set(nowhere)
+        try:
+            yield
+        finally:
+            _output.reset(token)
+            ours.calls -= 1
+            sys.stdout = ours if ours.calls else ours.stream  # type: ignore[assignment]
+
+
+# --- results ---
+
+
+def content_of(result: Any) -> Any:
+    """The content of a tool's message as TRL makes it (`str`, or content blocks); ToolError where there is no text."""
+    if isinstance(result, list) and result and all(isinstance(part, dict) and "type" in part for part in result):
+        return [{**part, "text": _cut(str(part["text"]))} if "text" in part else part for part in result]
+    if not _has_text(result):
+        raise ToolError(f"returned {type(result).__name__}, which is no text")
+    return _cut(str(result))
+
+
+def _has_text(value: Any) -> bool:
+    """Whether `str` says more of a value than its type and address: text, JSON, dates, arrays; not bytes."""
+    if isinstance(value, Mapping):
+        return all(map(_has_text, (*value, *value.values())))
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_has_text, value))
+    if isinstance(value, bytes | bytearray | memoryview | Iterator | Awaitable) or callable(value):
+        return False
+    kind: Any = type(value)
+    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+
+
+def _cut(text: str, limit: int = LONGEST_RESULT) -> str:
+    """Text of at most `limit` characters, and a word on the rest, as UTF-8 can write it."""
+    more = f"… ({limit:,} of {len(text):,} characters)" if len(text) > limit else ""
+    return writable(text[:limit]) + more

@@ -1,0 +1,284 @@
+"""Tools and environments by name; what a wrong call costs."""
+
+import asyncio
+import re
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.tools.functions import EnvironmentSpec, ToolError, guarded, load_environment, load_tools
+
+TAGS = "<think></think><|im_start|>assistant\n"
+
+
+def raises():
+    raise KeyError("Paris")
+
+
+def raises_much():
+    raise ValueError("z" * 10_000_000)
+
+
+def spins():
+    while True:
+        pass
+
+
+def catches():
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - the first alarm
+        time.sleep(60)
+    time.sleep(60)
+
+
+def sleeps_by_its_own_alarm():
+    def ring(*_):
+        raise TimeoutError("operation timed out")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    time.sleep(60)
+
+
+def recursion():
+    return recursion()
+
+
+def generator():
+    yield "text"
+
+
+def ends():
+    sys.exit(3)
+
+
+async def waits():
+    await asyncio.Event().wait()
+
+
+async def catches_its_end():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.3)
+            return
+
+
+HOSTILE = {  # function -> what the model reads
+    raises: "^'Paris'$",
+    (lambda: time.sleep(60)): "^had not returned by its deadline of 0.2 seconds$",
+    spins: "deadline",
+    (lambda: re.match(r"(a+)+$", "a" * 40 + "b")): "deadline",  # holds the interpreter's lock
+    (lambda: threading.Event().wait()): "deadline",
+    catches: "deadline",
+    sleeps_by_its_own_alarm: "^operation timed out$",
+    recursion: "maximum recursion depth",
+    ends: "SystemExit: 3",
+    generator: "^returned generator, which is no text$",
+    (lambda: b"bytes"): "returned bytes",
+    (lambda: {"rows": [object()]}): "no text",
+    raises_much: r"^z{1000}… \(1,000 of 10,000,000 characters\)$",
+    waits: "deadline",
+    catches_its_end: "deadline",
+}
+
+
+def call(tool, **arguments):
+    """As TRL calls it."""
+    if not asyncio.iscoroutinefunction(tool):
+        return tool(**arguments)
+    return asyncio.run(tool(**arguments))
+
+
+@pytest.mark.parametrize(("tool", "message"), HOSTILE.items(), ids=lambda each: getattr(each, "__name__", None))
+def test_a_wrong_call_costs_one_short_message(tool, message):
+    handler, stdout = signal.getsignal(signal.SIGALRM), sys.stdout
+    start = time.monotonic()
+    with pytest.raises(ToolError, match=message) as raised:
+        call(guarded(tool, deadline=0.2))
+    assert len(str(raised.value)) < 1_100
+    assert time.monotonic() - start < 3
+    assert (signal.getsignal(signal.SIGALRM), sys.stdout) == (handler, stdout)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_a_call_outside_of_the_main_thread_is_abandoned_at_its_deadline():
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(guarded(lambda: time.sleep(5), deadline=0.1)())
+        except ToolError as error:
+            outcome.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(3)
+    assert outcome == ["had not returned by its deadline of 0.1 seconds"]
+
+
+@pytest.mark.parametrize(
+    "result", ["text", "", 3, 2.5, None, True, {"a": [1, None]}, [("b", 2)], [], (1,), TAGS, "é\n"]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_benign_result_is_what_trl_makes_of_it(result, is_async):
+    async def async_tool():
+        return result
+
+    found = call(guarded(async_tool if is_async else lambda: result))
+    assert found == str(result)  # TRL: str, unless it is a list, which text templates print as such
+
+
+def test_content_blocks_pass_with_their_text_cut():
+    image = {"type": "image", "image": object()}
+    found = guarded(lambda: [image, {"type": "text", "text": "x" * 50_000 + "\ud800"}])()
+    assert found[0] == image
+    assert found[1]["text"] == "x" * 32_000 + "… (32,000 of 50,001 characters)"
+
+
+def test_long_text_is_cut_and_half_surrogates_are_escaped():
+    assert guarded(lambda: "x" * 50_000_000)() == "x" * 32_000 + "… (32,000 of 50,000,000 characters)"
+    assert guarded(lambda: "a\ud800b")() == "a\\ud800b"
+
+
+def test_arguments_are_copies_and_the_signature_stays():
+    def tool(rows: list[int], *, n: int = 1) -> str:
+        """Sum."""
+        rows.append(n)
+        return str(sum(rows))
+
+    given = [1, 2]
+    assert guarded(tool)(rows=given, n=4) == "7"
+    assert given == [1, 2]
+    assert guarded(tool).__doc__ == "Sum."
+    assert guarded(tool).__wrapped__ is tool
+    assert guarded(again := guarded(tool)) is again
+
+
+def test_what_a_tool_prints_is_dropped_and_others_print_on(capsys):
+    def prints():
+        print("x" * 1_000)
+        threading.Thread(target=print, args=["from another thread"]).start()
+        sys.stdout.close()
+        time.sleep(0.05)
+        return "done"
+
+    async def slow():
+        await asyncio.sleep(0.05)
+        print("slow")
+        return "slow"
+
+    async def both():
+        return await asyncio.gather(guarded(slow)(), guarded(slow, 0.01)(), return_exceptions=True)
+
+    assert guarded(prints)() == "done"
+    assert asyncio.run(both())[0] == "slow"
+    print("after")
+    assert capsys.readouterr().out == "from another thread\nafter\n"
+
+
+def test_a_tool_that_calls_a_tool_gets_its_value():
+    number = guarded(lambda: 41)
+    assert guarded(lambda: number() + 1)() == "42"
+
+
+# --- by name ---
+
+FILE = '''
+def plus(a: int, b: int) -> int:
+    """Add.
+
+    Args:
+        a: one
+        b: other
+    """
+    return a + b
+
+
+def no_hints(a):
+    """Add."""
+
+
+def no_docstring(a: int): ...
+
+
+def undescribed(a: int):
+    """Add."""
+
+
+class Env:
+    def __init__(self, level: int = 1):
+        self.level = level
+
+    def reset(self, **row): ...
+
+    def step(self, move: str):
+        """Move.
+
+        Args:
+            move: where to
+        """
+
+
+class Silent:
+    def step(self): ...
+
+
+class BadMethod(Env):
+    def look(self, where): ...
+'''
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FILE)
+    return path
+
+
+def test_tools_are_loaded_by_name(file):
+    plus, calculator = load_tools([f"{file}:plus", "calculator"])
+    assert plus(2, b=3) == 5
+    assert calculator.__name__ == "calculator"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["calculater"], "tools: no tool calculater; did you mean calculator"),
+        (["{file}:nothing"], "'nothing' does not exist"),
+        (["{file}:Env"], "is no function"),
+        (["{file}:no_hints"], "no_hints has no schema.*missing a type hint"),
+        (["{file}:no_docstring"], "no_docstring has no schema.*no docstring"),
+        (["{file}:undescribed"], "undescribed has no schema.*'a'"),
+        (["calculator", "calculator"], "several are called calculator"),
+        (["/none.py:plus"], "no such file /none.py"),
+    ],
+)
+def test_a_tool_that_cannot_be_one_is_refused(file, names, message):
+    with pytest.raises(UserError, match=message):
+        load_tools([name.format(file=file) for name in names])
+
+
+def test_an_environment_is_made_with_its_parameters(file):
+    factory = load_environment(EnvironmentSpec(f"{file}:Env", {"level": 3}))
+    assert factory().level == 3
+    assert load_environment(None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("Env", {}, "write file.py:Class"),
+        ("{file}:Env", {"depth": 1}, "unexpected keyword argument 'depth'; environment.params"),
+        ("{file}:Silent", {}, "no method reset"),
+        ("{file}:BadMethod", {}, "look has no schema"),
+    ],
+)
+def test_an_environment_that_cannot_be_one_is_refused(file, name, params, message):
+    with pytest.raises(UserError, match=message):
+        load_environment(EnvironmentSpec(name.format(file=file), params))
