@@ -242,7 +242,7 @@ def _without_output() -> Iterator[None]:
     current: Any = sys.stdout
     ours = current if isinstance(current, _Stdout) else _Stdout(current)
     ours.calls += 1
-    sys.stdout = ours  # type: ignore[assignment]
+    sys.stdout = ours
     with Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere:
         token = _output.set(nowhere)
         try:
@@ -250,7 +250,7 @@ def _without_output() -> Iterator[None]:
         finally:
             _output.reset(token)
             ours.calls -= 1
-            sys.stdout = ours if ours.calls else ours.stream  # type: ignore[assignment]
+            sys.stdout = ours if ours.calls else ours.stream
 
 
 # --- results ---
