@@ -5,11 +5,9 @@ Ten samples of one problem are less evidence than one sample of each of ten prob
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -101,16 +99,6 @@ def ratio_interval(
     half, method = (_student_half_width(residuals), STUDENT) if np.ptp(residuals) else (0.0, ONE_VALUE)
     low, high = max(ends[0], ratio - half), min(ends[1], ratio + half)
     return Interval(ratio, low, high, CONFIDENCE, method, len(below), count)
-
-
-def widest_half_width(problems: int) -> float:
-    """Half of the Wilson interval of a share of 1/2, the widest of that many problems.
-
-    >>> round(widest_half_width(1), 2), round(widest_half_width(64), 2)
-    (0.45, 0.12)
-    """
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return z / 2 / math.sqrt(problems + z**2)
 
 
 def _wilson(values: np.ndarray) -> tuple[float, float]:

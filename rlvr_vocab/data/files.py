@@ -126,6 +126,8 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
     csv.field_size_limit(LARGEST_CELL)
     where = str(path.absolute())
     lines = list(io.StringIO(_read_text(path), newline=""))
+    if lines and lines[0].strip('"\r\n').startswith("sep="):  # Excel's name of the delimiter, which is found out
+        lines[0] = "\n"
     filled = [line for line in lines if line.strip()] or [""]
     delimiter = _delimiter(filled, "\t" if extension_of(path) == ".tsv" else ",")
     is_plain = len({line.count(delimiter) for line in filled}) == 1 and not any('""' in line for line in filled)

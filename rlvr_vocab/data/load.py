@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +31,6 @@ from rlvr_vocab.data.rows import (
 from rlvr_vocab.data.source import ProblemSource, PromptStyle, Split
 from rlvr_vocab.data.warnings import problem_warnings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.statistics import widest_half_width
 from rlvr_vocab.text import pluralize
 
 if TYPE_CHECKING:
@@ -104,8 +104,9 @@ class DividedProblems:
         if 0 < (count := len(parts.held_out)) < _MANY_HELD_OUT:
             key = "dataset.eval_fraction=0.2" if self.source.eval_split is None else ""
             key = "dataset.max_eval_samples=null" if len(parts.reserved) > count else key
-            points = f"{100 * widest_half_width(count):.0f} points{f'; for more of them set {key}' if key else ''}"
-            lines.append(f"accuracy on {pluralize(count, 'held-out problem')} has a 95 % interval of up to ±{points}")
+            points = f"{98 / math.sqrt(count + 1.96**2):.0f} points"  # of Wilson's interval of 50 %, the widest
+            measured, more = pluralize(count, "held-out problem"), f"; for more of them set {key}" * bool(key)
+            lines.append(f"accuracy on {measured} has a 95 % interval of up to ±{points}{more}")
         own_system = all((each.messages or [{}])[0].get("role") == "system" for each in self.problems)
         if style is not None and style.system_prompt and own_system:
             lines.append("dataset.system_prompt is not used: every row has its own system message")

@@ -18,15 +18,16 @@ _PROBLEMS = (
     *("text", "statement", "frage"),
 )
 _ANSWERS = (
-    *("answer", "final_answer", "answerkey", "answer_key", "correct_answer", "correct_option", "answer_idx", "correct"),
-    *("target", "label", "gold", "ground_truth", "answers.text.0", "cop", "result", "antwort", "output", "solution"),
+    *("answer", "final_answer", "answerkey", "answer_key", "correct_answer", "best_answer", "correct_option"),
+    *("answer_idx", "correct", "target", "label", "gold", "ground_truth", "answers.text.0", "cop", "result", "antwort"),
+    *("output", "solution"),
 )
 _TESTS = ("tests", "test", "test_list", "input_output", "test_code", "test_cases")
 # All choices of a question, one choice per column, and material that the question refers to.
 _CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
 _ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
 _RIGHT_CHOICE = re.compile(r"(?:correct|right|best)[ _]?answer|answer", re.IGNORECASE)  # GPQA, SciQ, TruthfulQA
-_WRONG_CHOICES = re.compile(r"(?:incorrect|wrong)[ _]?answers?[ _]?\d*|distractors?[ _]?\d*", re.IGNORECASE)
+_WRONG_CHOICES = re.compile(r"(?i:(?:incorrect|wrong)[ _]?answer[ _]?\d*|distractors?[ _]?\d*)|incorrect_answers")
 MATERIAL = re.compile(
     r"(?:context|ctx|passage|paragraph|article|document|background)s?|body|story|premise|input|starter_code"
     r"|(?:image|table|figure|diagram|picture)(?:_?\d+|s)?|(?:pre|post)_text",
@@ -53,7 +54,8 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     if material := _material(few, problem):
         keys = {"dataset.prompt": joined_columns(problem, material)}
     answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(gold_text(cell)))
-    answers = answers or _by_brevity([path for path in paths if path not in (problem, *material)], few)
+    paths = [path for path in paths if path not in (problem, *material)]
+    answers = answers or _by_brevity(paths, few)
     reward = ""
     if tests := _named(_TESTS, paths, few, _tests):
         keys |= {"dataset.columns.tests": tests[0], "dataset.columns.answer": "null"}
@@ -111,13 +113,17 @@ def _by_length(paths: Sequence[str], few: Rows) -> list[str]:
 
 
 def _by_brevity(paths: Sequence[str], few: Rows) -> list[str]:
-    """The columns that may hold answers: numbers first, then the shortest; none of equal cells or running numbers."""
-    texts = {path: [gold_text(cell_at(row, path)) or "" for row in few] for path in paths}
-    fitting = [path for path in paths if sum(map(bool, texts[path])) >= NEARLY_ALL * len(few)]
-    numbered = {tuple(map(str, range(start, start + len(few)))) for start in (0, 1)}
-    fitting = [path for path in fitting if tuple(texts[path]) not in numbered and len({*texts[path]}) > (len(few) > 1)]
-    numbers = {path: sum(bool(re.match(r"[-+]?\d", text)) for text in texts[path]) for path in fitting}
-    return sorted(fitting, key=lambda path: (numbers[path] < NEARLY_ALL * len(few), sum(map(len, texts[path]))))
+    """The columns that may hold answers: numbers first, then varied texts, the shortest of each first."""
+    numbered = [[str(number) for number in range(start, start + len(few))] for start in (0, 1)]
+    found = []
+    for path in paths:
+        texts = [gold_text(cell_at(row, path)) or "" for row in few]
+        is_number = sum(bool(re.match(r"[-+]?\d", text)) for text in texts) >= NEARLY_ALL * len(few)
+        is_varied = 2 * len({*texts}) > len(few)  # unlike subjects and levels
+        is_filled = sum(map(bool, texts)) >= NEARLY_ALL * len(few) and texts not in numbered
+        if is_filled and (is_varied or (is_number and len({*texts}) > 1)):
+            found.append((not is_number, not is_varied, sum(map(len, texts)), path))
+    return [path for *_, path in sorted(found)]
 
 
 def _paths(cell: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

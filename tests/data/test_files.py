@@ -120,7 +120,8 @@ def test_a_tsv_file_of_a_writer_that_quotes_is_read_as_it_was_written(tmp_path):
 )
 def test_the_first_line_tells_the_delimiter(write, name, delimiter):
     text = "question,answer\nPrix de 2 ?,4\n".replace(",", delimiter)
-    assert read_rows(write(name, text)) == [{"question": "Prix de 2 ?", "answer": "4"}]
+    for first in ("", f"sep={delimiter}\n"):
+        assert read_rows(write(name, first + text)) == [{"question": "Prix de 2 ?", "answer": "4"}]
 
 
 def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is_not(write):
