@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from rich.text import Text
 
 from rlvr_vocab.bounds import reaches
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion, sampled_flags
 from rlvr_vocab.record.results import recorded_grader
+from rlvr_vocab.rewards.reward import assistant_turns, is_assistant, transcript
 from rlvr_vocab.text import short_text, visible_text
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan, colour_number, marked_plain
@@ -22,6 +24,7 @@ from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 Order = Literal["file", "lowest", "highest"]
 SampleId = tuple[int, int]  # step and row
 _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
+_GIVEN = "italic blue"
 
 
 class CorrectnessReward(NamedTuple):
@@ -65,10 +68,11 @@ class SampleFilter:
     def accepts(self, row: Mapping[str, Any], correctness: CorrectnessReward | None) -> bool:
         """Whether a row of a step's file meets the conditions, that on the step apart."""
         reward = math.nan if row["reward"] is None else row["reward"]
+        said = [text for _, text in transcript(json.loads(row.get("messages") or "[]"))] or [row["completion"]]
         verdict = correctness.verdict(row.get(f"reward/{correctness.name}")) if correctness is not None else None
         return (
             (self.problem is None or self.problem.casefold() in row["prompt"].casefold())
-            and (self.contains is None or self.contains.casefold() in row["completion"].casefold())
+            and (self.contains is None or self.contains.casefold() in "\n".join(said).casefold())
             and (self.verdict is None or verdict == self.verdict)
             and (self.min_reward is None or reaches(reward, self.min_reward))
             and (self.max_reward is None or reaches(self.max_reward, reward))
@@ -101,7 +105,13 @@ def find_samples(
     `unreadable` gets a message for each file that cannot be read; it is passed over.
     """
     first, last = read_steps(sample_filter.step)
-    columns = ["reward", "prompt", "completion", *([] if correctness is None else [f"reward/{correctness.name}"])]
+    columns = [
+        "reward",
+        "prompt",
+        "completion",
+        "messages",
+        *([] if correctness is None else [f"reward/{correctness.name}"]),
+    ]
 
     def scored() -> Iterator[tuple[float, SampleId]]:
         for step in (step for step in files.steps if first <= step <= last):
@@ -121,23 +131,48 @@ def find_samples(
     return (sample_id for _, sample_id in found)
 
 
+class SamplePart(NamedTuple):
+    """A part of a completion with its marks. author: `completion`, or `assistant`, `call`, `tool NAME`, `user`."""
+
+    author: str
+    spans: Sequence[TextSpan]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the model did not write it."""
+        return self.author not in ("completion", "assistant", "call")
+
+
 @dataclass(frozen=True)
 class Sample:
-    """A completion as it is shown; `spans` is its text with its marks, `facts` label and value of everything else."""
+    """A completion as it is shown; `parts` are its text, `facts` label and value of everything else."""
 
     completion: SampledCompletion
-    spans: Sequence[TextSpan]
+    parts: Sequence[SamplePart]
     facts: Sequence[tuple[str, str]]
 
 
 def shown_sample(own: SampledCompletion, marker: Marker | None, correctness: CorrectnessReward | None = None) -> Sample:
     """A completion, marked where the run's vocabulary is at hand; facts hold no line break and no control character."""
-    marked = [] if marker is None else marker.spans(own.completion_ids)
-    has_marks = any(each.copy_index for each in marked)
     facts = [
         (short_text(label), " ".join(visible_text(value).split())) for label, value in _facts(own, marker, correctness)
     ]
-    return Sample(own, marked if has_marks else [TextSpan(own.completion, 0)], facts)
+    return Sample(own, [*_parts(own, marker)], facts)
+
+
+def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[SamplePart]:
+    """A turn with marks is shown as it was sampled, the text of its calls too."""
+    marked = [] if marker is None else [marker.spans(ids) for ids in own.turns_ids]
+    turns = iter(marked if any(span.copy_index for spans in marked for span in spans) else ())
+    if not own.messages:
+        yield SamplePart("completion", next(turns, [TextSpan(own.completion, 0)]))
+    for message in own.messages:
+        as_sampled = next(turns, None) if is_assistant(message) else None
+        if as_sampled is not None:
+            yield SamplePart("assistant", as_sampled)
+        for author, text in transcript([message]):
+            if author != "assistant" or as_sampled is None:
+                yield SamplePart(short_text(author), [TextSpan(text, 0)])
 
 
 def _facts(
@@ -149,32 +184,39 @@ def _facts(
         reason = f": {own.reasons[name]}" if name in own.reasons else ""
         yield name, f"{'no score' if score is None else f'{score:.4g}'}{reason}"
     if marker is not None:
-        yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, marker.layout)
+        yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, marker.layout, own.segments)
+    if turns := assistant_turns(own.messages):
+        end = "; the last turn is one, without an answer" if turns[-1].ended_in_call else ""
+        yield "calls", f"{sum(len(turn.calls) for turn in turns)}{end}"
     if own.solution:
         yield "gold answer", own.solution
     if own.kind:
         yield "task", own.kind
 
 
-def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layout: VocabLayout) -> str:
-    """Tokens of a completion by the region in which they were chosen, and whether it ended or was cut off."""
-    tracker, thinking = RegionTracker(layout, prompt_ids), 0
-    for token in completion_ids:
-        thinking += tracker.region == THINKING
+def count_tokens(
+    prompt_ids: Sequence[int], completion_ids: Sequence[int], layout: VocabLayout, segments: Sequence[int] = ()
+) -> str:
+    """Sampled tokens by the region in which they were chosen, whether they ended or were cut off; given tokens."""
+    tracker, thinking, flags = RegionTracker(layout, prompt_ids), 0, sampled_flags(segments, len(completion_ids))
+    for token, is_sampled in zip(completion_ids, flags, strict=True):
+        thinking += is_sampled and tracker.region == THINKING
         tracker.add(token)
     reasoning = sum(token >= layout.standard_size for token in completion_ids)
     of_them = f" ({reasoning} of them reasoning tokens)" if reasoning else ""
     ends = set(layout.control_ids) - {layout.think_open_id, layout.think_close_id}
     end = "ended by itself" if completion_ids and completion_ids[-1] in ends else "cut off"
-    answering = len(completion_ids) - thinking
-    return f"{len(completion_ids)}: {thinking} thinking{of_them}, {answering} answering; {end}"
+    sampled = sum(flags)
+    given = f"; beside them {len(flags) - sampled} of tools" if sampled < len(flags) else ""
+    return f"{sampled}: {thinking} thinking{of_them}, {sampled - thinking} answering; {end}{given}"
 
 
-def head_text(heading: str, probe: str | None, copies: int, *, colour: bool) -> Text:
+def head_text(heading: str, probe: str | None, copies: int, *, tools: bool, colour: bool) -> Text:
     """What the marks of up to `copies` copies of a token mean, and what a probe of the run has found."""
     marks = (TextSpan("first copies", 1), TextSpan("second copies", 2))[:copies]
-    legend = Text("  ").join(_span_text(each, colour=colour) for each in marks)
-    text = Text(f"{heading}\n").append_text(legend).append("\n" * bool(marks))
+    legend = [_span_text(each, colour=colour) for each in marks]
+    legend += [Text("words of tools", _GIVEN)] if tools and colour else []
+    text = Text(f"{heading}\n").append_text(Text("  ").join(legend)).append("\n" * bool(legend))
     return text if probe is None else text.append(f"probe: {visible_text(probe)}\n")
 
 
@@ -184,9 +226,12 @@ def sample_text(sample: Sample, *, colour: bool) -> Text:
     text = Text().append(f"\n--- step {own.step}, completion {own.row}\n", "bold")
     for label, value in sample.facts:
         text.append(f"{label}: ", "dim").append(f"{value}\n")
-    completion = Text().join(_span_text(each, colour=colour) for each in sample.spans)
-    for label, shown in (("prompt", Text(visible_text(own.prompt))), ("completion", completion)):
+    of_parts = ((*part, part.is_given) for part in sample.parts)
+    for label, spans, is_given in (("prompt", [TextSpan(own.prompt, 0)], False), *of_parts):
         text.append(f"{label}:\n", "dim")
+        shown = Text(style=_GIVEN if is_given and colour else "").join(
+            _span_text(each, colour=colour) for each in spans
+        )
         for line in shown.split("\n", allow_blank=True):
             text.append("    ").append_text(line).append("\n")
     return text

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
-from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.completions import CompletionFiles, sampled_flags
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL, INITIAL_MODEL
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -81,7 +81,7 @@ def _count_sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]
     sampled = np.zeros(layout.rows, np.int64)
     for step in steps:
         try:
-            thought = _thinking_ids(files.table(step, ["prompt_ids", "completion_ids"]), layout)
+            thought = _thinking_ids(files.table(step, ["prompt_ids", "completion_ids", "segments"]), layout)
             sampled += np.bincount(thought, minlength=layout.rows)
         except (UserError, KeyError) as error:  # unreadable, or without ids
             notes.append(f"Step {step} was left out: {error}.")
@@ -94,10 +94,12 @@ def _count_sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]
 def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
     """The sampled ids of a step that were chosen while thinking."""
     found = [np.zeros(0, np.int64)]
-    for prompt, completion in zip(table["prompt_ids"].to_numpy(), table["completion_ids"].to_numpy(), strict=True):
+    segments = table["segments"].to_pylist() if "segments" in table.column_names else [()] * len(table)
+    columns = (table["prompt_ids"].to_numpy(), table["completion_ids"].to_numpy(), segments)
+    for prompt, completion, of_row in zip(*columns, strict=True):
         ids = torch.from_numpy(np.concatenate([prompt, completion]).astype(np.int64))
-        regions = scored_regions(ids[None], layout)[0, len(prompt) :]
-        found.append(completion[regions.numpy() == THINKING])
+        thinking = scored_regions(ids[None], layout)[0, len(prompt) :].numpy() == THINKING
+        found.append(completion[thinking & sampled_flags(of_row, len(completion))])
     return np.concatenate(found)
 
 

@@ -62,7 +62,8 @@ def run(settings: SamplesSettings) -> int:
     heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
     probe = read_probe(settings.run)
     copies = 0 if marker is None else max(marker.layout.copy_indices, default=0)
-    head = partial(head_text, heading, None if probe is None else probe["sentence"], copies)
+    sentence, tools = None if probe is None else probe["sentence"], bool(first.completion.messages)
+    head = partial(head_text, heading, sentence, copies, tools=tools)
     _show(settings, chain([first], wanted), head)
     for line in unreadable:
         print(f"left out: {line}", file=sys.stderr)

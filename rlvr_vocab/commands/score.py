@@ -28,7 +28,7 @@ from rlvr_vocab.record.files import INITIAL_MODEL, is_step_file, run_folder_of, 
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, required_columns
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
-from rlvr_vocab.rewards.reward import THINK_TAGS, Score, turn_text
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, is_assistant, transcript, turn_text
 from rlvr_vocab.runs.rewards import (
     dummy_context,
     example_turns,
@@ -43,7 +43,7 @@ _SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
 # Rows scored together; all completions of one prompt share a batch, since some rewards compare them.
 _BATCH = 64
 # Columns of a step's file that training does not pass to reward functions.
-_NOT_PASSED_ON = ("prompt_ids", *OF_EACH_TOKEN, "advantage", "reward")
+_NOT_PASSED_ON = ("prompt_ids", "segments", *OF_EACH_TOKEN, "advantage", "reward")
 Turn = list[dict[str, Any]]
 
 
@@ -66,6 +66,12 @@ class Row:
     @property
     def text(self) -> str:
         return turn_text(self.columns["completions"])
+
+    @property
+    def shown(self) -> str:
+        """The text; with tools or several turns each part behind its author."""
+        parts = transcript(self.columns["completions"])
+        return self.text if len(parts) < 2 else " | ".join(f"{author}: {text}" for author, text in parts)
 
     @property
     def gold(self) -> str:
@@ -209,6 +215,8 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
     if not found:
         raise UserError(f"{path.absolute()} has no rows; it must hold at least one completion")
     names = column_names(cells for _, cells in found)
+    if settings.completion_column == "completion" not in names and "messages" in names:
+        settings = replace(settings, completion_column="messages")
     for key in ("completion_column", "prompt_column", "solution_column"):
         if (column := getattr(settings, key)) is not None and column not in names:
             there, nearest = ", ".join(map(short_text, names)), nearest_word(column, names) or "…"
@@ -220,7 +228,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
     rows = []
     for place, row in found:
         cells = {name: row.get(name) for name in names}
-        turn = _turn(completion := cells.pop(settings.completion_column))
+        asked, turn = _prompt_and_turn(completion := cells.pop(settings.completion_column))
         if turn is None:
             kinds = "neither text nor the messages of an assistant's turn"
             where = f"{path.absolute()}: {Row(place, {}).name}"
@@ -229,6 +237,8 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
         if prompt is not None:
             cell = cells.pop(prompt)
             columns["prompts"] = [{"role": "user", "content": cell}] if isinstance(cell, str) else cell
+        elif asked:
+            columns["prompts"] = asked
         if solution is not None:
             gold = _gold(cells[solution], settings.decimal)
             if solution != "answer" and "answer" in cells:
@@ -247,21 +257,24 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
             place = {"step": row["step"], "row": number} if in_step and "step" in row else {"row": number}
+            if in_step and "messages" in row:  # with tools `completion` is the last turn alone
+                row["completion"] = json.loads(row.pop("messages"))
             yield place, {name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)}
 
 
-def _turn(cell: Any) -> Turn | None:
-    """A completion as messages, as in training; None if the cell is not a completion."""
+def _prompt_and_turn(cell: Any) -> tuple[Turn, Turn | None]:
+    """The messages before the assistant's first, and a completion as in training; None if the cell holds none."""
     if isinstance(cell, list):
-        is_turn = all(
+        are_messages = all(
             isinstance(message, dict)
-            and message.get("role") in ("assistant", "tool", None)
+            and isinstance(message.get("role"), str | None)
             and isinstance(message.get("content"), str | list | None)
             for message in cell
         )
-        return cell if is_turn else None
+        turns = [place for place, message in enumerate(cell) if are_messages and is_assistant(message)]
+        return (cell[: turns[0]], cell[turns[0] :]) if turns else ([], None)
     text = "" if cell is None else plain_text(cell)
-    return None if text is None else [{"role": "assistant", "content": text}]
+    return [], None if text is None else [{"role": "assistant", "content": text}]
 
 
 def _gold(cell: Any, decimal: str) -> Any:
@@ -307,6 +320,8 @@ def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
         reward.name: {"score": score.value, "reason": score.reason, "failed": score.failed is not None}
         for reward, score in zip(rewards, row.scores, strict=True)
     }
+    if len(messages := row.columns["completions"]) > 1:
+        known["messages"] = messages
     return {**row.place, "completion": row.text, **known, "total": row.total(rewards), "rewards": scores}
 
 
@@ -320,7 +335,7 @@ def _print_rows(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequen
         return total if settings.order == "lowest" else -total
 
     if shown := sorted(rows, key=place)[: settings.show]:
-        lines = (f"{_row_line(rewards, row)}; text: {short_text(row.text, keep_end=True)}{row.gold}" for row in shown)
+        lines = (f"{_row_line(rewards, row)}; text: {short_text(row.shown, keep_end=True)}{row.gold}" for row in shown)
         print_section(console, f"{settings.order.capitalize()} totals, {len(shown):,} of {len(rows):,}", lines)
 
 
@@ -360,7 +375,7 @@ def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Con
         failed = [row for row in rows if row.scores[number].failed]
         first = {id(row.scores[number]): row for row in reversed(failed)}  # rows of a failed batch share one score
         lines = [
-            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {short_text(row.text, keep_end=True)}"
+            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {short_text(row.shown, keep_end=True)}"
             for row in reversed(first.values())
         ]
         if failed:

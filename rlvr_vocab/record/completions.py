@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ class SampledCompletion:
 
     `prompt` has the chat template applied. `solution` is the gold answer, empty where the problems have none. `reward`
     is the weighted sum over the functions that scored it; `rewards` (None for no score) and `reasons` are by function.
+    With tools `completion` is the last turn, `messages` are all, and `segments` the lengths of the runs of sampled and
+    of given ids in turn, the first of them sampled; without, both are empty.
     """
 
     step: int
@@ -43,10 +47,18 @@ class SampledCompletion:
     completion_ids: Sequence[int] = ()
     task: str = ""
     difficulty: str = ""
+    messages: Sequence[Mapping[str, Any]] = ()
+    segments: Sequence[int] = ()
 
     @property
     def kind(self) -> str:
         return kind_text(self.task, self.difficulty)
+
+    @property
+    def turns_ids(self) -> list[Sequence[int]]:
+        """The ids of each turn that the model sampled."""
+        ends = list(accumulate(self.segments)) or [len(self.completion_ids)]
+        return [self.completion_ids[start:end] for start, end in pairwise([0, *ends])][::2]
 
 
 class CompletionFiles:
@@ -94,6 +106,12 @@ class CompletionFiles:
             raise UserError(f"{path}: cannot be read, half-written or damaged ({reason})") from error
 
 
+def sampled_flags(segments: Sequence[int], length: int) -> list[bool]:
+    """Whether the model sampled each of `length` ids; all of them without segments."""
+    flags = [place % 2 == 0 for place, size in enumerate(segments) for _ in range(size)]
+    return flags or [True] * length
+
+
 def _completion(cells: Mapping[str, Any], step: int, row: int) -> SampledCompletion:
     def text(name: str) -> str:
         return "" if cells.get(name) is None else str(cells[name])
@@ -115,5 +133,7 @@ def _completion(cells: Mapping[str, Any], step: int, row: int) -> SampledComplet
         reasons={name: reason for name, reason in reasons.items() if reason},
         prompt_ids=cells.get("prompt_ids") or (),
         completion_ids=cells.get("completion_ids") or (),
+        messages=json.loads(cells["messages"]) if cells.get("messages") else (),
+        segments=cells.get("segments") or (),
         **{name: text(name) for name in KINDS},
     )

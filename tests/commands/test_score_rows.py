@@ -46,12 +46,21 @@ QUESTION = [{"role": "user", "content": "q"}]
         ({"prompt": QUESTION}, {"prompts": QUESTION}),
         ({"completions": 1, "completion_ids": [3]}, {"raw_completions": 1, "completion_ids": [3]}),  # as TRL's
         ({"completion": PARTS}, {"completions": PARTS}),
+        ({"completion": QUESTION + PARTS + QUESTION}, {"prompts": QUESTION, "completions": PARTS + QUESTION}),
         ({"completion": None}, {"completions": turn("")}),
         ({"completion": 42}, {"completions": turn("42")}),
     ],
 )
 def test_a_row_becomes_the_columns_of_a_reward(row, columns, read):
     assert read([{"completion": "c", **row}])[0].columns == {"completions": turn("c"), **columns}
+
+
+def test_conversations_are_read_from_the_first_turn_of_the_assistant_on(read):
+    [row] = read([{"messages": QUESTION + PARTS, "answer": "7"}])
+    assert row.columns == {"prompts": QUESTION, "completions": PARTS, "answer": "7", "solution": "7"}
+    assert read([{"messages": QUESTION, "completion": "c"}])[0].columns["completions"] == turn("c")
+    with pytest.raises(UserError, match="row 1: its completion is "):
+        read([{"messages": QUESTION}])
 
 
 def test_columns_go_by_the_names_that_are_given(read):

@@ -17,7 +17,7 @@ from rlvr_vocab.analysis.doctor.diagnose import too_short
 from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
-from rlvr_vocab.analysis.samples import shown_sample
+from rlvr_vocab.analysis.samples import Sample, shown_sample
 from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, evenly_spread
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
@@ -188,12 +188,21 @@ def _samples(report: RunReport) -> Iterator[Markup]:
         cards = []
         for why, completion in of_step:
             sample = shown_sample(completion, report.marker)
-            cards.append(SampleCard(why, visible_text(completion.prompt), marked_html(sample.spans), sample.facts))
+            cards.append(SampleCard(why, visible_text(completion.prompt), _body(sample), sample.facts))
         yield samples(f"Step {step:,}", cards)
     if not report.completions.steps:
         yield paragraph("No completions are recorded (completions/ is empty).", "missing")
     elif report.marker is None:
         yield paragraph("The run's initial_model/ is not there: reasoning tokens are not marked.", "missing")
+
+
+def _body(sample: Sample) -> Markup:
+    """The text of a completion; with tools each part under the name of its author."""
+    if not sample.completion.messages:
+        return marked_html(sample.parts[0].spans)
+    block = Markup('<span class="part{}"><b>{}</b>\n{}</span>')
+    blocks = ((" given" * part.is_given, visible_text(part.author), marked_html(part.spans)) for part in sample.parts)
+    return Markup().join(block.format(*each) for each in blocks)
 
 
 def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, SampledCompletion]], list[str]]:

@@ -17,7 +17,7 @@ from trl.trainer.utils import create_model_from_path, nanstd
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import REASON
-from rlvr_vocab.rewards.reward import turn_text
+from rlvr_vocab.rewards.reward import assistant_text, assistant_turns
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.models.lora import has_dropout
 from rlvr_vocab.training.settings import KLOver
@@ -62,12 +62,16 @@ class BatchMetrics:
         prompts, completions = (
             list(trainer.logged_completions[name])[-len(rewards_BR) :] for name in ("prompt", "completion")
         )
-        texts = [turn_text(turn) for turn in completions]
+        texts = [assistant_text(completion) for completion in completions]
         spread = reward_spread(rewards_BR, trainer.reward_weights, trainer.num_generations)
         if spread is not None:
             metrics["groups/reward_std"].append(spread)
         metrics["completions/duplicates"].append(duplicates(texts, trainer.num_generations))
         metrics["completions/shared"].append(shared(texts, [str(prompt) for prompt in prompts]))
+        if trainer.tools:
+            last_turns = (assistant_turns(completion)[-1:] for completion in completions)
+            unanswered = sum(turn.ended_in_call for turns in last_turns for turn in turns)
+            metrics["tools/ended_in_call"].append(unanswered / len(completions))
         for name, missing in zip(trainer.reward_func_names, rewards_BR.isnan().double().mean(0), strict=True):
             metrics[f"rewards/{name}/unscored"].append(missing.item())
 

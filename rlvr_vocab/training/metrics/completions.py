@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
@@ -15,6 +18,7 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.record.results import KINDS
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.reward import turn_text
+from rlvr_vocab.text import writable
 
 # The rows of a generation, by column; a reward is NaN where its function gave none.
 Rollouts = dict[str, list[Any]]
@@ -23,8 +27,8 @@ Rollouts = dict[str, list[Any]]
 def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> Rollouts:
     """The completions of a scored generation in all processes; `inputs` and `batch` are this process's."""
 
-    def kept(name: str, mask: str) -> list[list[Any]]:
-        rows = zip(batch[name], batch[mask].bool(), strict=True)
+    def kept(values: torch.Tensor, of: str = "completion") -> list[list[Any]]:
+        rows = zip(values, batch[f"{of}_mask"].bool(), strict=True)
         return gather_object([row[counted].tolist() for row, counted in rows])
 
     def cells(name: str) -> list[str]:
@@ -42,8 +46,8 @@ def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Ma
     reasons = {name: newest(logs["extra"].get(f"{REASON}{name}", ())) for name in weights}
     rows: Rollouts = {
         "completion": [turn_text(turn) for turn in newest(logs["completion"])],
-        "prompt_ids": kept("prompt_ids", "prompt_mask"),
-        "completion_ids": kept("completion_ids", "completion_mask"),
+        "prompt_ids": kept(batch["prompt_ids"], of="prompt"),
+        "completion_ids": kept(batch["completion_ids"]),
         "solution": solutions,
         **{name: cells(name) for name in KINDS if name in inputs[0]},
         "advantage": newest(logs["advantages"]),
@@ -52,8 +56,22 @@ def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Ma
         **{f"reason/{name}": values for name, values in reasons.items() if any(values)},
     }
     if "sampling_per_token_logps" in batch:
-        rows["sampling_logps"] = kept("sampling_per_token_logps", "completion_mask")
+        rows["sampling_logps"] = kept(batch["sampling_per_token_logps"])
+    if "tool_mask" in batch:
+        turns = newest(logs["completion"])
+        rows["messages"] = [writable(json.dumps(turn, ensure_ascii=False, default=str)) for turn in turns]
+        rows["segments"] = [segment_lengths(mask) for mask in kept(batch["tool_mask"])]
     return rows
+
+
+def segment_lengths(mask: Sequence[int]) -> list[int]:
+    """The lengths of the runs of sampled and of given tokens in turn, the first of them sampled.
+
+    >>> segment_lengths([1, 1, 0, 0, 0, 1])
+    [2, 3, 1]
+    """
+    runs = [(sampled, len(list(run))) for sampled, run in groupby(mask)]
+    return [*([0] if runs and not runs[0][0] else []), *(length for _, length in runs)]
 
 
 def write_completions(rows: Rollouts, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
