@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlvr_vocab.rewards.reward import after_thinking as after_thinking
-    from rlvr_vocab.runs.python_run import RecordedTrainer as RegionGRPOTrainer
+    from rlvr_vocab.runs.python_run import RecordedTrainer
     from rlvr_vocab.tools.functions import guarded as guarded
     from rlvr_vocab.training.arguments import GRPOConfig as GRPOConfig
     from rlvr_vocab.training.settings import Lora as Lora
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor as RegionLogitsProcessor
     from rlvr_vocab.vocab.tokenizer import token_ids as token_ids
 
-    GRPOTrainer = RegionGRPOTrainer
+    GRPOTrainer = RecordedTrainer
+    RegionGRPOTrainer = RecordedTrainer
 
 __version__ = "0.1.0"
 # The public names, imported when they are used: `import rlvr_vocab` alone loads neither torch nor Transformers.

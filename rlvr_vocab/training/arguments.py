@@ -17,11 +17,7 @@ from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 logger = logging.getLogger(__name__)
 
-# Arguments of the trainer that are easily given to its configuration.
-_OF_TRAINER = (
-    *("reasoning_vocab_size", "expansion", "kl_log_steps", "kl_over", "max_rounds", "curriculum", "peft_config"),
-    *("reward_funcs", "train_dataset", "eval_dataset", "processing_class"),
-)
+_OF_TRAINER = {"reasoning_vocab_size", "expansion", "kl_log_steps", "kl_over", "max_rounds", "curriculum", "peft_config"}
 
 
 @dataclass
@@ -40,8 +36,8 @@ class GRPOConfig(trl.GRPOConfig):
     disable_dropout: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> GRPOConfig:
-        if of_trainer := [name for name in _OF_TRAINER if name in given]:
-            raise UserError(f"GRPOConfig({of_trainer[0]}=…): give it to the trainer, GRPOTrainer(…, {of_trainer[0]}=…)")
+        for name in sorted(_OF_TRAINER & given.keys()):
+            raise UserError(f"GRPOConfig({name}=…): give it to the trainer, GRPOTrainer(…, {name}=…)")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

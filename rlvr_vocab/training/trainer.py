@@ -72,6 +72,8 @@ class RegionGRPOTrainer(TRLSeams):
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
     """
 
+    model: Any  # a union with None in Transformers, which a script would have to narrow at each use
+    num_generations: Any
     # (B, R) rewards of all processes: of the batch, and of all completions drawn for it.
     _rewards_BR: torch.Tensor
     _drawn_rewards_BR: torch.Tensor
