@@ -17,7 +17,15 @@ from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
 
 logger = logging.getLogger(__name__)
 
-_OF_TRAINER = {"reasoning_vocab_size", "expansion", "kl_log_steps", "kl_over", "max_rounds", "curriculum", "peft_config"}
+_OF_TRAINER = {
+    "reasoning_vocab_size",
+    "expansion",
+    "kl_log_steps",
+    "kl_over",
+    "max_rounds",
+    "curriculum",
+    "peft_config",
+}
 
 
 @dataclass
