@@ -34,14 +34,14 @@ def test_gold_numbers_are_handed_on_as_numbers_and_fingerprinted_as_their_text(t
     assert as_texts.report["held_out"]["sha256"] == expected
 
 
-def test_golds_that_are_no_text_are_left_out_for_the_verifier_and_kept_for_others(tmp_path):
+def test_golds_that_are_lists_or_objects_are_left_out_for_the_verifier_and_kept_for_others(tmp_path):
     golds = [1, "2", [3], {"four": 4}, True, 6, 7, 8]
     rows = [{"problem": f"What is {number}?", "answer": gold} for number, gold in enumerate(golds)]
     (tmp_path / "mine.py").write_text("def mine(completions, solution):\n    return [0.0] * len(completions)\n")
     words = ["dataset.eval_fraction=0"]
     verified = run_problems(tmp_path, rows, *words, "rewards=[accuracy]")
     kept = sorted(row["problem"] for row in verified.by_stage[0])
-    assert kept == [f"What is {number}?" for number in (0, 1, 5, 6, 7)]
+    assert kept == [f"What is {number}?" for number in (0, 1, 4, 5, 6, 7)]
     own = run_problems(tmp_path, rows, *words, f"rewards=[{tmp_path}/mine.py:mine]")
     handed_on = {row["problem"]: row["solution"] for row in own.by_stage[0]}
     assert [handed_on[f"What is {number}?"] for number in range(8)] == golds
