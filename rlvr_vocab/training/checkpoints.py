@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 from accelerate import PartialState
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
@@ -201,6 +202,7 @@ class TrainerCheckpoints:
             "adaptive_weights": {name: weight.state() for name, weight in trainer.adaptive_weights.items()},
             "problem_order": None if sampling is None else sampling.order.state(),
             "reward_failures": {each.name: each.failures for each in self._counting_functions() if each.failures},
+            "reward_states": {name: each.state_dict() for name, each in self._stateful_rewards()},
             "seconds": self.trained_seconds,
         }
         torch.save(content, _pending(folder, trainer.accelerator.process_index))
@@ -237,6 +239,9 @@ class TrainerCheckpoints:
         trainer.apply_adaptive_weights()
         if trainer.dynamic_sampling is not None and content["problem_order"] is not None:
             trainer.dynamic_sampling.order.restore(content["problem_order"])
+        for name, function in self._stateful_rewards():
+            if name in content.get("reward_states", ()):
+                function.load_state_dict(content["reward_states"][name])
         self.seconds_before = content["seconds"]
         if not own.exists():  # fewer processes wrote it
             return None
@@ -248,6 +253,11 @@ class TrainerCheckpoints:
         """The settings that decide which part of a buffer is trained on when."""
         args, iterations = self._trainer.args, self._trainer.num_iterations
         return [args.per_device_train_batch_size, args.steps_per_generation, iterations, args.world_size]
+
+    def _stateful_rewards(self) -> list[tuple[str, Any]]:
+        """The reward objects that have a state to save, by name; a reward model has its folder."""
+        named = zip(self._trainer.reward_func_names, self._trainer.reward_funcs, strict=True)
+        return [each for each in named if hasattr(each[1], "load_state_dict") and not isinstance(each[1], nn.Module)]
 
     def _counting_functions(self) -> list[Any]:
         """The reward functions that count their failures."""

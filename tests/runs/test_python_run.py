@@ -177,3 +177,26 @@ def test_rewards_of_a_script_keep_the_names_that_trl_logs_and_are_named_where_th
     assert is_from_python({"dataset": {"name": "python:/w/train.py"}})
     message = refusal("train", ["dataset.name=python:/w/train.py", "logging=none"])
     assert "from Python, and its script makes the problems (/w/train.py): give dataset=" in message
+
+
+@pytest.mark.slow
+def test_a_reward_object_goes_on_from_a_checkpoint_with_its_state(script, make_shape, tmp_path):
+    class Counting:
+        __name__, calls = "counting", 0
+
+        def __call__(self, completions, **columns):
+            self.calls += 1
+            return [float(self.calls)] * len(completions)
+
+        def state_dict(self):
+            return {"calls": self.calls}
+
+        def load_state_dict(self, state):
+            self.calls = state["calls"]
+
+    make, base = runpy.run_path(str(script))["trainer"], make_shape("qwen3").folder
+    for steps, resume in ((2, None), (3, True)):
+        trainer = make(tmp_path / "run", base, 0, steps=steps)
+        trainer.eval_dataset, trainer.reward_funcs[1], trainer.reward_func_names[1] = None, Counting(), "counting"
+        trainer.train(resume_from_checkpoint=resume)
+    assert [row["rewards/counting/mean"] for row in rows_in(tmp_path / "run") if "loss" in row] == [1.0, 2.0, 3.0]
