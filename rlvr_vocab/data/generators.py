@@ -1,4 +1,4 @@
-"""Generated problem sets: embedded sums and the task families of reasoning-gym, with worked solutions for three."""
+"""Generated problem sets: embedded sums and products, and task families of reasoning-gym, with worked solutions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from rlvr_vocab.bounds import Count, Whole
+from rlvr_vocab.bounds import Count, Share, Whole
 from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.text import did_you_mean
 
@@ -23,10 +23,11 @@ _MIXTURE = "composite"  # a family of families; `tasks` has the same purpose
 
 @dataclass(frozen=True)
 class ArithmeticTask:
-    """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; or sums of many digits.
+    """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; sums of many digits; products.
 
     `modulus` asks for the remainder of one number, `terms` for the sum of that many digits; `partial_sums` is the
-    format of the partial sums in the worked solution of such a sum.
+    format of the partial sums in the worked solution of such a sum. `right_calls` asks for products of two numbers of
+    `digits` digits: their worked solutions use the tool `calculator`, that share of them rightly.
     """
 
     digits: Annotated[Whole, Ge(1), Le(9)] = 2
@@ -34,12 +35,16 @@ class ArithmeticTask:
     modulus: Count | None = None
     terms: Annotated[Whole, Ge(2), Le(18)] | None = None
     partial_sums: Literal["whole", "last_digit"] = "whole"
+    right_calls: Share | None = None
 
     def __post_init__(self) -> None:
-        if self.modulus is not None and self.terms is not None:
-            raise UserError("dataset.generator: modulus asks for a remainder and terms for a sum; set one of them")
+        asks = {"modulus": "a remainder", "terms": "a sum", "right_calls": "a product"}
+        given = [f"{key} asks for {what}" for key, what in asks.items() if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise UserError(f"dataset.generator: {' and '.join(given)}; set one of them")
         key, digits = ("digits", self.digits) if self.terms is None else ("terms", self.terms)
-        numbers, is_pair = 10**digits, self.modulus is None and self.terms is None
+        is_pair = self.modulus is None and self.terms is None
+        numbers = 10**digits - (0 if self.right_calls is None else 10 ** (digits - 1))
         different = numbers * (numbers + 1) // 2 if is_pair else numbers  # a+b is b+a
         if self.num_problems > different:
             raise UserError(
@@ -48,8 +53,10 @@ class ArithmeticTask:
             )
 
 
-def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
+def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, Any]]:
     """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows."""
+    if task.right_calls is not None:
+        return _products(task, task.right_calls, seed)
     if task.terms is not None:
         return _long_sums(task, task.terms, seed)
     return _sums(task, seed) if task.modulus is None else _remainders(task, task.modulus, seed)
@@ -78,14 +85,48 @@ def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str,
 
 
 def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
-    """At most one of a+b and b+a occurs: the mirror of a held-out sum would give away its answer."""
-    generator = random.Random(seed)
-    largest = 10**task.digits - 1
+    pairs = _pairs(random.Random(seed), 0, task)
+    return [{"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)} for a, b in pairs]
+
+
+def _pairs(generator: random.Random, smallest: int, task: ArithmeticTask) -> list[tuple[int, int]]:
+    """At most one of (a, b) and (b, a) occurs: the mirror of a held-out problem would give away its answer."""
     pairs: dict[tuple[int, int], tuple[int, int]] = {}
     while len(pairs) < task.num_problems:
-        pair = generator.randint(0, largest), generator.randint(0, largest)
+        pair = generator.randint(smallest, 10**task.digits - 1), generator.randint(smallest, 10**task.digits - 1)
         pairs.setdefault((min(pair), max(pair)), pair)
-    return [{"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)} for a, b in pairs.values()]
+    return list(pairs.values())
+
+
+def _products(task: ArithmeticTask, right_calls: float, seed: int) -> list[dict[str, Any]]:
+    """Worked by messages; the wrong ones add, write a multiplication that the tool refuses, or guess without a call."""
+    generator, rows = random.Random(seed), []
+    for a, b in _pairs(generator, 10 ** (task.digits - 1), task):
+        right = generator.random() < right_calls
+        guess = _worked_turn(f"{a}*{b}", _boxed(round(a, 1 - task.digits) * round(b, 1 - task.digits)))
+        refused = worked_call(f"{a}x{b}", f"{{'error': 'no arithmetic expression: {a}x{b}'}}")[:2]
+        mistake = generator.choice([[guess], [*refused, guess], worked_call(f"{a}+{b}", a + b)])
+        worked = worked_call(f"{a}*{b}", a * b) if right else mistake
+        rows.append({"problem": f"{a}*{b}=", "answer": str(a * b), "reasoning": worked})
+    return rows
+
+
+def worked_call(expression: str, result: int | str) -> list[dict[str, Any]]:
+    """The messages of a solution: a thought with a call of `calculator`, its result, a thought with the answer."""
+    call = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": expression}}}
+    return [
+        {**_worked_turn(expression, ""), "tool_calls": [call]},
+        {"role": "tool", "name": "calculator", "content": str(result)},
+        _worked_turn(result, _boxed(result)),
+    ]
+
+
+def _worked_turn(thought: int | str, content: str) -> dict[str, Any]:
+    return {"role": "assistant", "reasoning_content": str(thought), "content": content}
+
+
+def _boxed(answer: int | str) -> str:
+    return f"\\boxed{{{answer}}}"
 
 
 def worked_sum(a: int, b: int) -> str:

@@ -41,7 +41,7 @@ from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.models.lora import quantization_config
-from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
+from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE, CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.vocab.expand import (
     Expansion,
@@ -127,9 +127,12 @@ def untrained_base(model: ModelSettings, seed: int, dataset: DatasetSettings | N
     """Hub name or folder of the model before any warm-up: as named, or created once on this machine."""
     if model.tiny is None:
         return model.name
-    system_prompt, tasks = (None, None) if dataset is None else (dataset.system_prompt, dataset.tasks)
-    texts = vocabulary_texts(system_prompt, tasks or ())
-    shape = {**asdict(model.tiny), "context": CONTEXT}
+    texts = (
+        vocabulary_texts(None, ())
+        if dataset is None
+        else vocabulary_texts(dataset.system_prompt, dataset.tasks or (), dataset.generator)
+    )
+    shape = {**asdict(model.tiny), "context": CONTEXT, "template": CHAT_TEMPLATE}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
         with atomic_dir(folder, keep_existing=True) as unfinished:
@@ -256,10 +259,8 @@ def _run_warmup(
     use_cpu = bool(grpo.get("use_cpu"))
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
-    worked = []
-    for row in train.select(range(checked, len(train))):
-        turn = form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"]))
-        worked.append({"prompt": row["prompt"], "completion": [{"role": "assistant", "content": turn}]})
+    rows = train.select(range(checked, len(train)))
+    worked = [{"prompt": row["prompt"], "completion": worked_turns(row, form, tags)} for row in rows]
     model, tokenizer = read_with_think_tags(
         base, tags, template_text(settings.model.chat_template), source_kwargs(settings.model, base)
     )
@@ -288,6 +289,20 @@ def _run_warmup(
     tokenizer.save_pretrained(str(made))
     (made / _OUTCOME).write_text(json.dumps(asdict(outcome)), encoding="utf-8")
     return made
+
+
+def worked_turns(row: Mapping[str, Any], form: str, tags: tuple[str, str]) -> list[dict[str, Any]]:
+    """The messages of a worked answer: a text in `form`, or as they are given, `reasoning_content` between the tags."""
+    if not isinstance(row["reasoning"], list):
+        turn = form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"]))
+        return [{"role": "assistant", "content": turn}]
+    turns = []
+    for message in row["reasoning"]:
+        given = dict(message)
+        thought = given.pop("reasoning_content", None)
+        opened, closed = ("", "") if thought is None else tags
+        turns.append({**given, "content": f"{opened}{thought or ''}{closed}{given.get('content') or ''}"})
+    return turns
 
 
 def on_main_process(function: Callable[..., T], *arguments: Any) -> T:

@@ -2,32 +2,70 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import TokenizersBackend
 
-from rlvr_vocab.data.generators import GymTask
+from rlvr_vocab.data.generators import ArithmeticTask, GymTask
+from rlvr_vocab.tools.calculator import calculator
 from rlvr_vocab.training.settings import TinyShape
 
 CONTEXT = 8192  # tokens; with rotary positions a longer one costs nothing, and competition problems fit
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-_CHAT_TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
+# Calls and results stand as Qwen3 writes them, a tool as a line; `generation` marks the tokens that a warm-up trains.
+CHAT_TEMPLATE = r"""
+{%- set shown %}
+    {%- if tools %}{{ '<tools>' }}{% endif %}
+    {%- for tool in tools or [] %}
+        {{- '\n' + tool.function.name + '(' + tool.function.parameters.properties | join(', ') + '): ' }}
+        {{- tool.function.description }}
+    {%- endfor %}
+    {%- if tools %}{{ '\n</tools>' }}{% endif %}
+{%- endset %}
+{%- if shown and messages[0].role != 'system' %}{{ '<|im_start|>system\n' + shown + '<|im_end|>\n' }}{% endif %}
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}
+        {{- '<|im_start|>user' if loop.first or loop.previtem.role != 'tool' }}
+        {{- '\n<tool_response>\n' + message.content + '\n</tool_response>' }}
+        {{- '<|im_end|>\n' if loop.last or loop.nextitem.role != 'tool' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant\n' }}
+        {%- generation %}
+            {{- message.content }}
+            {%- for call in message.tool_calls or [] %}
+                {{- '\n' if message.content or not loop.first }}
+                {{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+                {%- set given = call.function.arguments %}
+                {{- given if given is string else given | tojson }}
+                {{- '}\n</tool_call>' }}
+            {%- endfor %}
+            {{- '<|im_end|>' }}
+        {%- endgeneration %}
+        {{- '\n' }}
+    {%- else %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content }}
+        {{- '\n' + shown if shown and loop.first and message.role == 'system' }}
+        {{- '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
 
 
-def vocabulary_texts(system_prompt: str | None, tasks: Sequence[GymTask]) -> list[str]:
-    """The texts that the tokenizer gets words for, each often enough: system prompt and wording of tasks."""
+def vocabulary_texts(
+    system_prompt: str | None, tasks: Sequence[GymTask], generator: ArithmeticTask | None = None
+) -> list[str]:
+    """The texts that the tokenizer gets words for, each often enough: system prompt, wording of tasks, tool calls."""
     wording: list[str] = []
     if tasks:
         from rlvr_vocab.data.reasoning_gym import wording_of  # with its worker processes
 
         wording = wording_of(tasks)
+    if generator is not None and generator.right_calls is not None:
+        call = '\n<tool_call>\n{"name": "calculator", "arguments": {"expression": "1*2"}}\n</tool_call>'
+        wording = [f"<tools>\ncalculator(expression): {inspect.getdoc(calculator)}", call, "\n<tool_response>\n"]
     return [system_prompt or "", "\\boxed{}", *wording] * 10
 
 
@@ -45,7 +83,7 @@ def tiny_tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> Tokeniz
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in _SPECIAL])
     backend.add_tokens([AddedToken(tag, normalized=False) for tag in think_tags])
     return TokenizersBackend(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=_CHAT_TEMPLATE
+        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT_TEMPLATE
     )
 
 

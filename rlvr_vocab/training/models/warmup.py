@@ -52,7 +52,8 @@ def warm_up(
     """Fine-tune a model on worked solutions, from the newest checkpoint in `checkpoints` if there is one.
 
     Args:
-        problems: `prompt` and `completion`, each a list of messages.
+        problems: `prompt` and `completion`, each a list of messages, and perhaps `tools`, their schemas as JSON text.
+            What a tool answers is not trained.
         measure_accuracy: the share of right answers to other problems, None without a readable gold answer.
         on_progress: called with (step, steps at most, figures): `loss` or `accuracy`.
     """
@@ -65,6 +66,7 @@ def warm_up(
         warmup_steps=20,
         seed=seed,
         completion_only_loss=True,
+        assistant_only_loss=any(message["role"] == "tool" for row in problems for message in row["completion"]),
         gradient_checkpointing=False,
         bf16=bf16,
         use_cpu=device_type(use_cpu) == "cpu",  # or Transformers asks for a GPU that computes in bfloat16
@@ -74,7 +76,7 @@ def warm_up(
         disable_tqdm=True,
     )
     config._n_gpu = min(config.n_gpu, 1)  # of several GPUs that one process sees; TRL refuses to use them all
-    dataset = Dataset.from_list(list(problems))
+    dataset = Dataset.from_list(list(problems), on_mixed_types="use_json")  # of calls, which have different arguments
     trainer = _WarmupTrainer(model=model, args=config, train_dataset=dataset, processing_class=tokenizer)
 
     def measure() -> float | None:

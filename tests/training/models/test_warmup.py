@@ -3,8 +3,18 @@
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTTrainer
+from trl.chat_template_utils import (
+    is_chat_template_prefix_preserving,
+    parse_response,
+    qwen3_template,
+    supports_tool_calling,
+)
 
-from rlvr_vocab.training.models.tiny import write_tiny_model
+from rlvr_vocab.data.generators import ArithmeticTask, arithmetic_problems
+from rlvr_vocab.runs.model import worked_turns
+from rlvr_vocab.tools.calculator import calculator
+from rlvr_vocab.training.models.tiny import tiny_tokenizer, write_tiny_model
 from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.training.settings import TinyShape, WarmupSettings
 from rlvr_vocab.vocab.expand import read_with_think_tags
@@ -82,6 +92,44 @@ def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier
             for folder in (base, tmp_path)
         )
     assert after < before - 0.1
+
+
+def test_a_chat_reads_as_its_plain_turns_and_a_call_in_a_form_that_trl_knows(tmp_path):
+    tokenizer = tiny_tokenizer(["Box the answer."], TAGS)
+    chat = [{"role": role, "content": f" {role}\n"} for role in ("system", "user", "assistant", "user", "system")]
+    for messages in (chat, chat[1:3], [{"role": "user", "content": ""}]):
+        plain = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in messages)
+        assert tokenizer.apply_chat_template(messages, tokenize=False) == plain
+        prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        assert prompt == f"{plain}<|im_start|>assistant\n"
+    assert supports_tool_calling(tokenizer) and is_chat_template_prefix_preserving(tokenizer)
+    call = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": "1*2"}}}
+    turn = {"role": "assistant", "content": "<think>1</think>", "tool_calls": [call, call]}
+    start, ids = tokenizer.encode("<|im_start|>assistant\n"), tokenizer.apply_chat_template([turn], return_dict=False)
+    tokenizer.response_template = qwen3_template
+    assert parse_response(tokenizer, ids[len(start) :], prefix=start)["tool_calls"] == [call, call]
+    for before in ([], chat[:1]):
+        shown = tokenizer.apply_chat_template([*before, *chat[1:2]], tokenize=False, tools=[calculator])
+        assert shown.count("<|im_start|>system\n") == 1
+        assert "calculator(expression): Compute the value of an arithmetic expression." in shown
+
+
+def test_of_a_worked_call_the_turns_of_the_assistant_are_trained(tmp_path, monkeypatch):
+    trained = []
+    step = SFTTrainer.training_step
+    monkeypatch.setattr(SFTTrainer, "training_step", lambda *given: trained.append(given[2]["labels"]) or step(*given))
+    write_tiny_model(tmp_path / "base", SMALL, ["Box the answer."], TAGS, 0)
+    model, tokenizer = read_with_think_tags(str(tmp_path / "base"), TAGS)
+    [row] = arithmetic_problems(ArithmeticTask(3, 1, right_calls=1.0), seed=1)
+    worked = {"prompt": [{"role": "user", "content": "?"}], "completion": worked_turns(row, "", TAGS)}
+    warm_up(model, tokenizer, tmp_path / "out", [worked], WarmupSettings(1, batch_size=1), 42, lambda: None)
+    [labels] = trained
+    call, answer = "237*682", str(237 * 682)
+    assert tokenizer.decode(labels[labels != -100]) == (
+        f"<think>{call}</think>\n"
+        f'<tool_call>\n{{"name": "calculator", "arguments": {{"expression": "{call}"}}}}\n</tool_call><|im_end|>'
+        f"<think>{answer}</think>\\boxed{{{answer}}}<|im_end|>"
+    )
 
 
 @pytest.mark.parametrize("bf16", [True, False])
