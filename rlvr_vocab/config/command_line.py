@@ -151,6 +151,8 @@ def hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[
         key, value = match["key"], match["value"]
         if key == "rewards" and (value or "").startswith("["):
             key = "rewards.functions"
+        if key == "environment" and ":" in (value or "") and not (value or "").startswith("{"):  # params may follow
+            key = "environment.name"
         if key == "dataset" and names_file(value or ""):
             key, value = "dataset.name", value or ""
             chosen.add("dataset")

@@ -34,6 +34,8 @@ SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temper
 _OPTIONAL_SECTIONS = {"check": ("model",), "score": ("model", "dataset")}
 # Keys that run code of a model's folder or of the hub; so does an attention with a slash, which the hub holds.
 _BRING_CODE = ("trust_remote_code", "use_kernels")
+# Sections that take further keys, as `training` takes TRL's.
+_OPEN = ("model.model_kwargs.", "environment.params.")
 # The keys of a section that say which model, problems, rewards or tracker: a typed group wins over config=FILE in them.
 _WHICH = {
     "model": ("name", "tiny"),
@@ -109,13 +111,12 @@ def _refuse_unknown_keys(typed: Sequence[str], file: ConfigFile | None, command:
     if file is not None:
         in_file = [key for key, _ in leaves(file.sections)]
         places.append((f"{file.path}: ", in_file, {**keys_of(RunSettings), **keys}))
-    open_to = ("training.", "model.model_kwargs.")  # where TRL and Transformers have more
-    if all(key in known or key.startswith(open_to) for _, names, known in places for key in names):
+    if all(key in known or key.startswith(("training.", *_OPEN)) for _, names, known in places for key in names):
         return
     lines = []
     for where, names, known in places:
         known = {**known, **(field_types() if "training" in known else {})}
-        unknown = [key for key in names if key not in known and not key.startswith("model.model_kwargs.")]
+        unknown = [key for key in names if key not in known and not key.startswith(_OPEN)]
         lines += [f"{where}{unknown_keys(unknown, known)}"] if unknown else []
     raise UserError(" ".join(lines))
 
@@ -275,6 +276,8 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
         "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size, "source_ids": chosen},
         "training": {**config["training"], "trainer": run.training.trainer},
         "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
+        "tools": list(run.tools),
+        "environment": None if run.environment is None else asdict(run.environment),
         "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},
         "evaluation": {**config["evaluation"], "grader": None if grader is None else [asdict(each) for each in grader]},
     }
@@ -306,6 +309,10 @@ def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
         _allow_rewards(each.rewards.functions)
     for each in [*([run] if composed.trusts("training.trainer") else []), *of_stages]:
         allow(filter(None, [each.training.trainer]))
+    if composed.trusts("tools"):
+        allow(run.tools)
+    if run.environment is not None and (composed.trusts("environment") or composed.trusts("environment.name")):
+        allow([run.environment.name])
     if composed.trusts("evaluation.grader"):
         _allow_rewards(run.evaluation.grader or ())
     _refuse_untyped_code(run.resolved, composed)

@@ -120,6 +120,7 @@ class ModelSettings:
     init_noise: NotNegative
     pure_bf16: bool
     chat_template: UserPath | None
+    past_thinking: Literal["keep", "strip", "reencode"]
     model_kwargs: ModelKwargs
     generation_kwargs: Generation
     lora: Lora
@@ -272,6 +273,18 @@ def as_tuple(value: Any) -> Any:
     return value if value is None else (value,)
 
 
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """The class of a run's environments, `file.py:Class` or `module:Class`, and the arguments that make one."""
+
+    name: Annotated[str, BeforeValidator(with_full_path)]
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def _as_environment(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
 Function = Annotated[RewardSpec, BeforeValidator(as_function)]
 Grader = Annotated[tuple[Function, ...] | None, BeforeValidator(as_tuple)]
 
@@ -332,6 +345,8 @@ class RunSettings:
     on_full_disk: Literal["stop", "go_on"]
     model: ModelSettings
     dataset: DatasetSettings
+    tools: Annotated[tuple[Annotated[str, BeforeValidator(with_full_path)], ...], BeforeValidator(as_tuple)]
+    environment: Annotated[EnvironmentSettings | None, BeforeValidator(_as_environment)]
     warmup: WarmupSettings
     training: Annotated[TrainingSettings, BeforeValidator(_apart)]
     rewards: RewardSettings
@@ -339,6 +354,10 @@ class RunSettings:
     logging: LoggingSettings
     resolved: dict[str, Any] = field(default_factory=dict, metadata={NO_KEY: True})
     stages: "tuple[StageSettings, ...]" = field(default=(), metadata={ONE_KEY: True})
+
+    @property
+    def uses_tools(self) -> bool:
+        return bool(self.tools) or self.environment is not None
 
 
 def grpo_arguments(run: RunSettings) -> dict[str, Any]:

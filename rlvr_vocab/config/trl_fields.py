@@ -78,6 +78,7 @@ class GrpoFields(TypedDict):
     generation_kwargs: NotRequired[dict[str, Any] | None]
     top_p: NotRequired[float]
     top_k: NotRequired[Whole]
+    max_tool_calling_iterations: NotRequired[Count | None]
 
 
 # Keys that users type all the same, and the key that decides it.
@@ -103,7 +104,7 @@ _NOTHING = (
     *("bf16_full_eval", "fp16_full_eval", "label_names", "label_smoothing_factor", "do_train", "do_predict"),
     *("fsdp", "fsdp_config", "deepspeed", "parallelism_config", "local_rank"),
     *("train_sampling_strategy", "length_column_name", "remove_unused_columns", "log_multimodal"),
-    *("max_tool_calling_iterations", "ref_model_mixup_alpha", "ref_model_sync_steps", "do_sample", "data_seed"),
+    *("ref_model_mixup_alpha", "ref_model_sync_steps", "do_sample", "data_seed"),
     *("project", "do_eval", "use_transformers_paged", "vllm_importance_sampling_cap", "resume_from_checkpoint"),
     "include_num_input_tokens_seen",  # with which the Trainer logs a step as the end of a training
 )

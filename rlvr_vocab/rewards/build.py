@@ -23,7 +23,10 @@ from rlvr_vocab.rewards.reward import RewardSpec, Traits, is_user_code, paramete
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
 # Arguments that TRL passes to every reward function beside the columns of the data set.
-FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+FROM_THE_TRAINER = (
+    *("prompts", "completions", "completion_ids", "environments"),
+    *("trainer_state", "log_extra", "log_metric"),
+)
 # The reward functions of the script that runs, by the names that its configuration has for them.
 IN_SCRIPT: dict[str, Callable[..., Any]] = {}
 # Seconds that user code has for a batch, unless it is given others.

@@ -49,9 +49,11 @@ from rlvr_vocab.runs.rewards import (
     highest_reward_form,
     needs_gold_answers,
     reward_context,
+    tools_of_run,
 )
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize, rows_in_words, short_text
+from rlvr_vocab.tools.functions import offered_tools
 from rlvr_vocab.training.settings import completions_together
 from rlvr_vocab.verify.verifier import check_golds
 from rlvr_vocab.vocab.expand import ExpansionPlan
@@ -264,13 +266,14 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
 
 
 def fitting_prompts(
-    train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console
+    train: Dataset, plan: ExpansionPlan, settings: RunSettings, console: Console
 ) -> tuple[Dataset, list[int]]:
     """The problems whose prompts fit `training.max_prompt_length`, and the number of tokens of each prompt.
 
     Raises UserError: a remaining prompt and its completion exceed the model's context.
     """
-    lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:])]
+    training, tools = settings.training, offered_tools(**tools_of_run(settings))
+    lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:], tools=tools)]
     limit = training.max_prompt_length
     kept = [index for index, length in enumerate(lengths) if limit is None or length <= limit]
     if len(kept) < len(lengths):

@@ -18,7 +18,8 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, log
 from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
-from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, parameters_of
+from rlvr_vocab.tools.functions import load_environment, load_tools
 from rlvr_vocab.verify.boxed_answer import SOURCES
 
 if TYPE_CHECKING:
@@ -87,6 +88,14 @@ def rewards_in_script(run: RunSettings | None) -> list[str]:
 def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:
     """Whether a function compares with the gold answer through the verifier."""
     return any(declared(spec).verifies for spec in functions)
+
+
+def tools_of_run(settings: RunSettings) -> dict[str, Any]:
+    """The arguments of a trainer for the tools and the environment of a run, loaded; none where it has none."""
+    arguments: dict[str, Any] = {"tools": load_tools(settings.tools)} if settings.tools else {}
+    if (environment := settings.environment) is not None:
+        arguments["environment_factory"] = load_environment(environment.name, environment.params)
+    return arguments
 
 
 # --- example turns ---
@@ -175,6 +184,8 @@ def dry_run_functions(
     form = forms[2] if any(declared(spec).answer_in == "xml" for spec in functions) else forms[0]
     turns = [[{"role": "assistant", "content": turn}] for row in trial for turn in example_turns([form], row)]
     rewards = build_rewards(functions, reward_context(settings))
+    if settings.environment is not None:  # none has acted yet
+        rewards = [each for each in rewards if "environments" not in parameters_of(each.function)[0]]
     return {each.name: dry_run(each, trial, turns) for each in rewards if each.traits.dry_run}
 
 

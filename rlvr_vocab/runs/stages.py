@@ -34,7 +34,7 @@ from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch
-from rlvr_vocab.runs.rewards import reward_context, solved_by
+from rlvr_vocab.runs.rewards import reward_context, solved_by, tools_of_run
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all, clear_leftovers, problem_of_checkpoint, steps_in
@@ -103,7 +103,7 @@ def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPla
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
         with stage_error_context(stage.name):
-            train, lengths = fitting_prompts(rows, plan, stage.run.training, console)
+            train, lengths = fitting_prompts(rows, plan, stage.run, console)
             require_a_batch(train, stage.run.training)
         stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, tuple(lengths)))
     return stages
@@ -280,6 +280,7 @@ class StagedRun:
             measure=self._held_out.during,
             on_full_disk=settings.on_full_disk,
             callbacks=[MetricsFile(self._run.folder / METRICS, context), self._stop],
+            **tools_of_run(settings),
         )
 
     def _train(self, stage: Stage, checkpoint: Path | None) -> StageRecord:
@@ -297,7 +298,7 @@ class StagedRun:
             name=stage.name,
             steps=state.global_step,
             ended_by=f"until {until}" if reached else "steps",
-            reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
+            reward_failures={each.name: each.failures for each in trainer.reward_funcs if getattr(each, "failures", 0)},
             seconds=round(checkpoints.trained_seconds, 1),
             drawn=None if trainer.dynamic_sampling is None else trainer.dynamic_sampling.order.summary(),
         )

@@ -19,7 +19,6 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 from weakref import WeakSet
@@ -27,7 +26,7 @@ from weakref import WeakSet
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import load_attribute, load_function
 from rlvr_vocab.rewards.guard import raised, run_in_thread
-from rlvr_vocab.rewards.reward import is_user_code, require_allowed
+from rlvr_vocab.rewards.reward import is_user_code
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import nearest_and_all, writable
 from rlvr_vocab.tools.calculator import calculator
@@ -45,25 +44,14 @@ NOT_TOOLS = ("reset", "get_reward")  # methods of an environment that TRL calls 
 # --- by name ---
 
 
-@dataclass(frozen=True)
-class EnvironmentSpec:
-    """The environment of a run, as its configuration has it: `file.py:Class` or `module:Class`, and its arguments."""
-
-    name: str
-    params: dict[str, Any] = field(default_factory=dict)
-
-
 def load_tools(names: Sequence[str]) -> list[Callable[..., Any]]:
     """The functions that `tools` names; UserError for one that is unknown, broken, or has no schema."""
     tools = []
     for name in names:
-        if is_user_code(name):
-            tools.append(load_function(name, "tools"))
-        elif name in TOOLS:
-            tools.append(TOOLS[name])
-        else:
+        if not is_user_code(name) and name not in TOOLS:
             own = "; a function of your own is file.py:function or module:function"
             raise UserError(f"tools: no tool {name}{nearest_and_all(name, sorted(TOOLS))}{own}")
+        tools.append(load_function(name, "tools") if is_user_code(name) else TOOLS[name])
         check_tools(tools[-1:], "tools: ")
     [(twice, count)] = Counter(tool.__name__ for tool in tools).most_common(1) or [("", 0)]
     if count > 1:
@@ -71,31 +59,33 @@ def load_tools(names: Sequence[str]) -> list[Callable[..., Any]]:
     return tools
 
 
-def load_environment(spec: EnvironmentSpec | None) -> Callable[[], Any] | None:
+def load_environment(name: str, params: Mapping[str, Any]) -> Callable[[], Any]:
     """What makes an environment of a run; UserError for a class that is broken, or whose methods have no schema."""
-    if spec is None:
-        return None
-    if not is_user_code(spec.name):
-        raise UserError(f"environment={spec.name}: write file.py:Class or module:Class")
-    require_allowed(spec.name, "is code, which would be imported and called")
-    factory = load_attribute(spec.name, "environment")
-    if not callable(factory):
-        raise UserError(f"environment={spec.name}: is no class, and no function that makes an environment")
+    key = f"environment={name}"
+    if not is_user_code(name):
+        raise UserError(f"{key}: write file.py:Class or module:Class")
+    kind = load_attribute(name, "environment")
+    if not isinstance(kind, type) or not callable(getattr(kind, "reset", None)):
+        raise UserError(f"{key}: is no class with a method reset, which begins an episode")
     try:
-        inspect.signature(factory).bind(**spec.params)
+        inspect.signature(kind).bind(**params)
     except TypeError as error:
-        raise UserError(f"environment={spec.name}: {error}; environment.params are its arguments") from None
-    if isinstance(factory, type):
-        if not callable(getattr(factory, "reset", None)):
-            raise UserError(f"environment={spec.name}: has no method reset, which begins an episode")
-        check_tools(tools_of(factory), f"environment={spec.name}: ")
-    return functools.partial(factory, **spec.params)
+        raise UserError(f"{key}: {error}; environment.params has its arguments") from None
+    check_tools(methods_of(kind), f"{key}: ")
+    return functools.partial(kind, **params)
 
 
-def tools_of(environment: type) -> list[Callable[..., Any]]:
+def methods_of(environment: type) -> list[Callable[..., Any]]:
     """The methods of an environment that a model may call: all public ones but NOT_TOOLS, as TRL finds them."""
     methods = inspect.getmembers(environment, inspect.isfunction)
     return [method for name, method in methods if name not in NOT_TOOLS and not name.startswith("_")]
+
+
+def offered_tools(tools: Any = None, environment_factory: Any = None) -> list[Callable[..., Any]] | None:
+    """The functions that a prompt shows for a trainer's arguments, as far as they are known; None for none."""
+    factories = environment_factory.values() if isinstance(environment_factory, Mapping) else [environment_factory]
+    kinds = [getattr(factory, "func", factory) for factory in factories]  # of a partial
+    return [*(tools or ()), *(tool for kind in kinds if isinstance(kind, type) for tool in methods_of(kind))] or None
 
 
 def check_tools(tools: Sequence[Callable[..., Any]], where: str = "") -> None:

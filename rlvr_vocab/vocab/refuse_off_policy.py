@@ -37,8 +37,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
         (None, 0, False),
     ),
 }
-# Arguments of TRL's trainer, and a field of its configuration, with which a turn is more than one completion.
-_TOOLS = ("tools", "environment_factory", "rollout_func", "max_tool_calling_iterations")
 # The options that `generation_kwargs` may hold.
 _SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
@@ -55,9 +53,8 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     if not 0 < temperature < math.inf:
         raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
     refuse_altered(grpo, key)
-    for name in _TOOLS:
-        if grpo.get(name) not in (None, [], {}):
-            raise UserError(f"{key}{name}: completions with tools, or from elsewhere, are not supported; leave it out")
+    if grpo.get("rollout_func") is not None:
+        raise UserError(f"{key}rollout_func: completions from elsewhere are not supported; leave it out")
     known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
     refuse_off_policy_options(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
     if reasoning and grpo.get("use_transformers_continuous_batching"):

@@ -43,6 +43,8 @@ STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {f
         (["evaluation.grader=foreign.py:correct"], "foreign.py:correct is code"),
         ([STAGES], "foreign.py:correct is code"),
         (["training.trainer=foreign.py:Own"], "foreign.py:Own is code"),
+        (["tools=[calculator,foreign.py:correct]"], "foreign.py:correct is code"),
+        (["environment={name: foreign.py:Own, params: {n: 1}}"], "foreign.py:Own is code"),
         (["model.model_kwargs.trust_remote_code=true"], "model.model_kwargs.trust_remote_code=true runs code"),
         ([CODE_IN_A_STAGE], "stages.training.trust_remote_code=true runs code"),
         (["model.model_kwargs.use_kernels=true"], "model.model_kwargs.use_kernels=true runs code"),
@@ -79,6 +81,8 @@ def test_neither_a_recorded_file_nor_other_keys_typed_over_it_allow_its_code():
     [
         ["experiment=quickstart", STAGES],
         ["config=config.yaml", NAMES],
+        ["config=config.yaml", "tools=[foreign.py:correct]"],
+        ["config=config.yaml", "environment=foreign.py:correct", "environment.params.n=3"],
         ["config=config.yaml", "evaluation.grader=foreign.py:correct"],
     ],
 )

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.tools.functions import EnvironmentSpec, ToolError, guarded, load_environment, load_tools
+from rlvr_vocab.tools.functions import ToolError, guarded, load_environment, load_tools
 
 TAGS = "<think></think><|im_start|>assistant\n"
 
@@ -265,9 +265,7 @@ def test_a_tool_that_cannot_be_one_is_refused(file, names, message):
 
 
 def test_an_environment_is_made_with_its_parameters(file):
-    factory = load_environment(EnvironmentSpec(f"{file}:Env", {"level": 3}))
-    assert factory().level == 3
-    assert load_environment(None) is None
+    assert load_environment(f"{file}:Env", {"level": 3})().level == 3
 
 
 @pytest.mark.parametrize(
@@ -275,10 +273,10 @@ def test_an_environment_is_made_with_its_parameters(file):
     [
         ("Env", {}, "write file.py:Class"),
         ("{file}:Env", {"depth": 1}, "unexpected keyword argument 'depth'; environment.params"),
-        ("{file}:Silent", {}, "no method reset"),
+        ("{file}:Silent", {}, "no class with a method reset"),
         ("{file}:BadMethod", {}, "look has no schema"),
     ],
 )
 def test_an_environment_that_cannot_be_one_is_refused(file, name, params, message):
     with pytest.raises(UserError, match=message):
-        load_environment(EnvironmentSpec(name.format(file=file), params))
+        load_environment(name.format(file=file), params)

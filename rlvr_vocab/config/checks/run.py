@@ -32,7 +32,14 @@ from rlvr_vocab.rewards.build import build_rewards, load_attribute, required_col
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.rewards.reward import is_user_code
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
-from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
+from rlvr_vocab.runs.rewards import (
+    GOLD_COLUMNS,
+    NAME_GOLD_ANSWERS,
+    dummy_context,
+    grader_of_run,
+    solved_by,
+    tools_of_run,
+)
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
@@ -54,6 +61,7 @@ def check_run(settings: RunSettings) -> None:
     _check_trackers(settings.logging)
     _check_hub_login(settings.training.grpo)
     _check_run_folder(settings)
+    tools_of_run(settings)  # last, as their schemas take an import of torch
 
 
 def check_configuration(settings: RunSettings) -> None:
@@ -135,8 +143,27 @@ def _check_training(settings: RunSettings) -> None:
         raise UserError("dataset.curriculum.skip_solved: no reward of this run tells right from wrong; add one")
     check_batches(grpo, key="training.")
     check_loss(grpo)
+    _check_tools(settings)
     _check_resumable(grpo, staged=bool(settings.resolved["stages"]))
     _check_packages(settings)
+
+
+def _check_tools(settings: RunSettings) -> None:
+    """The keys that go with tools alone, and those that do not go with them."""
+    training = settings.training
+    if settings.model.past_thinking != "keep":
+        key = f"model.past_thinking={settings.model.past_thinking}"
+        raise UserError(f"{key}: a training scores the ids that were sampled, earlier thoughts too; set keep")
+    if not settings.uses_tools:
+        if training.grpo.get("max_tool_calling_iterations") is not None:
+            raise UserError("training.max_tool_calling_iterations: there is nothing to call: set tools or environment")
+        return
+    chooses = {
+        "training.dynamic_sampling=true": training.dynamic_sampling,
+        "dataset.curriculum.skip_solved": settings.dataset.curriculum.skip_solved is not None,
+    }
+    for key in (key for key, is_set in chooses.items() if is_set):
+        raise UserError(f"{key}: completions with tools cannot be drawn anew; leave it out, or tools and environment")
 
 
 def _check_trainer(settings: RunSettings) -> None:
