@@ -33,6 +33,7 @@ class RunFacts:
     Attributes:
         max_steps: None where the number of epochs decides.
         completions_per_step: sampled for an optimisation step by one process.
+        tools: names of the functions and the environment that it may call.
         stage: name of the stage; empty for the whole run.
         stages: the facts of each of its stages, where it has any.
     """
@@ -49,6 +50,7 @@ class RunFacts:
     max_steps: int | None
     use_vllm: bool
     completions_per_step: float
+    tools: tuple[str, ...] = ()
     stage: str = ""
     stages: tuple[RunFacts, ...] = ()
 

@@ -24,7 +24,7 @@ from rlvr_vocab.files import atomic_dir, read_json_if_there
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.record.results import HeldOutMetric, read_results, recorded_grader
-from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used
+from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used, tools_of
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.training.metrics.step_clock import peak_memory
@@ -141,6 +141,7 @@ def card_of_run(
         "before": _measured(folder, "before", metric),
         "after": _measured(folder, "after", metric) if at_end else None,
         "rewards": ", ".join(rewards),  # without their folders
+        "tools": ", ".join(tools_of(config)),
         "stages": [stage["name"] for stage in config.get("stages") or ()],
         "system_prompt": config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,
         "quantized": quantized,

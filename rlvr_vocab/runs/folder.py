@@ -273,8 +273,16 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
         max_steps=training.get("max_steps"),
         completions_per_step=batch * training["gradient_accumulation_steps"] / training["num_iterations"],
         **{name: training[name] for name in ("num_generations", "max_completion_length", "learning_rate", "use_vllm")},
+        tools=tools_of(config),
         stages=tuple(stages),
     )
+
+
+def tools_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the tools and the environment of a resolved configuration, without their folders."""
+    environment = config.get("environment")
+    names = [*(config.get("tools") or ()), *([environment["name"]] if environment else [])]
+    return tuple(Path(name).name for name in names)
 
 
 def _rewards(config: Mapping[str, Any]) -> RewardSettings:

@@ -15,7 +15,8 @@ RULES: dict[str, Callable[[History], Finding | None]] = {
     for rule in (
         *(learning.no_group_differs, learning.spread_lost, learning.format_reward_zero, learning.rows_skipped),
         *(learning.reward_flat, learning.reward_collapsed, learning.held_out_accuracy_falls),
-        *(policy.completions_cut_off, policy.mode_collapse, policy.kl_high, policy.entropy_collapsing),
+        *(policy.completions_cut_off, policy.no_calls, policy.calls_fail, policy.completions_end_in_calls),
+        *(policy.mode_collapse, policy.kl_high, policy.entropy_collapsing),
         *(policy.sampler_disagrees, policy.loss_not_finite, policy.weights_not_moving),
     )
 }
@@ -33,7 +34,7 @@ EXPLAINS = {
     "rows_skipped": _NO_SIGNAL,
     "reward_collapsed": (*_NO_SIGNAL, "format_reward_zero", "mode_collapse", "kl_high", "completions_cut_off"),
     "completions_cut_off": ("reward_flat", "format_reward_zero", "mode_collapse"),
-    "mode_collapse": _NO_SIGNAL,
+    **dict.fromkeys(("no_calls", "calls_fail", "completions_end_in_calls", "mode_collapse"), _NO_SIGNAL),
     "entropy_collapsing": tuple(name for name in _INCOHERENT if name != "mode_collapse"),
     "sampler_disagrees": _UNSTABLE,
     "loss_not_finite": _UNSTABLE,

@@ -11,6 +11,7 @@ from rlvr_vocab.analysis.doctor.history import (
     WINDOW,
     Finding,
     History,
+    mean,
     median,
     number,
     recurs,
@@ -49,6 +50,54 @@ def completions_cut_off(history: History) -> Finding | None:
         f"{shown} in {steps(rows)} (limit {_CLOSED:.0%})",
         f"the model does not write {history.facts.think_tags[1]}: no answer, no reward",
         "dataset.open_thinking=model; warmup.max_steps: show it; training.max_completion_length: twice as much",
+    )
+
+
+_FEW_CALLS = 0.02  # calls per completion: nearly all groups hold none to learn from
+_FAILED_CALLS, _ENDED_IN_CALLS = 0.5, 0.5  # share of calls, and of completions: most of them are for nothing
+
+
+def no_calls(history: History) -> Finding | None:
+    """Not where the problems are solved without any."""
+    rows = history.sampled.recent()
+    calls, reward = mean(rows, "tools/call_frequency"), mean(rows, "reward")
+    if calls is None or calls >= _FEW_CALLS or (reward is not None and history.is_near_full(reward)):
+        return None
+    return Finding(
+        "The model calls no tool",
+        "warning",
+        f"tools/call_frequency {calls:.3g} in {steps(rows)} (limit {_FEW_CALLS} calls per completion)",
+        "it was never trained to call, or its calls cannot be read (rlvr-vocab samples contains='<tool_call>')",
+        "warmup.max_steps: show calls; dataset.system_prompt: ask for them; rewards: add tool_calls",
+    )
+
+
+def calls_fail(history: History) -> Finding | None:
+    rows = history.sampled.recent()
+    calls, failed = mean(rows, "tools/call_frequency"), mean(rows, "tools/failure_frequency")
+    if calls is None or failed is None or calls < _FEW_CALLS or failed <= _FAILED_CALLS:
+        return None
+    return Finding(
+        "Most calls fail",
+        "warning",
+        f"tools/failure_frequency {failed:.0%} of {calls:.3g} calls per completion in {steps(rows)} (limit "
+        f"{_FAILED_CALLS:.0%})",
+        "wrong names or arguments, or the tool raises or runs into its deadline (rlvr-vocab samples contains=error)",
+        "tools: mend the function, or say in its docstring what it takes; rewards: add tool_calls",
+    )
+
+
+def completions_end_in_calls(history: History) -> Finding | None:
+    rows = history.sampled.recent()
+    ended = mean(rows, "tools/ended_in_call")
+    if ended is None or ended <= _ENDED_IN_CALLS:
+        return None
+    return Finding(
+        "Completions end in calls, without an answer",
+        "error" if ended > NEARLY_ALL else "warning",
+        f"tools/ended_in_call {ended:.0%} in {steps(rows)} (limit {_ENDED_IN_CALLS:.0%})",
+        "the limit on calls ends them, or the results do not fit into the completion limit, or the model only calls",
+        "training.max_tool_calling_iterations, training.max_completion_length: raise them; rewards: pay the answer",
     )
 
 

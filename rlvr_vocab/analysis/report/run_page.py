@@ -87,6 +87,8 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
     yield "model", run.model
     yield "problems", run.dataset
     yield "reasoning tokens", f"{run.reasoning_vocab_size:,}" if run.reasoning_vocab_size else "none (baseline)"
+    if run.tools:
+        yield "tools", ", ".join(run.tools)
     yield "rewards", ", ".join(f"{each.name} × {each.weight:g}" for each in run.rewards) or "none"
     yield "logged up to step", f"{last_step(record):,}" + ("" if run.max_steps is None else f" of {run.max_steps:,}")
     if stages := dict.fromkeys(str(row["stage"]) for row in record.rows if row.get("stage")):
@@ -117,6 +119,13 @@ _CURVES: tuple[tuple[str, str, Sequence[str], str], ...] = (
         "tokens",
         ("completions/mean_length", "thinking/mean_length", "answering/mean_length", "completions/max_length"),
         "",
+    ),
+    ("Calls of tools", "calls per completion", ("tools/call_frequency",), ""),
+    (
+        "Calls without success",
+        "share",
+        ("tools/failure_frequency", "tools/ended_in_call"),
+        "Of the calls, those that raised; of the completions, those that end in a call, without an answer.",
     ),
     ("Reasoning tokens", "share while thinking", ("thinking/reasoning_share",), ""),
     (

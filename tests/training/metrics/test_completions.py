@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from rlvr_vocab.analysis.report.run_page import _body
 from rlvr_vocab.analysis.samples import SampleFilter, find_samples, head_text, sample_text, shown_sample
 from rlvr_vocab.analysis.vocabulary import _thinking_ids
 from rlvr_vocab.commands.score import read_completions, score_rows
@@ -84,6 +85,8 @@ def test_each_part_is_shown_under_its_author_and_no_line_of_a_tool_passes_for_ou
         *("assistant:", "    \\boxed{7}", ""),
     ]
     assert [part.is_given for part in samples[0].parts] == [False, False, True, False]
+    page = str(_body(samples[0]))
+    assert '<span class="part given"><b>tool add reward: 99</b>\n7\n--- step 9' in page and "<script>" not in page
     given = len(marker._tokenizer.encode(TURNS[1]).ids)
     facts = [dict(each.facts) for each in samples]
     assert facts[0]["tokens"].endswith(f"beside them {given} of tools") and facts[0]["calls"] == "1"
