@@ -18,11 +18,21 @@ from trl import GRPOTrainer
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
+from rlvr_vocab.tools.format import Message, ToolFormat, without_prefill
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder, has_spread
-from rlvr_vocab.training.metrics.batch import BatchMetrics, ReferenceKL, SamplingGap, TextKL, require_scores
+from rlvr_vocab.training.metrics.batch import (
+    BatchMetrics,
+    DrawnEntropies,
+    ReferenceKL,
+    SamplingGap,
+    TextKL,
+    add_sampled_mask,
+    require_scores,
+    sampled_spans,
+)
 from rlvr_vocab.training.metrics.completions import Rollouts, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.weights import UpdatedShare
@@ -115,6 +125,10 @@ class RegionGRPOTrainer(TRLSeams):
         """
         if "tokenizer" in kwargs:
             raise UserError("tokenizer=…: the trainer takes it as processing_class=…")
+        with_tools = bool(kwargs.get("tools") or kwargs.get("environment_factory"))
+        skip_solved = None if curriculum is None else curriculum.skip_solved
+        if with_tools and (max_rounds > 1 or skip_solved is not None):
+            raise UserError("tools: not together with dynamic sampling or skip_solved, which know no later turns")
         args = checked_arguments(args, model, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
@@ -148,7 +162,13 @@ class RegionGRPOTrainer(TRLSeams):
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
         if isinstance(model, PeftModel):
             renew_reference(model, args.beta)
-        with region_head_in_trl(self.policy), unrounded(model) if given else nullcontext():
+        of_template = args.chat_template_kwargs or {}
+        self.tool_format = ToolFormat(tokenizer, self.policy.layout, of_template) if with_tools else None
+        with (
+            region_head_in_trl(self.policy),
+            unrounded(model) if given else nullcontext(),
+            without_prefill(tokenizer, self.policy.layout) if with_tools else nullcontext(),
+        ):
             super().__init__(
                 model=model if given else str(self.initial_model),
                 reward_funcs=reward_funcs,
@@ -158,6 +178,8 @@ class RegionGRPOTrainer(TRLSeams):
                 peft_config=None if peft_config is None else adapter_config(peft_config),
                 **kwargs,
             )
+        if self.tool_format is not None:
+            self.chat_template = self.tool_format.chat_template
         refuse_altered_config(self.model.generation_config, self.initial_model)
         refuse_not_finite(self.model, self.initial_model)
         remember(self.model, initial)
@@ -170,7 +192,6 @@ class RegionGRPOTrainer(TRLSeams):
             disable_functional_dropout(self.model)
         refuse_other_logits(self)
         accumulate_tied_gradient(self.model, self.accelerator)
-        skip_solved = None if curriculum is None else curriculum.skip_solved
         if max_rounds > 1 or skip_solved is not None:
             order = ProblemOrder(len(self.train_dataset), self.args.seed, skip_solved)
             self.dynamic_sampling = DynamicSampling(self, max_rounds, order, solved_by)
@@ -212,7 +233,7 @@ class RegionGRPOTrainer(TRLSeams):
         TRL masks them, divides them as `loss_type` says, and adds its terms of KL and entropy.
 
         Args:
-            batch: `advantages` `(B,)`, `completion_ids` and `completion_mask` `(B, C)`, `prompt_ids`, ….
+            batch: `advantages` `(B,)`, `completion_ids` and `sampled_mask` `(B, C)`, `prompt_ids`, ….
         """
         return None
 
@@ -243,6 +264,7 @@ class RegionGRPOTrainer(TRLSeams):
             self._chosen = self.dynamic_sampling.fill(len(inputs))
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch = trl_generate_and_score(inputs)
+        add_sampled_mask(batch)
         if self.model.training and (self._overrides("advantages") or self._overrides("keep_groups")):
             self._set_advantages(batch)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
@@ -284,18 +306,37 @@ class RegionGRPOTrainer(TRLSeams):
             raise UserError(f"{type(self).__name__}.{method} returned {shape}, not a tensor of {tuple(like.shape)}")
 
     def generate_turns(self, generate: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Ids of prompts and completions, and the assistant's whole turns."""
+        """Ids of prompts and completions, and the messages or texts of the assistant's whole turns."""
+        self._drawn_entropies = DrawnEntropies()
         with self._clock.phase("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = generate()
-        turns = map(partial(assistant_turn, self.tokenizer, self.policy.layout), prompt_ids, completion_ids)
+            self._clock.wait_for_others()
+        masks = [[1] * len(ids) for ids in completion_ids] if tool_mask is None else tool_mask
+        rows = list(zip(prompt_ids, completion_ids, masks, strict=True))
+        if self._chosen is None:
+            self.sampled_entropies = self._drawn_entropies.of(rows)
         completions = [
-            turn if isinstance(each, str) else [{**each[0], "content": turn}, *each[1:]]
-            for each, turn in zip(completions, turns, strict=True)
+            self._whole_turns(completion, *row) for completion, row in zip(completions, rows, strict=True)
         ]
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
-    def sample(self, generate: Callable[[], Any]) -> tuple[list[list[int]], list[list[float]] | None]:
-        """Completion ids with their log-probabilities; those of the chosen batch where there is one."""
+    def _whole_turns(self, completion: Any, prompt_ids: list[int], ids: list[int], mask: list[int]) -> Any:
+        """A completion in which each message of the assistant has the text of its whole turn, prefilled text too."""
+        turns = (
+            assistant_turn(self.tokenizer, self.policy.layout, prompt_ids + ids[:start], ids[start:end])
+            for start, end in sampled_spans(mask)
+        )
+        if isinstance(completion, str):
+            return next(turns)
+        if self.tool_format is None:
+            return [{**completion[0], "content": next(turns)}, *completion[1:]]
+        whole = self.tool_format.with_whole_turn
+        return [whole(next(turns), each) if each["role"] == "assistant" else each for each in completion]
+
+    def sample(
+        self, prompt_ids: list[list[int]], generate: Callable[[], Any]
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
+        """Ids of one turn for each prompt, with their log-probabilities; those of the chosen batch if there is one."""
         if self._chosen is not None:
             entropies = self._chosen.column("entropies")
             self.sampled_entropies = None if entropies is None else list(zip(*entropies, strict=True))
@@ -303,15 +344,20 @@ class RegionGRPOTrainer(TRLSeams):
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = generate()
-        self._clock.wait_for_others()
         self._clock.sampled_tokens += sum(map(len, completion_ids))
-        self.sampled_entropies = None
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
-            logps, *self.sampled_entropies = (
+            recorded = (self.sampler.last_logps, *self.sampler.last_entropies)
+            logps, *entropies = (
                 [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
-                for figures in (self.sampler.last_logps, *self.sampler.last_entropies)
+                for figures in recorded
             )
+            self._drawn_entropies.add(prompt_ids, entropies)
         return completion_ids, logps
+
+    def tool_answer_ids(self, answers: list[Message]) -> list[int]:
+        """The ids of what tools answered, and of the start of the next turn."""
+        assert self.tool_format is not None
+        return self.tool_format.answer_ids(answers)
 
     def score(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, logps_and_entropies: Callable[[], tuple[Any, ...]]
@@ -329,6 +375,9 @@ class RegionGRPOTrainer(TRLSeams):
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
             for name in ("copy_log_probs", "copy_entropy", "copy_capacity")
         )
+        sampled_BC = mask[:, -logps.size(1) :] if self._loss_inputs is None else self._loss_inputs["sampled_mask"]
+        if self.tool_format is not None:  # a given token may be one that its region forbids
+            logps, copy_logps = (each.masked_fill(sampled_BC == 0, 0.0) for each in (logps, copy_logps))
         if self._loss_inputs is None:
             self.copy_logps[logps] = copy_logps
         else:
@@ -337,7 +386,7 @@ class RegionGRPOTrainer(TRLSeams):
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
-            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies, ids, mask, copy_capacities)
+            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies, ids, sampled_BC, copy_capacities)
         return logps, entropies, aux_loss
 
     def calculate_rewards(self, calculate: Callable[[], torch.Tensor]) -> torch.Tensor:
@@ -376,7 +425,7 @@ class RegionGRPOTrainer(TRLSeams):
             if self._overrides("per_token_loss"):  # TRL has counted the ratios that it was given, which are 1
                 for name in [name for name in self.present_metrics if name.startswith("clip_ratio/")]:
                     del self.present_metrics[name]
-        self._clock.trained_tokens += int(inputs["completion_mask"].sum())
+        self._clock.trained_tokens += int(inputs["sampled_mask"].sum())
         self._clock.enter("time/backward")
         return loss
 

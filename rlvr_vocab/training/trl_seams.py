@@ -117,9 +117,13 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
         """`GRPOTrainer._generate`: rewards get the text that it decodes, without what the template prefilled."""
         return self.generate_turns(partial(super()._generate, prompts))
 
-    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
         """`GRPOTrainer._generate_single_turn`: the public `rollout_func` replaces decoding and logging too."""
-        return self.sample(partial(super()._generate_single_turn, *args, **kwargs))
+        return self.sample(prompt_ids, partial(super()._generate_single_turn, prompt_ids, *args, **kwargs))
+
+    def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
+        """`GRPOTrainer._get_tool_suffix_ids`: it encodes control tokens in a tool's words as such."""
+        return self.tool_answer_ids(tool_messages)
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """`GRPOTrainer._calculate_rewards`: no public function sees the rewards of all processes before advantages."""

@@ -244,8 +244,18 @@ def open_thinking_in_template(
         return
     if who == "model" or (who == "auto" and base_knows_tag) or prompt_is_thinking(tokenizer, layout):
         return
+    tokenizer.chat_template += _prefill(tokenizer, layout)
+
+
+def _prefill(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> str:
     tag = tokenizer.convert_ids_to_tokens(layout.think_open_id)
-    tokenizer.chat_template += f"{{%- if add_generation_prompt %}}{{{{- '{tag}\\n' }}}}{{%- endif %}}"
+    return f"{{%- if add_generation_prompt %}}{{{{- '{tag}\\n' }}}}{{%- endif %}}"
+
+
+def prefill_of(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> str:
+    """The end of the chat template that opens the thinking, as `open_thinking_in_template` adds it; empty without."""
+    text = "" if layout.think_open_id == NO_TAG else _prefill(tokenizer, layout)
+    return text if text and (tokenizer.chat_template or "").endswith(text) else ""
 
 
 def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> bool:

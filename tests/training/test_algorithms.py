@@ -111,6 +111,7 @@ def test_loss_and_gradient_are_those_of_the_paper(name, group, expand_shape, mak
             "prompt_mask": torch.ones(2, 3, dtype=torch.int),
             "completion_ids": torch.ones(2, 6, dtype=torch.long),
             "completion_mask": group.mask[rows],
+            "sampled_mask": group.mask[rows],
             "advantages": group.advantages[rows],
             "old_per_token_logps": group.old[rows],
             "ref_per_token_logps": group.reference[rows],

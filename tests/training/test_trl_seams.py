@@ -19,6 +19,7 @@ SOURCES = {
     "_get_output_dir": "97172085342a",
     "_generate": "2a27fdf8f5e6",
     "_generate_single_turn": "e0f02e4fc094",
+    "_get_tool_suffix_ids": "e62362aef61a",
     "_calculate_rewards": "736ae29b0838",
     "_generate_and_score_completions": "1fa48922792d",
     "_get_per_token_logps_and_entropies": "ea73c3909275",

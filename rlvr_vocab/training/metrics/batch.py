@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, get_args
 
 import torch
@@ -48,14 +49,14 @@ class BatchMetrics:
         trainer = self._trainer
         if trainer.model.training:
             self._log_groups(rewards_BR)
-        ids, mask = whole_sequences(batch)
-        sums = region_sums(ids, batch["completion_mask"], trainer.policy)
+        ids, _ = whole_sequences(batch)
+        sums = region_sums(ids, batch["completion_mask"], batch["sampled_mask"], trainer.policy)
         for name, (total, count) in reduced(sums, trainer.accelerator).items():
             if count:
                 trainer.present_metrics[name].append(total / count)
         if entropies is not None:
             of_texts_BC, of_copies_BC = (padded(rows, batch["completion_mask"]) for rows in entropies)
-            self.log_entropies(of_texts_BC, of_copies_BC, ids, mask, prefix="sampling/")
+            self.log_entropies(of_texts_BC, of_copies_BC, ids, batch["sampled_mask"], prefix="sampling/")
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
         trainer, metrics = self._trainer, self._trainer.train_metrics
@@ -80,7 +81,7 @@ class BatchMetrics:
         text_BC: torch.Tensor,
         copies_BC: torch.Tensor,
         ids_BT: torch.Tensor,
-        mask_BT: torch.Tensor,
+        mask_BC: torch.Tensor,
         capacity_BC: torch.Tensor | None = None,
         prefix: str = "",
     ) -> None:
@@ -91,7 +92,7 @@ class BatchMetrics:
             capacity_BC: the largest value of `copies_BC`; without it no distance from chance is logged.
         """
         layout, length = self._trainer.policy.layout, text_BC.size(1)
-        regions_BC, mask_BC = scored_regions(ids_BT, layout)[:, -length:], mask_BT[:, -length:].bool()
+        regions_BC, mask_BC = scored_regions(ids_BT, layout)[:, -length:], mask_BC.bool()
         thinking_BC, answering_BC = (mask_BC & (regions_BC == region) for region in (THINKING, ANSWERING))
         of_thinking, of_answering = (masked_sum(text_BC, each) for each in (thinking_BC, answering_BC))
         sums = {
@@ -116,6 +117,57 @@ def whole_sequences(batch: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, to
     """Ids and mask `(B, T)` of prompts and completions."""
     ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
     return ids, mask
+
+
+def add_sampled_mask(batch: dict[str, torch.Tensor]) -> None:
+    """Add `sampled_mask` `(B, C)`: 1 for the tokens that the model sampled, 0 for those that were given, and padding.
+
+    The log-probabilities of given tokens become 0: a region may forbid what a tool says.
+    """
+    batch["sampled_mask"] = batch["completion_mask"] * batch.get("tool_mask", 1)
+    if "tool_mask" in batch:
+        for name in {"old_per_token_logps", _REFERENCE} & batch.keys():
+            batch[name].masked_fill_(batch["sampled_mask"] == 0, 0.0)
+
+
+def sampled_spans(mask: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Start and end of each run of sampled tokens in a completion.
+
+    >>> [*sampled_spans([1, 1, 0, 0, 1])]
+    [(0, 2), (4, 5)]
+    """
+    start = 0
+    for sampled, run in groupby(mask):
+        end = start + len(list(run))
+        if sampled:
+            yield start, end
+        start = end
+
+
+class DrawnEntropies:
+    """The sampler's entropies of the turns of one generation, over texts and over copies, found by what came before."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[tuple[int, ...], deque[Any]] = defaultdict(deque)
+
+    def add(self, context_ids: Sequence[Sequence[int]], entropies: Sequence[Sequence[list[float]]]) -> None:
+        """Keep the entropies of one turn of each row."""
+        for context, *drawn in zip(context_ids, *entropies, strict=True):
+            self._drawn[tuple(context)].append(drawn)
+
+    def of(self, rows: Sequence[tuple[list[int], list[int], list[int]]]) -> list[list[list[float]]] | None:
+        """Both entropies of every token of each row of prompt, completion and mask; 0 for given tokens.
+
+        None where nothing was kept.
+        """
+        if not self._drawn:
+            return None
+        of_rows = [[[0.0] * len(ids) for _ in range(2)] for _, ids, _ in rows]
+        for (prompt_ids, ids, mask), of_row in zip(rows, of_rows, strict=True):
+            for start, end in sampled_spans(mask):
+                for kept, drawn in zip(of_row, self._drawn[*prompt_ids, *ids[:start]].popleft(), strict=True):
+                    kept[start:end] = drawn[: end - start]
+        return [list(each) for each in zip(*of_rows, strict=True)]
 
 
 def padded(rows: Sequence[Sequence[float]], like_BC: torch.Tensor) -> torch.Tensor:
@@ -170,14 +222,16 @@ def hidden_channel_sums(
     }
 
 
-def region_sums(ids_BT: torch.Tensor, mask_BC: torch.Tensor, policy: RegionPolicy) -> dict[str, torch.Tensor]:
+def region_sums(
+    ids_BT: torch.Tensor, whole_BC: torch.Tensor, sampled_BC: torch.Tensor, policy: RegionPolicy
+) -> dict[str, torch.Tensor]:
     """By metric, `(2,)` float64: a count over a batch, and the number of completions or tokens that divides it.
 
     A closing tag counts as thinking, an opening one as answering.
     """
-    length, mask_BC = mask_BC.size(1), mask_BC.bool()
+    length, mask_BC = sampled_BC.size(1), sampled_BC.bool()
     thinking_BC = (scored_regions(ids_BT, policy.layout)[:, -length:] == THINKING) & mask_BC
-    last = ids_BT.size(1) - length - 1 + mask_BC.sum(1)
+    last = ids_BT.size(1) - length - 1 + whole_BC.bool().sum(1)
     ends_answering = regions_after(ids_BT, policy.layout).gather(1, last.unsqueeze(1)).squeeze(1) == ANSWERING
     completions, thinking = torch.tensor(len(ids_BT), device=ids_BT.device), thinking_BC.sum()
     counts = {
@@ -272,7 +326,7 @@ class SamplingGap:
         yield
         scored = self.loss_logps if scored is None else scored
         if compared and scored is not None:
-            sampled, mask = (inputs[name][: len(scored)] for name in ("sampling_per_token_logps", "completion_mask"))
+            sampled, mask = (inputs[name][: len(scored)] for name in ("sampling_per_token_logps", "sampled_mask"))
             distances = (sampled.double() - scored.double()).abs()
             self._means.log({"sampling/logp_gap": masked_sum(distances, mask.bool() & ~sampled.isnan())})
         self.loss_logps = None
@@ -319,7 +373,7 @@ class TextKL:
         """Change the reference of the loss's inputs, where they have one, by the loss's own forward pass."""
         if _REFERENCE_COPIES not in inputs:
             return
-        of_ids, mask = inputs[_REFERENCE], inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        of_ids, mask = inputs[_REFERENCE], inputs["sampled_mask"]
         of_texts = of_ids - inputs[_REFERENCE_COPIES] + copy_logps
         with torch.no_grad():
             weight = self._importance(inputs, logps, mask)
@@ -332,8 +386,7 @@ class TextKL:
         """What `use_bias_correction_kl` adds to the losses of tokens, which TRL's loss with the ratio 1 leaves out."""
         if not self._trainer.beta or not self._trainer.args.use_bias_correction_kl:
             return 0.0
-        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
-        weight = self._importance(inputs, logps, mask) - 1
+        weight = self._importance(inputs, logps, inputs["sampled_mask"]) - 1
         return self._trainer.beta * weight * k3(inputs[_REFERENCE] - logps)
 
     def _importance(self, inputs: dict[str, Any], logps: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | float:
@@ -404,8 +457,9 @@ class ReferenceKL:
         log_ratios = {"kl": reference_logps - logps - of_copies}
         if trainer.policy.layout.size:
             log_ratios["kl/ids"] = reference_logps - logps
-        mask = batch["completion_mask"].double()
-        sums = {name: torch.stack([(k3(each) * mask).sum(), mask.sum()]) for name, each in log_ratios.items()}
+        mask = batch["sampled_mask"].double()
+        kls = {name: k3(each.masked_fill(mask == 0, 0.0)) for name, each in log_ratios.items()}
+        sums = {name: torch.stack([(each * mask).sum(), mask.sum()]) for name, each in kls.items()}
         for name, (total, tokens) in reduced(sums, trainer.accelerator).items():
             trainer.train_metrics[name].append(total / max(tokens, 1))
 

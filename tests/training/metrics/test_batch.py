@@ -59,7 +59,7 @@ def test_a_text_is_shared_where_another_prompt_was_given_it_too():
 
 
 def sums_of(prompts, completions, mask, policy=POLICY):
-    sums = region_sums(torch.cat([prompts, completions], dim=1), mask, policy)
+    sums = region_sums(torch.cat([prompts, completions], dim=1), mask, mask, policy)
     return {name: tuple(each.tolist()) for name, each in sums.items()}
 
 
@@ -105,7 +105,7 @@ def test_batches_of_a_step_are_one_mean_over_their_tokens_and_steps_are_apart(tr
 
 
 def test_the_gap_is_over_tokens_of_completions_whose_sampled_log_probability_is_known(trainer):
-    gap, inputs = SamplingGap(trainer), {"completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
+    gap, inputs = SamplingGap(trainer), {"sampled_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
     inputs["sampling_per_token_logps"] = torch.tensor([[-1.0, -2.0, NAN], [-3.0, -9.0, -9.0]])
     inputs["old_per_token_logps"] = torch.tensor([[-1.5, -1.0, -1.0], [-3.25, 0.0, 0.0]])
     gap.completions_drawn()
