@@ -315,9 +315,7 @@ class RegionGRPOTrainer(TRLSeams):
         rows = list(zip(prompt_ids, completion_ids, masks, strict=True))
         if self._chosen is None:
             self.sampled_entropies = self._drawn_entropies.of(rows)
-        completions = [
-            self._whole_turns(completion, *row) for completion, row in zip(completions, rows, strict=True)
-        ]
+        completions = [self._whole_turns(completion, *row) for completion, row in zip(completions, rows, strict=True)]
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
     def _whole_turns(self, completion: Any, prompt_ids: list[int], ids: list[int], mask: list[int]) -> Any:

@@ -55,7 +55,7 @@ def test_the_weights_under_an_adapter_are_in_a_type_that_the_machine_computes(
 
 
 def test_completions_from_elsewhere_are_refused_before_anything_is_loaded(tmp_path):
-    with pytest.raises(UserError, match="rollout_func: .*not supported; leave it out"):
+    with pytest.raises(UserError, match=r"rollout_func: .*not supported; leave it out"):
         RegionGRPOTrainer("no/such_model", print, GRPOConfig(**arguments(tmp_path, bf16=False)), rollout_func=print)
     with pytest.raises(UserError, match="tools: not together with dynamic sampling"):
         RegionGRPOTrainer("no/such_model", print, tools=[len], max_rounds=2)
