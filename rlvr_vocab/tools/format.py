@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # seconds to import
 Message = dict[str, Any]
 
 _NAME, _ARGUMENTS = "tool_of_no_matter", {"of": "no matter"}
-_CALL = {"type": "function", "function": {"name": _NAME, "arguments": _ARGUMENTS}}
-_ASKED = [{"role": "user", "content": "dummy"}, {"role": "assistant", "content": "", "tool_calls": [_CALL]}]
+_CALL: dict[str, Any] = {"type": "function", "function": {"name": _NAME, "arguments": _ARGUMENTS}}
+_ASKED: list[Any] = [{"role": "user", "content": "dummy"}, {"role": "assistant", "content": "", "tool_calls": [_CALL]}]
 _MARK = "answer{}of{}no{}matter"  # stands for a tool's words in a rendered text
 # The beginning of a message that has one of these names is the template's own.
 _PLAIN_NAME = re.compile(r"[\w.-]+")
@@ -61,7 +61,7 @@ class ToolFormat:
         self.chat_template = None if own else f"{bare}{prefill}"
         self._rendering = {"chat_template": self.chat_template, **template}
 
-    def prompt_ids(self, messages: Sequence[Message], tools: Sequence[Any]) -> list[int]:
+    def prompt_ids(self, messages: list[Message], tools: Sequence[Any]) -> list[int]:
         """The ids of a prompt with its tools, and the start of the assistant's turn."""
         [text] = chat_texts(self._tokenizer, [messages], tools=list(tools) or None, **self._rendering)
         return self._tokenizer.encode(text, add_special_tokens=False)
