@@ -46,7 +46,11 @@ _BOOKKEEPING = (
     *("training.logging_steps", "training.kl_log_steps", "training.save_steps", "training.save_strategy"),
     *("training.push_to_hub", "training.hub_model_id", "training.hub_private_repo", "training.hub_revision"),
 )
-_LIKELY = ("model.reasoning_vocab_size", "model.source_ids", "rewards.functions", "training.trainer")  # under test
+_LIKELY = (  # under test
+    *("model.reasoning_vocab_size", "model.source_ids", "tools", "environment", "rewards.functions"),
+    "training.trainer",
+)
+_NOTHING = {"tools": "[]", "environment": "null"}  # the value of a baseline, for other keys 0
 _LONGEST_VALUE = 24  # characters of a value in an arm's name
 
 
@@ -188,8 +192,8 @@ def _key_under_test(differing: Mapping[str, Any], settings: CompareSettings) -> 
 
 
 def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]:
-    """The distinct values or names; the baseline is the requested one, else 0, else that of the first run."""
-    wanted, distinct = "0" if baseline is None else as_typed(baseline), list(dict.fromkeys(values))
+    """The distinct values or names; the baseline is the requested one, else 0 or no tools, else the first run's."""
+    wanted, distinct = _NOTHING.get(key, "0") if baseline is None else as_typed(baseline), list(dict.fromkeys(values))
     first = next((value for value in distinct if _same(value, wanted)), None)
     if first is None and baseline is not None:
         raise UserError(f"baseline={wanted}: no such arm by {key}; there are {', '.join(distinct)}")

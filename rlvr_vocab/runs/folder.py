@@ -327,7 +327,9 @@ def system_prompt_used(folder: Path) -> bool:
 
 def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted key -> value, with the defaults of every reward filled in, however they were recorded."""
-    return dict(leaves({**config, "rewards": asdict(_rewards(config))}))
+    sections = {key: value for key, value in config.items() if key != "environment"}
+    keys = dict(leaves({**sections, "rewards": asdict(_rewards(config))}))
+    return keys | {"environment": config.get("environment")}  # one key, whatever the parameters of the class
 
 
 def default_configuration_keys() -> dict[str, Any]:

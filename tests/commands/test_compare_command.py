@@ -151,6 +151,17 @@ def test_values_of_the_baseline_are_compared_as_numbers(made):
     assert compare(runs, "baseline=0")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("tools", ["calculator"]), ("environment", {"name": "e.py:E", "params": {}})]
+)
+def test_runs_without_tools_are_the_baseline_of_runs_with_tools(made, key, value):
+    runs = [made("t"), made("b")]
+    path = Path(runs[0], "config.yaml")
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {key: value}))
+    _, found = compare(runs)
+    assert found["key"] == key and found["arms"][0]["value"] in ("[]", "null")
+
+
 def test_answers_without_a_grade_are_left_out_and_counted(made):
     runs = [made("b"), made("r", n=100)]
     path = Path(runs[0], "evaluation", "after.jsonl")
