@@ -19,7 +19,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import content_text
 from rlvr_vocab.text import writable
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import chat_texts, prefill_of, think_tags
+from rlvr_vocab.vocab.tokenizer import chat_texts, prefill_of, think_tags, turn_start_text
 
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
@@ -57,7 +57,7 @@ class ToolFormat:
                     "tools: the chat template shows earlier turns in another way once a tool has answered, and TRL has "
                     "no training template for it: set model.chat_template"
                 ) from error
-            _set_parser(tokenizer, bare)
+            _set_parser(tokenizer, bare, turn_start_text(tokenizer, think_tags(tokenizer, layout)))
         self.chat_template = None if own else f"{bare}{prefill}"
         self._rendering = {"chat_template": self.chat_template, **template}
 
@@ -173,7 +173,7 @@ def without_prefill(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> 
         tokenizer.chat_template = own
 
 
-def _set_parser(tokenizer: PreTrainedTokenizerBase, chat_template: str) -> None:
+def _set_parser(tokenizer: PreTrainedTokenizerBase, chat_template: str, turn_start: str) -> None:
     """Set the parser of the template's calls: the tokenizer's own, TRL's, or another of TRL's that reads them back."""
     if getattr(tokenizer, "response_template", None) is not None:
         return
@@ -187,8 +187,10 @@ def _set_parser(tokenizer: PreTrainedTokenizerBase, chat_template: str) -> None:
     [called] = chat_texts(tokenizer, [_ASKED], chat_template=chat_template, add_generation_prompt=False)
     context, ids = (tokenizer.encode(text, add_special_tokens=False) for text in (asked, called.removeprefix(asked)))
     for parser in parsers:
-        tokenizer.response_template = parser
-        if trl_templates.parse_response(tokenizer, ids, prefix=context).get("tool_calls") == [_CALL]:
+        fields = {name: value for name, value in parser.items() if not name.startswith("start_anchor")}
+        tokenizer.response_template = {**fields, "start_anchor": turn_start}
+        said = trl_templates.parse_response(tokenizer, ids, prefix=context)
+        if said.get("tool_calls") == [_CALL] and not said["content"].strip():
             return
     tokenizer.response_template = None
     raise UserError("tools: no parser knows the calls of the chat template: set tokenizer.response_template")
