@@ -17,8 +17,21 @@ QWEN = trl_templates.qwen3_chat_template
 # A header that is no control token, and one of a single character.
 PLAIN = """{%- for m in messages %}{{- '\n@' + m.role + ':' }}{%- if m.tool_calls %}{%- for c in m.tool_calls %}
 {{- '<tool_call>\n' + {'name': c.function.name, 'arguments': c.function.arguments} | tojson + '\n</tool_call>' }}
-{%- endfor %}{%- endif %}{{- m.content }}{%- endfor %}{%- if add_generation_prompt %}{{- '\n@assistant:' }}{%- endif %}"""
-PIECES = (*TAGS, "<|im_start|>assistant\n", "<|im_end|>", "\n@assistant:", "<tool_call>", "</tool_response>", "<thi", "nk>", "</", "7", " é\n")
+{%- endfor %}{%- endif %}{{- m.content }}{%- endfor %}
+{%- if add_generation_prompt %}{{- '\n@assistant:' }}{%- endif %}"""
+PIECES = (
+    *TAGS,
+    "<|im_start|>assistant\n",
+    "<|im_end|>",
+    "\n@assistant:",
+    "<tool_call>",
+    "</tool_response>",
+    "<thi",
+    "nk>",
+    "</",
+    "7",
+    " é\n",
+)
 
 
 def made(template, *, prefilled=False):
@@ -35,19 +48,25 @@ def answer(text, name="look_up"):
     return {"role": "tool", "name": name, "content": text}
 
 
-@pytest.mark.parametrize("template", [QWEN, trl_templates.qwen2_5_chat_template + "{# changed #}", PLAIN], ids=["known", "changed", "plain"])
+@pytest.mark.parametrize(
+    "template", [QWEN, trl_templates.qwen2_5_chat_template + "{# changed #}", PLAIN], ids=["known", "changed", "plain"]
+)
 @pytest.mark.parametrize("prefilled", [False, True])
 def test_a_call_is_read_and_answered_in_templates_that_trl_knows_and_in_others(template, prefilled):
     tokenizer, layout = made(template, prefilled=prefilled)
     form = ToolFormat(tokenizer, layout, {})
     context = form.prompt_ids([{"role": "user", "content": "3 x 4?"}], [])
-    said = ("" if not prefilled else "so</think>") + 'I ask.\n<tool_call>\n{"name": "f", "arguments": {"a": 3}}\n</tool_call>'
+    said = (
+        "" if not prefilled else "so</think>"
+    ) + 'I ask.\n<tool_call>\n{"name": "f", "arguments": {"a": 3}}\n</tool_call>'
     turn = ("<think>\n" if prefilled else "") + said
     message = form.message(turn, context, tokenizer.encode(said + "<|im_end|>"), [])
     assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 3}}
     assert message["content"] == turn[: turn.index("I ask.") + len("I ask.")]
     end = tokenizer.decode(form.answer_ids([answer("12")]))
-    assert "12" in end and end.endswith("<think>\n" if prefilled else "assistant:" if template == PLAIN else "assistant\n")
+    assert "12" in end and end.endswith(
+        "<think>\n" if prefilled else "assistant:" if template == PLAIN else "assistant\n"
+    )
 
 
 @pytest.mark.parametrize("template", [QWEN, PLAIN])
@@ -68,7 +87,9 @@ def test_what_a_tool_says_is_the_same_text_and_never_a_control_token(template, p
         # Whatever the region was before, what follows the answer has that of the template's own words.
         for before in (layout.think_open_id, layout.think_close_id):
             after = regions_after(torch.tensor([[before, *ids]]), layout)[0]
-            assert after[-1] == prefilled and set(after[: -len(turn) - 2].tolist()) == {int(before == layout.think_open_id)}
+            assert after[-1] == prefilled and set(after[: -len(turn) - 2].tolist()) == {
+                int(before == layout.think_open_id)
+            }
 
 
 def test_harmless_words_are_encoded_as_trl_encodes_them(expand_shape):
@@ -79,7 +100,11 @@ def test_harmless_words_are_encoded_as_trl_encodes_them(expand_shape):
     tokenizer, layout = made(QWEN)
     form = ToolFormat(tokenizer, layout, {})
     of_trl = SimpleNamespace(
-        processing_class=tokenizer, _tokenizer=tokenizer, _is_vlm=False, chat_template=form.chat_template, chat_template_kwargs={}
+        processing_class=tokenizer,
+        _tokenizer=tokenizer,
+        _is_vlm=False,
+        chat_template=form.chat_template,
+        chat_template_kwargs={},
     )
     for texts in (["12"], ["3.5", "x = 1.\n"], ['{"error": "no"}']):
         answers = [answer(text) for text in texts]
