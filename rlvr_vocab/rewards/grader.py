@@ -19,7 +19,7 @@ from rlvr_vocab.rewards.build import (
 )
 from rlvr_vocab.rewards.guard import Reward, trial_columns
 from rlvr_vocab.rewards.library.answers import accuracy, extracted_answer
-from rlvr_vocab.rewards.reward import RewardSpec, is_user_code, traits_by_name
+from rlvr_vocab.rewards.reward import RewardSpec, is_user_code, traits_by_name, turn_text
 
 # Answers that a reward is given at once; user code has a deadline for each batch.
 _BATCH = 64
@@ -134,19 +134,26 @@ class Grader:
             part.check_parameters()
 
     def grades(
-        self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
+        self, rows: Sequence[Mapping[str, Any]], turns: Sequence[Any], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
-        """The grade of each turn; `rows` are the problems that they answer, `completion_ids` the sampled ids."""
+        """The grade of each turn, a text or the messages of a completion with tools.
+
+        Args:
+            rows: the problems that they answer; completion_ids: the ids of the completions, as rewards get them.
+        """
         found: list[Grade] = []
         for start in range(0, len(turns), _BATCH):
             part = slice(start, start + _BATCH)
             chat = not isinstance(rows[part][0]["prompt"], str)
-            completions = [[{"role": "assistant", "content": turn}] if chat else turn for turn in turns[part]]
+            completions = [
+                [{"role": "assistant", "content": turn}] if chat and isinstance(turn, str) else turn
+                for turn in turns[part]
+            ]
             columns = trial_columns(rows[part], completions)
             columns["completion_ids"] = [list(ids) for ids in completion_ids[part]]
             by_turn = zip(*(reward(**columns) for reward in self._parts), strict=True)
             for turn, in_format, scores in zip(turns[part], self._in_format(columns), by_turn, strict=True):
-                answer = extracted_answer(turn, **self._places) if self.reads_answers else None
+                answer = extracted_answer(turn_text(turn), **self._places) if self.reads_answers else None
                 named = {each.name: score for each, score in zip(self._parts, scores, strict=True) if len(scores) > 1}
                 found.append(Grade(weighted_sum(self._parts, scores), in_format, answer, named))
         return found

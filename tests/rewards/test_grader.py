@@ -50,6 +50,12 @@ def graded(spec, *turns):
     return Grader(spec, CONTEXT).grades([row] * len(turns), turns, [[0] * len(turn) for turn in turns])
 
 
+def test_a_transcript_is_graded_by_its_last_turn():
+    said, tool = {"role": "assistant", "content": "\\boxed{42}"}, {"role": "tool", "content": "\\boxed{42}"}
+    right, wrong = graded(grader_spec([RewardSpec("accuracy")]), [tool, said], [said, tool])
+    assert (right.score, right.answer, wrong.score, wrong.answer) == (1.0, "42", 0.0, None)
+
+
 @pytest.mark.parametrize(
     ("names", "grader", "threshold"),
     [
