@@ -264,11 +264,11 @@ class RegionGRPOTrainer(TRLSeams):
             self._chosen = self.dynamic_sampling.fill(len(inputs))
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch = trl_generate_and_score(inputs)
+        self._text_kl.keep_reference(batch)
         add_sampled_mask(batch)
         if self.model.training and (self._overrides("advantages") or self._overrides("keep_groups")):
             self._set_advantages(batch)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
-        self._text_kl.keep_reference(batch)
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)

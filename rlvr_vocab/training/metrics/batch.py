@@ -126,7 +126,7 @@ def add_sampled_mask(batch: dict[str, torch.Tensor]) -> None:
     """
     batch["sampled_mask"] = batch["completion_mask"] * batch.get("tool_mask", 1)
     if "tool_mask" in batch:
-        for name in {"old_per_token_logps", _REFERENCE} & batch.keys():
+        for name in {"old_per_token_logps", _REFERENCE, _REFERENCE_COPIES} & batch.keys():
             batch[name].masked_fill_(batch["sampled_mask"] == 0, 0.0)
 
 
