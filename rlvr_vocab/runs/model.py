@@ -22,6 +22,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
+from transformers.utils import get_json_schema
 
 from rlvr_vocab.config.sections import PATTERN, DatasetSettings, ModelSettings, RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
@@ -35,9 +36,10 @@ from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
 from rlvr_vocab.runs.problems import RunProblems, asks_to_think, fingerprint_of, require_chat_template, warmup_form
-from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context
+from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context, tools_of_run
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
 from rlvr_vocab.text import pluralize
+from rlvr_vocab.tools.functions import offered_tools
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.models.lora import quantization_config
@@ -242,6 +244,7 @@ def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> 
         "warmup": asdict(warmup),
         "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
         "form": form,
+        "tools": _schemas(settings),
         "seed": settings.seed,
         "bf16": asks_for_bf16(sampling) and has_bf16(bool(sampling.get("use_cpu"))),
     }
@@ -260,7 +263,9 @@ def _run_warmup(
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
     rows = train.select(range(checked, len(train)))
-    worked = [{"prompt": row["prompt"], "completion": worked_turns(row, form, tags)} for row in rows]
+    schemas = _schemas(settings)
+    shown = {"tools": json.dumps(schemas)} if schemas else {}
+    worked = [{"prompt": row["prompt"], "completion": worked_turns(row, form, tags), **shown} for row in rows]
     model, tokenizer = read_with_think_tags(
         base, tags, template_text(settings.model.chat_template), source_kwargs(settings.model, base)
     )
@@ -289,6 +294,11 @@ def _run_warmup(
     tokenizer.save_pretrained(str(made))
     (made / _OUTCOME).write_text(json.dumps(asdict(outcome)), encoding="utf-8")
     return made
+
+
+def _schemas(settings: RunSettings) -> list[dict[str, Any]]:
+    """What a prompt says of the tools of a run."""
+    return [get_json_schema(tool) for tool in offered_tools(**tools_of_run(settings)) or ()]
 
 
 def worked_turns(row: Mapping[str, Any], form: str, tags: tuple[str, str]) -> list[dict[str, Any]]:

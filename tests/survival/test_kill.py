@@ -68,3 +68,17 @@ def test_killed_with_reasoning_rows_in_each_rank(rank, point, forks, undisturbed
         assert load_file(differences)["input.B"].any() and str(differences.relative_to(run)) in expected.weights
     assert forks.run(tmp_path / "run", *words, kill_at=number_of(point, events)) == -signal.SIGKILL
     require_the_same_end(forks, tmp_path / "run", expected, outcome_of, *words)
+
+
+def test_killed_between_turns_that_call_a_tool(forks, undisturbed, outcome_of, tmp_path):
+    words = (
+        *("experiment=calculator", "dataset.generator.digits=1", "dataset.generator.num_problems=40"),
+        *("warmup.max_steps=60", "warmup.batch_size=16", "warmup.learning_rate=5e-3"),
+        *("training.max_completion_length=128", "training.max_steps=5"),
+    )
+    run = undisturbed(*words)
+    expected, events = outcome_of(run), forks.changes(run)
+    assert all(row["tools/call_frequency"] > 0 for row in expected.rows if "reward" in row)
+    killed = number_of("os.rename .saving/checkpoint-4", events)
+    assert forks.run(tmp_path / "run", *words, kill_at=killed) == -signal.SIGKILL
+    require_the_same_end(forks, tmp_path / "run", expected, outcome_of, *words)

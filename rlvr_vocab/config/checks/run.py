@@ -234,6 +234,9 @@ def _check_warmup(settings: RunSettings) -> None:
     if missing:
         remedy = "name their columns, or set warmup.max_steps=0 for a pretrained model"
         raise UserError(f"warmup.max_steps needs worked solutions and gold answers, and {missing[0]}: {remedy}")
+    generator = settings.dataset.generator
+    if generator is not None and generator.right_calls is not None and "calculator" not in settings.tools:
+        raise UserError("warmup: the worked solutions of products call the tool calculator: add tools=[calculator]")
 
 
 def check_rewards(rewards: RewardSettings) -> None:

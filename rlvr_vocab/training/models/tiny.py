@@ -15,6 +15,7 @@ from rlvr_vocab.training.settings import TinyShape
 
 CONTEXT = 8192  # tokens; with rotary positions a longer one costs nothing, and competition problems fit
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_TOOL_TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 # Calls and results stand as Qwen3 writes them, a tool as a line; `generation` marks the tokens that a warm-up trains.
 CHAT_TEMPLATE = r"""
 {%- set shown %}
@@ -64,13 +65,15 @@ def vocabulary_texts(
 
         wording = wording_of(tasks)
     if generator is not None and generator.right_calls is not None:
-        call = '\n<tool_call>\n{"name": "calculator", "arguments": {"expression": "1*2"}}\n</tool_call>'
-        wording = [f"<tools>\ncalculator(expression): {inspect.getdoc(calculator)}", call, "\n<tool_response>\n"]
+        call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "1*2"}}\n</tool_call>'
+        result = "<tool_response></tool_response>"
+        wording = [f"<tools>\ncalculator(expression): {inspect.getdoc(calculator)}", call, result]
     return [system_prompt or "", "\\boxed{}", *wording] * 10
 
 
 def tiny_tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> TokenizersBackend:
-    """A tokenizer of bytes and of the words in `texts`, with the think tags."""
+    """A tokenizer of bytes and of the words in `texts`, with the think tags, and those of tools if `texts` has them."""
+    texts = list(texts)
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -82,6 +85,7 @@ def tiny_tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> Tokeniz
     backend.train_from_iterator(["system\n", "user\n", "assistant\n", *texts], trainer)
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in _SPECIAL])
     backend.add_tokens([AddedToken(tag, normalized=False) for tag in think_tags])
+    backend.add_tokens([AddedToken(tag, normalized=False) for tag in _TOOL_TAGS if any(tag in text for text in texts)])
     return TokenizersBackend(
         tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT_TEMPLATE
     )
