@@ -186,7 +186,7 @@ def _facts(
     if marker is not None:
         yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, marker.layout, own.segments)
     if turns := assistant_turns(own.messages):
-        end = "; the last turn is one, without an answer" if turns[-1].ended_in_call else ""
+        end = "; it ends in a call, without an answer" if turns[-1].ended_in_call else ""
         yield "calls", f"{sum(len(turn.calls) for turn in turns)}{end}"
     if own.solution:
         yield "gold answer", own.solution

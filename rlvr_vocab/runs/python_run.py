@@ -51,6 +51,7 @@ from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.problems import fingerprint_of, hashes
 from rlvr_vocab.runs.summary import next_commands, outcome_line, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console
+from rlvr_vocab.tools.functions import TOOLS
 from rlvr_vocab.training.arguments import prompt_tokens
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.stage import MetricsFile, start_trackers
@@ -280,10 +281,25 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
             "max_eval_samples": trainer.max_eval_samples,
             "system_prompt": systems.pop() if len(systems) == 1 else None,
         },
+        **_tool_keys(trainer),
         "training": {name: value for name, value in training.items() if name not in derived},
         "rewards": {"functions": [asdict(spec) for spec in specs]},
         "logging": {"enabled": bool(args.report_to), "project": args.project, "mode": "online"},
     }
+
+
+def _tool_keys(trainer: RegionGRPOTrainer) -> dict[str, Any]:
+    """The tools and environments of a trainer, by the script that holds them."""
+    functions = [tool for tool in trainer.tools if not inspect.ismethod(tool)]
+    classes = [*(trainer.environment_factories or {}).values()]
+    tools, environments = ([_name_in_script(each) for each in part] for part in (functions, classes))
+    return {"tools": tools, "environment": {"name": ", ".join(environments)} if environments else None}
+
+
+def _name_in_script(function: Callable[..., Any]) -> str:
+    shipped = next((name for name, tool in TOOLS.items() if tool is function), None)
+    name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
+    return shipped or f"{FROM_PYTHON}{_source_file(function)}:{name}"
 
 
 def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:

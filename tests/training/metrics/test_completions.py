@@ -90,7 +90,7 @@ def test_each_part_is_shown_under_its_author_and_no_line_of_a_tool_passes_for_ou
     given = len(marker._tokenizer.encode(TURNS[1]).ids)
     facts = [dict(each.facts) for each in samples]
     assert facts[0]["tokens"].endswith(f"beside them {given} of tools") and facts[0]["calls"] == "1"
-    assert facts[1]["calls"] == "1; the last turn is one, without an answer" and facts[2]["calls"] == "0"
+    assert facts[1]["calls"] == "1; it ends in a call, without an answer" and facts[2]["calls"] == "0"
     assert "words of tools" in head_text("a", None, 0, tools=True, colour=True).plain
 
 
