@@ -71,13 +71,6 @@ def find_function(name: str) -> Callable[..., Any]:
     """
     if name in IN_SCRIPT:
         return IN_SCRIPT[name]
-    if name.startswith(FROM_PYTHON):
-        named = name.removeprefix(FROM_PYTHON)
-        file = f"rewards=[{named}], which imports that file" if ".py:" in named else "one in a file"
-        raise UserError(
-            f"rewards: {named.rpartition(':')[2]} is a function of a Python script, which trained this run: give "
-            f"{file}, or a reward of the library"
-        )
     if is_user_code(name):
         function = load_function(name)
         parameters, takes_any = parameters_of(function)
@@ -138,6 +131,12 @@ def load_function(name: str, key: str = "rewards") -> Callable[..., Any]:
 
 def load_attribute(name: str, key: str = "rewards") -> Any:
     """What `module:attribute` or `file.py:attribute` names; UserError if this command may not or cannot import it."""
+    if name.startswith(FROM_PYTHON):
+        named = name.removeprefix(FROM_PYTHON)
+        file = f"{key}=[{named}], which imports that file" if ".py:" in named else f"{key} of a file"
+        raise UserError(
+            f"{key}: {named.rpartition(':')[2]} is a function of a Python script, which trained this run: give {file}"
+        )
     require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")
     try:

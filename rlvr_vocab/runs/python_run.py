@@ -238,7 +238,8 @@ class _Recorder:
 
     def _write_forecast(self) -> None:
         trainer = self._trainer
-        lengths = [prompt_tokens(row, trainer.tokenizer) for row in _first_rows(trainer)]
+        tools = trainer.tools or None
+        lengths = [prompt_tokens(row, trainer.tokenizer, tools=tools) for row in _first_rows(trainer)]
         try:
             settings = read_settings("train", [f"config={self._folder / CONFIG}"])
         except UserError as error:
@@ -263,7 +264,7 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
     limits = {"max_completion_length": args.max_completion_length, "temperature": args.temperature}
     training |= {**limits, "max_steps": args.max_steps if args.max_steps > 0 else None, "kl_over": trainer.kl_over}
     if (own := type(trainer)) is not RecordedTrainer:
-        training["trainer"] = f"{FROM_PYTHON}{_source_file(own)}:{own.__qualname__}"
+        training["trainer"] = _recorded_name(own)
     training |= {"kl_log_steps": trainer.kl_log_steps, "dynamic_sampling": trainer.dynamic_sampling is not None}
     derived = ["generation_batch_size"]  # of steps_per_generation
     derived += ["steps_per_generation"] * (args.steps_per_generation == args.gradient_accumulation_steps)
@@ -283,6 +284,8 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
         },
         **_tool_keys(trainer),
         "training": {name: value for name, value in training.items() if name not in derived},
+        "tools": [_recorded_name(tool) for tool in trainer._standalone_tools],
+        "environment": _environment_keys(trainer),
         "rewards": {"functions": [asdict(spec) for spec in specs]},
         "logging": {"enabled": bool(args.report_to), "project": args.project, "mode": "online"},
     }
@@ -337,6 +340,17 @@ def reward_specs(trainer: RegionGRPOTrainer) -> list[RewardSpec]:
             IN_SCRIPT[name] = function
         specs.append(RewardSpec(name, weight))
     return specs
+
+
+def _environment_keys(trainer: RegionGRPOTrainer) -> dict[str, Any] | None:
+    """One class, or several joined by commas."""
+    factories = (trainer.environment_factories or {}).values()
+    return {"name": ",".join(map(_recorded_name, factories))} if factories else None
+
+
+def _recorded_name(code: Callable[..., Any]) -> str:
+    name = getattr(code, "__qualname__", type(code).__name__)
+    return name if TOOLS.get(name) is code else f"{FROM_PYTHON}{_source_file(code)}:{name}"
 
 
 def _source_file(function: Callable[..., Any]) -> str:
