@@ -20,6 +20,8 @@ _SHIPPED = {
     "openai/gsm8k": 7_473,
     "DigitalLearningGmbH/MATH-lighteval": 7_500,
 }
+_PROMPT = 256
+_TOOL = 100  # tokens of a schema, and of the words before all of them: 75 and 100 under Qwen3's template
 _TINY_ROWS = 517  # at most: bytes and words up to 512, and five that are added
 # Bytes of optimizer state for each trained weight, by how the optimizer's name begins, `paged_` aside; others hold the
 # two moments of AdamW.
@@ -42,7 +44,7 @@ class Workload:
     sharding: Sharding = "none"
     problems: int | None = None
     prompts: tuple[int, ...] = ()
-    prompt: int = 256
+    prompt: int = _PROMPT
 
     @property
     def grpo(self) -> Mapping[str, Any]:
@@ -214,6 +216,8 @@ def workload_of(run: RunSettings, device: Device, **known: Any) -> Workload:
     if run.model.chooses_by_text:  # the tokenizer decides: at most
         size = "full" if isinstance(run.model.source_ids, str) else 2 * len(run.model.source_ids or ())
     copies = shape.rows * run.model.reasoning_multiplicity if size == "full" else size
+    if run.uses_tools:
+        known.setdefault("prompt", _PROMPT + _TOOL * (1 + len(run.tools) + (run.environment is not None)))
     return Workload(run, device, shape, copies, **known)
 
 
