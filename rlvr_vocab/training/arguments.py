@@ -82,11 +82,11 @@ def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
     return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
 
 
-def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
+def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None, tools: Any = None) -> Any:
     """The rows whose prompt has at most `limit` tokens; UserError where there are none. None: all."""
     if limit is None or dataset is None:
         return dataset
-    kept = dataset.filter(lambda row: prompt_tokens(row, tokenizer) <= limit)
+    kept = dataset.filter(lambda row: prompt_tokens(row, tokenizer, tools=tools) <= limit)
     if hasattr(kept, "__len__") and len(kept) < len(dataset):
         if not len(kept):
             raise UserError(f"max_prompt_length={limit}: every prompt is longer")

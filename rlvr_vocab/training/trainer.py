@@ -19,6 +19,7 @@ from trl import GRPOTrainer
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.tools.format import Message, ToolFormat, without_prefill
+from rlvr_vocab.tools.functions import check_tools, offered_tools
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
@@ -125,6 +126,8 @@ class RegionGRPOTrainer(TRLSeams):
         """
         if "tokenizer" in kwargs:
             raise UserError("tokenizer=…: the trainer takes it as processing_class=…")
+        tools = offered_tools(kwargs.get("tools"), kwargs.get("environment_factory"))
+        check_tools(tools or ())
         with_tools = bool(kwargs.get("tools") or kwargs.get("environment_factory"))
         skip_solved = None if curriculum is None else curriculum.skip_solved
         if with_tools and (max_rounds > 1 or skip_solved is not None):
@@ -158,8 +161,8 @@ class RegionGRPOTrainer(TRLSeams):
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, model, copies=self.policy.layout.size > 0)
         self._check_per_token_loss(args)
-        train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
-        set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
+        train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None), tools)
+        set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"), tools)
         if isinstance(model, PeftModel):
             renew_reference(model, args.beta)
         of_template = args.chat_template_kwargs or {}

@@ -25,6 +25,7 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.hub import PushInProgress, hf_api
 from trl import GRPOTrainer
 
+from rlvr_vocab.tools.functions import guarded_tools
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
 from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
@@ -120,6 +121,12 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
         """`GRPOTrainer._generate_single_turn`: the public `rollout_func` replaces decoding and logging too."""
         return self.sample(prompt_ids, partial(super()._generate_single_turn, prompt_ids, *args, **kwargs))
+
+    def _tool_call_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """`GRPOTrainer._tool_call_loop`: rewards and `reset` need an environment whose methods are not guarded."""
+        self._sync_tool_dicts = [guarded_tools(each) for each in self._sync_tool_dicts]
+        self._async_tool_dicts = [guarded_tools(each) for each in self._async_tool_dicts]
+        return super()._tool_call_loop(*args, **kwargs)
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
         """`GRPOTrainer._get_tool_suffix_ids`: it encodes control tokens in a tool's words as such."""

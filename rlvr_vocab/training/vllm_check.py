@@ -26,7 +26,12 @@ _MOST_DIFFERENCE = 0.25
 
 
 def set_vllm_context(
-    args: GRPOConfig, layout: VocabLayout, tokenizer: PreTrainedTokenizerBase, train: Any, evaluation: Any
+    args: GRPOConfig,
+    layout: VocabLayout,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Any,
+    evaluation: Any,
+    tools: Any = None,
 ) -> None:
     """Set an unset `vllm_max_model_length` to the longest prompt and its completion, if the dataset has a length.
 
@@ -38,7 +43,7 @@ def set_vllm_context(
     datasets = [each for each in (train, *named.values()) if each is not None]
     if not all(hasattr(each, "__len__") for each in datasets):
         return
-    of_template = args.chat_template_kwargs or {}
+    of_template = {"tools": tools, **(args.chat_template_kwargs or {})}
     longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
     of_checks = max(map(len, _prompts(layout))) + _TOKENS
     args.vllm_max_model_length = max(longest + args.max_completion_length, of_checks)

@@ -3,8 +3,8 @@
 import math
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.plan.forecast import longest_met
 from rlvr_vocab.plan.devices import device_named
+from rlvr_vocab.plan.forecast import longest_met
 from rlvr_vocab.plan.workload import configured_problems, workload_of
 
 
