@@ -113,6 +113,8 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     """
 
     push_in_progress: Any
+    _sync_tool_dicts: list[dict[str, Any]]  # of each completion, by name
+    _async_tool_dicts: list[dict[str, Any]]
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         """`GRPOTrainer._generate`: rewards get the text that it decodes, without what the template prefilled."""
