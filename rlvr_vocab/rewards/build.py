@@ -132,10 +132,10 @@ def load_function(name: str, key: str = "rewards") -> Callable[..., Any]:
 def load_attribute(name: str, key: str = "rewards") -> Any:
     """What `module:attribute` or `file.py:attribute` names; UserError if this command may not or cannot import it."""
     if name.startswith(FROM_PYTHON):
-        named = name.removeprefix(FROM_PYTHON)
-        file = f"{key}=[{named}], which imports that file" if ".py:" in named else f"{key} of a file"
+        typed = name.removeprefix(FROM_PYTHON)
+        file = f"{key}=[{typed}], which imports that file" if ".py:" in typed else f"{key} of a file"
         raise UserError(
-            f"{key}: {named.rpartition(':')[2]} is a function of a Python script, which trained this run: give {file}"
+            f"{key}: {typed.rpartition(':')[2]} is a function of a Python script, which trained this run: give {file}"
         )
     require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")
