@@ -1,0 +1,97 @@
+"""Without reasoning tokens, tools and environments train as TRL's own trainer trains with them."""
+
+import pytest
+import torch
+
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from tests.training.conftest import PROBLEMS
+from tests.training.test_algorithms import LAST_DIGIT, TWO_UPDATES, Plain, four_sgd_steps
+
+
+def ask(letter: str) -> str:
+    """Answers a letter.
+
+    Args:
+        letter: a letter.
+    """
+    return f"It is {ord(letter)}."
+
+
+async def ask_later(letter: str) -> str:
+    """Answers a letter.
+
+    Args:
+        letter: a letter.
+    """
+    return f"It was {ord(letter)}."
+
+
+ask_later.__name__ = "ask"  # which the models call
+
+
+class Counter:
+    """Answers a letter with the number of calls of its episode, and rewards those."""
+
+    def reset(self, solution, **row):
+        self.calls = 0
+        return f" Start with {solution}."
+
+    def ask(self, letter: str) -> str:
+        """Answers a letter.
+
+        Args:
+            letter: a letter.
+        """
+        self.calls += 1
+        return f"{letter} is call {self.calls}."
+
+    def get_reward(self):
+        return float(self.calls)
+
+
+class Other(Counter):
+    """Has a tool that nobody calls, which its prompts show."""
+
+    def reset(self, **row):
+        self.calls = 10
+
+    def wait(self) -> str:
+        """Waits."""
+        return "."
+
+
+ROWS = [
+    {"prompt": list(prompt), "solution": str(number), "environment": ["one", "other"][number % 2]}
+    for number, prompt in enumerate(PROBLEMS * 3)
+]
+KINDS = {
+    "a function": {"tools": [ask]},
+    "a coroutine function": {"tools": [ask_later]},
+    "an environment": {"environment_factory": Counter},
+    "two environments": {"environment_factory": {"one": Counter, "other": Other}},
+}
+
+
+BY_SPEED = [pytest.param(kind, marks=[] if kind == "a function" else pytest.mark.slow) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", BY_SPEED)
+def test_without_reasoning_tokens_tools_train_as_in_plain_trl(kind, calling_shape, make_trainer, tmp_path):
+    folder = calling_shape("phi", size=0, open_thinking="model")
+    fields = {"optim": "sgd", "learning_rate": 2e-3, "max_steps": 4, "beta": 0.04, **TWO_UPDATES, **KINDS[kind]}
+    fields |= {"rows": ROWS, "max_completion_length": 220, "max_tool_calling_iterations": 2}
+    ours, plain = (
+        (trainer := make_trainer(folder, tmp_path / kind.__name__, trainer=kind, **fields), four_sgd_steps(trainer))
+        for kind in (RegionGRPOTrainer, Plain)
+    )
+    (trainer, (losses, batches, weights, rows)), (their_trainer, theirs) = ours, plain
+    their_losses, their_batches, their_weights, their_rows = theirs
+    for (ids, mask), (their_ids, their_mask) in zip(batches, their_batches, strict=True):
+        assert torch.equal(ids, their_ids) and torch.equal(mask, their_mask)
+    assert losses == pytest.approx(their_losses, rel=0, abs=1e-7)
+    assert max((weights[name] - weight).abs().max() for name, weight in their_weights.items()) <= LAST_DIGIT
+    for row, their_row in zip(rows, their_rows, strict=True):
+        logged = {name: value for name, value in their_row.items() if name != "step_time" and value is not None}
+        assert {name: row[name] for name in logged} == pytest.approx(logged, rel=1e-4, abs=1e-5)
+    messages, their_messages = (list(each._logs["completion"]) for each in (trainer, their_trainer))
+    assert messages == their_messages
