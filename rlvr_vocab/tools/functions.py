@@ -10,6 +10,7 @@ import functools
 import inspect
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -21,7 +22,6 @@ from contextvars import ContextVar
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
-from weakref import WeakSet
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import load_attribute, load_function
@@ -33,13 +33,10 @@ from rlvr_vocab.tools.calculator import calculator
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
 TOOLS: dict[str, Callable[..., Any]] = {"calculator": calculator}  # those that a run names without a file
 DEADLINE = 10.0  # seconds for a call
 LONGEST_RESULT = 32_000  # characters
 LONGEST_ERROR = 1_000
-NOT_TOOLS = ("reset", "get_reward")  # methods of an environment that TRL calls itself
-
 
 # --- by name ---
 
@@ -76,9 +73,9 @@ def load_environment(name: str, params: Mapping[str, Any]) -> Callable[[], Any]:
 
 
 def methods_of(environment: type) -> list[Callable[..., Any]]:
-    """The methods of an environment that a model may call: all public ones but NOT_TOOLS, as TRL finds them."""
-    methods = inspect.getmembers(environment, inspect.isfunction)
-    return [method for name, method in methods if name not in NOT_TOOLS and not name.startswith("_")]
+    """The methods of an environment that a model may call, as TRL finds them."""
+    found = inspect.getmembers(environment, inspect.isfunction)
+    return [method for name, method in found if name not in ("reset", "get_reward") and not name.startswith("_")]
 
 
 def offered_tools(tools: Any = None, environment_factory: Any = None) -> list[Callable[..., Any]] | None:
@@ -112,28 +109,22 @@ class _DeadlineOver(BaseException):
 
 
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError, _DeadlineOver)
-_guards: WeakSet[Callable[..., Any]] = WeakSet()
 _failures = Counter[str]()
-# Where a call prints; None outside of calls.
-_output: ContextVar[TextIO | None] = ContextVar("_output", default=None)
+_output: ContextVar[TextIO | None] = ContextVar("_output", default=None)  # of a call
 
 
 def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Callable[..., Any]:
     """The tool, with calls that cannot harm the run by mistake: what fails is a ToolError of one short message.
 
-    A call fails when it raises, has not returned by its deadline in seconds, or returns no text and nothing that has
-    one. Its arguments are copies, a long result is cut, and what it prints is dropped (stderr stays). In the main
-    thread the deadline is an alarm; None: there is none. A tool that is guarded already is returned as it is.
+    A call fails when it raises, has not returned by its deadline in seconds (None: there is none), or returns what has
+    no text. Its arguments are copies, a long result is cut, and what it prints to stdout is dropped.
     """
-    if tool in _guards:
+    if getattr(tool, "is_guarded", False):
         return tool
-
     if inspect.iscoroutinefunction(tool):
 
         @functools.wraps(tool)
         async def call(*args: Any, **arguments: Any) -> Any:
-            if _output.get() is not None:  # by a tool
-                return await tool(*args, **arguments)
             with _errors_of(tool, deadline), _without_output():
                 return content_of(await _ended_by(deadline, tool(*args, **deepcopy(arguments))))
 
@@ -141,17 +132,14 @@ def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Call
 
         @functools.wraps(tool)
         def call(*args: Any, **arguments: Any) -> Any:
-            if _output.get() is not None:
-                return tool(*args, **arguments)
             with _errors_of(tool, deadline), _without_output():
                 return _within(deadline, lambda: content_of(tool(*args, **deepcopy(arguments))), tool.__name__)
 
-    _guards.add(call)
+    vars(call)["is_guarded"] = True
     return call
 
 
 def guarded_tools(tools: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """Each tool guarded, under its name."""
     return {name: guarded(tool) for name, tool in tools.items()}
 
 
@@ -161,42 +149,34 @@ def _errors_of(tool: Callable[..., Any], deadline: float | None) -> Iterator[Non
     try:
         yield
     except _FAILURES as error:
-        if isinstance(error, _DeadlineOver):
-            message = what = f"had not returned by its deadline of {deadline:g} seconds"
-        else:
-            what = str(error) if isinstance(error, ToolError) else raised(error)
-            message = str(error) if isinstance(error, Exception) else what
+        late = f"had not returned by its deadline of {deadline} seconds"
+        what = late if isinstance(error, _DeadlineOver) else raised(error)
         _failures[tool.__name__] += 1
         count = _failures[tool.__name__]
         if tool not in TOOLS.values() and (count <= 3 or str(count).strip("0") == "1"):
             logger.warning("tool %s %s (failed calls so far: %d)", tool.__name__, what, count)
+        message = str(error) if isinstance(error, Exception) else what
         raise ToolError(without_secrets(_cut(message, LONGEST_ERROR))) from None
 
 
 def _within(deadline: float | None, call: Callable[[], T], name: str) -> T:
     """The result of a call; _DeadlineOver once its time is over.
 
-    An alarm ends it in the main thread, where code that holds the interpreter's lock (a regular expression, a large
-    power) ends too, and where a tool may set an alarm of its own. In another thread it is abandoned.
+    In the main thread an alarm ends it: a thread could not end code that holds the interpreter's lock (a regular
+    expression, a large power), and tools may set alarms of their own. In another thread the call is abandoned.
     """
-    if deadline is None:
-        return call()
     if threading.current_thread() is not threading.main_thread():
         outcome = run_in_thread(call, f"tool {name}")
         if wait([outcome], deadline).not_done:
             raise _DeadlineOver
         return outcome.result()
-    is_over, alarms = False, 0
+    is_over = False
 
     def ring(*_: Any) -> None:
-        nonlocal alarms
-        alarms += 1
-        if alarms == 5:
-            logger.error("tool %s catches its deadline and does not end: the run waits for it", name)
         if not is_over:
             raise _DeadlineOver
 
-    handler, timer = signal.signal(signal.SIGALRM, ring), signal.setitimer(signal.ITIMER_REAL, deadline, 1.0)
+    handler, timer = signal.signal(signal.SIGALRM, ring), signal.setitimer(signal.ITIMER_REAL, deadline or 0, 1.0)
     try:
         try:
             return call()
@@ -218,10 +198,10 @@ async def _ended_by(deadline: float | None, coroutine: Awaitable[T]) -> T:
 
 
 class _Stdout:
-    """In place of sys.stdout during calls: what they print is dropped, and others print as before."""
+    """Stays in place of sys.stdout: drops what calls print, several at a time, and prints what others do."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream, self.calls = stream, 0
+        self.stream = stream
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_output.get() or self.stream, name)
@@ -230,41 +210,29 @@ class _Stdout:
 @contextmanager
 def _without_output() -> Iterator[None]:
     current: Any = sys.stdout
-    ours = current if isinstance(current, _Stdout) else _Stdout(current)
-    ours.calls += 1
-    sys.stdout = ours
+    sys.stdout = ours = current if isinstance(current, _Stdout) else _Stdout(current)
     with Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere:
         token = _output.set(nowhere)
         try:
             yield
         finally:
             _output.reset(token)
-            ours.calls -= 1
-            sys.stdout = ours if ours.calls else ours.stream
+            sys.stdout = ours  # a call may put another there
 
 
 # --- results ---
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+>")  # all that Python shows of a generator, a function, an object
 
 
 def content_of(result: Any) -> Any:
     """The content of a tool's message as TRL makes it (`str`, or content blocks); ToolError where there is no text."""
     if isinstance(result, list) and result and all(isinstance(part, dict) and "type" in part for part in result):
         return [{**part, "text": _cut(str(part["text"]))} if "text" in part else part for part in result]
-    if not _has_text(result):
-        raise ToolError(f"returned {type(result).__name__}, which is no text")
-    return _cut(str(result))
-
-
-def _has_text(value: Any) -> bool:
-    """Whether `str` says more of a value than its type and address: text, JSON, dates, arrays; not bytes."""
-    if isinstance(value, Mapping):
-        return all(map(_has_text, (*value, *value.values())))
-    if isinstance(value, list | tuple | set | frozenset):
-        return all(map(_has_text, value))
-    if isinstance(value, bytes | bytearray | memoryview | Iterator | Awaitable) or callable(value):
-        return False
-    kind: Any = type(value)
-    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+    text = str(result)
+    if isinstance(result, bytes | bytearray) or (not isinstance(result, str) and _ADDRESS.search(text)):
+        raise ToolError(f"returned {type(result).__name__}, which has no text")
+    return _cut(text)
 
 
 def _cut(text: str, limit: int = LONGEST_RESULT) -> str:

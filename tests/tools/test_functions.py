@@ -78,9 +78,9 @@ HOSTILE = {  # function -> what the model reads
     sleeps_by_its_own_alarm: "^operation timed out$",
     recursion: "maximum recursion depth",
     ends: "SystemExit: 3",
-    generator: "^returned generator, which is no text$",
+    generator: "^returned generator, which has no text$",
     (lambda: b"bytes"): "returned bytes",
-    (lambda: {"rows": [object()]}): "no text",
+    (lambda: {"rows": [object()]}): "has no text",
     raises_much: r"^z{1000}… \(1,000 of 10,000,000 characters\)$",
     waits: "deadline",
     catches_its_end: "deadline",
@@ -96,14 +96,13 @@ def call(tool, **arguments):
 
 @pytest.mark.parametrize(("tool", "message"), HOSTILE.items(), ids=lambda each: getattr(each, "__name__", None))
 def test_a_wrong_call_costs_one_short_message(tool, message):
-    handler, stdout = signal.getsignal(signal.SIGALRM), sys.stdout
+    handler = signal.getsignal(signal.SIGALRM)
     start = time.monotonic()
     with pytest.raises(ToolError, match=message) as raised:
         call(guarded(tool, deadline=0.2))
     assert len(str(raised.value)) < 1_100
     assert time.monotonic() - start < 3
-    assert (signal.getsignal(signal.SIGALRM), sys.stdout) == (handler, stdout)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)) == (handler, (0, 0))
 
 
 def test_a_call_outside_of_the_main_thread_is_abandoned_at_its_deadline():
@@ -179,11 +178,6 @@ def test_what_a_tool_prints_is_dropped_and_others_print_on(capsys):
     assert asyncio.run(both())[0] == "slow"
     print("after")
     assert capsys.readouterr().out == "from another thread\nafter\n"
-
-
-def test_a_tool_that_calls_a_tool_gets_its_value():
-    number = guarded(lambda: 41)
-    assert guarded(lambda: number() + 1)() == "42"
 
 
 # --- by name ---
