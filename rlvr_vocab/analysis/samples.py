@@ -131,24 +131,15 @@ def find_samples(
     return (sample_id for _, sample_id in found)
 
 
-class SamplePart(NamedTuple):
-    """A part of a completion with its marks. author: `completion`, or `assistant`, `call`, `tool NAME`, `user`."""
-
-    author: str
-    spans: Sequence[TextSpan]
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the model did not write it."""
-        return self.author not in ("completion", "assistant", "call")
-
-
 @dataclass(frozen=True)
 class Sample:
-    """A completion as it is shown; `parts` are its text, `facts` label and value of everything else."""
+    """A completion as it is shown.
+
+    parts: author, `completion` or those of `transcript`, and text. facts: label and value of everything else.
+    """
 
     completion: SampledCompletion
-    parts: Sequence[SamplePart]
+    parts: Sequence[tuple[str, Sequence[TextSpan]]]
     facts: Sequence[tuple[str, str]]
 
 
@@ -160,19 +151,24 @@ def shown_sample(own: SampledCompletion, marker: Marker | None, correctness: Cor
     return Sample(own, [*_parts(own, marker)], facts)
 
 
-def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[SamplePart]:
+def is_given(author: str) -> bool:
+    """Whether the author of a part is a tool or a user."""
+    return author.startswith(("tool", "user"))
+
+
+def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[tuple[str, Sequence[TextSpan]]]:
     """A turn with marks is shown as it was sampled, the text of its calls too."""
     marked = [] if marker is None else [marker.spans(ids) for ids in own.turns_ids]
     turns = iter(marked if any(span.copy_index for spans in marked for span in spans) else ())
     if not own.messages:
-        yield SamplePart("completion", next(turns, [TextSpan(own.completion, 0)]))
+        yield "completion", next(turns, [TextSpan(own.completion, 0)])
     for message in own.messages:
         as_sampled = next(turns, None) if is_assistant(message) else None
         if as_sampled is not None:
-            yield SamplePart("assistant", as_sampled)
+            yield "assistant", as_sampled
         for author, text in transcript([message]):
             if author != "assistant" or as_sampled is None:
-                yield SamplePart(short_text(author), [TextSpan(text, 0)])
+                yield short_text(author), [TextSpan(text, 0)]
 
 
 def _facts(
@@ -226,12 +222,10 @@ def sample_text(sample: Sample, *, colour: bool) -> Text:
     text = Text().append(f"\n--- step {own.step}, completion {own.row}\n", "bold")
     for label, value in sample.facts:
         text.append(f"{label}: ", "dim").append(f"{value}\n")
-    of_parts = ((*part, part.is_given) for part in sample.parts)
-    for label, spans, is_given in (("prompt", [TextSpan(own.prompt, 0)], False), *of_parts):
-        text.append(f"{label}:\n", "dim")
-        shown = Text(style=_GIVEN if is_given and colour else "").join(
-            _span_text(each, colour=colour) for each in spans
-        )
+    for author, spans in (("prompt", [TextSpan(own.prompt, 0)]), *sample.parts):
+        text.append(f"{author}:\n", "dim")
+        style = _GIVEN if is_given(author) and colour else ""
+        shown = Text(style=style).join(_span_text(each, colour=colour) for each in spans)
         for line in shown.split("\n", allow_blank=True):
             text.append("    ").append_text(line).append("\n")
     return text

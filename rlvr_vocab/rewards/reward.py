@@ -184,7 +184,7 @@ def is_user_code(name: str) -> bool:
 
 
 class AssistantTurn(NamedTuple):
-    """One turn of the assistant: its text, the calls that it ended in, and the texts that tools answered with."""
+    """A turn of the assistant: its text, the calls that it ended in, and the texts that tools answered with."""
 
     text: str
     calls: Sequence[Mapping[str, Any]] = ()
@@ -197,13 +197,11 @@ class AssistantTurn(NamedTuple):
 
 def assistant_turns(completion: Any) -> list[AssistantTurn]:
     """The turns of the assistant in a completion, which is a string or a list of messages; those of users left out."""
-    if isinstance(completion, str):
-        return [AssistantTurn(completion)]
     turns = list[AssistantTurn]()
-    for message in completion or ():
+    for message in _messages(completion):
         text = content_text(message.get("content"))
         if is_assistant(message):
-            turns.append(AssistantTurn(text, calls_of(message)))
+            turns.append(AssistantTurn(text, _calls_of(message)))
         elif message["role"] == "tool" and turns:
             turns[-1] = turns[-1]._replace(results=[*turns[-1].results, text])
     return turns
@@ -216,8 +214,8 @@ def turn_text(completion: Any) -> str:
     >>> turn_text([call, {"role": "tool", "content": "7"}, {"role": "assistant", "content": "It is 7."}])
     'It is 7.'
     """
-    last = (assistant_turns(completion) or [AssistantTurn("")])[-1]
-    return "" if last.ended_in_call else last.text
+    turns = assistant_turns(completion)
+    return turns[-1].text if turns and not turns[-1].ended_in_call else ""
 
 
 def transcript(completion: Any) -> list[tuple[str, str]]:
@@ -228,10 +226,13 @@ def transcript(completion: Any) -> list[tuple[str, str]]:
     [('call', 'add({"a": 3})'), ('tool add', '7')]
     """
     parts = list[tuple[str, str]]()
-    for message in [{"content": completion}] if isinstance(completion, str) else completion or ():
-        name = f" {message['name']}" if message.get("role") == "tool" and message.get("name") else ""
-        parts.append((f"{message.get('role') or 'assistant'}{name}", content_text(message.get("content"))))
-        parts += [("call", call_text(call)) for call in calls_of(message)]
+    for message in _messages(completion):
+        role, name = message.get("role") or "assistant", message.get("name")
+        parts.append((f"{role} {name}" if role == "tool" and name else role, content_text(message.get("content"))))
+        for call in _calls_of(message):
+            given = call.get("arguments", {})
+            text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+            parts.append(("call", f"{call.get('name', '?')}({text})"))
     return [part for part in parts if part[1]]
 
 
@@ -244,18 +245,14 @@ def is_assistant(message: Mapping[str, Any]) -> bool:
     return (message.get("role") or "assistant") == "assistant"
 
 
-def calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _messages(completion: Any) -> Sequence[Mapping[str, Any]]:
+    return [{"content": completion}] if isinstance(completion, str) else completion or ()
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The calls of an assistant message, each with a `name` and `arguments`, in TRL's form or by themselves."""
     calls = message.get("tool_calls") if is_assistant(message) else None
-    named = [call.get("function") or call for call in calls or () if isinstance(call, dict)]
-    return [call for call in named if isinstance(call, dict)]
-
-
-def call_text(call: Mapping[str, Any]) -> str:
-    """`add({"a": 3})`"""
-    arguments = call.get("arguments", {})
-    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-    return f"{call.get('name', '?')}({given})"
+    return [call.get("function") or call for call in calls or () if isinstance(call, dict)]
 
 
 def content_text(content: Any) -> str:

@@ -280,9 +280,8 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
 
 def tools_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the tools and the environment of a resolved configuration, without their folders."""
-    environment = config.get("environment")
-    names = [*(config.get("tools") or ()), *([environment["name"]] if environment else [])]
-    return tuple(Path(name).name for name in names)
+    environment = (config.get("environment") or {}).get("name", "")
+    return tuple(Path(name).name for name in [*(config.get("tools") or ()), environment] if name)
 
 
 def _rewards(config: Mapping[str, Any]) -> RewardSettings:

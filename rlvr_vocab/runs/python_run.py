@@ -293,16 +293,14 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
 
 def _tool_keys(trainer: RegionGRPOTrainer) -> dict[str, Any]:
     """The tools and environments of a trainer, by the script that holds them."""
-    functions = [tool for tool in trainer.tools if not inspect.ismethod(tool)]
-    classes = [*(trainer.environment_factories or {}).values()]
-    tools, environments = ([_name_in_script(each) for each in part] for part in (functions, classes))
-    return {"tools": tools, "environment": {"name": ", ".join(environments)} if environments else None}
 
+    def name_of(code: Callable[..., Any]) -> str:
+        name = getattr(getattr(code, "func", code), "__name__", type(code).__name__)
+        return name if TOOLS.get(name) is code else f"{FROM_PYTHON}{_source_file(code)}:{name}"
 
-def _name_in_script(function: Callable[..., Any]) -> str:
-    shipped = next((name for name, tool in TOOLS.items() if tool is function), None)
-    name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
-    return shipped or f"{FROM_PYTHON}{_source_file(function)}:{name}"
+    classes = ", ".join(map(name_of, (trainer.environment_factories or {}).values()))
+    functions = [name_of(tool) for tool in trainer.tools if not inspect.ismethod(tool)]
+    return {"tools": functions, "environment": {"name": classes} if classes else None}
 
 
 def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import pytest
 from rlvr_vocab.analysis.samples import (
     CorrectnessReward,
     SampleFilter,
-    SamplePart,
     count_tokens,
     find_samples,
     sample_text,
@@ -114,7 +113,7 @@ def sample_of(text, spans=None):
     """A sample every field of which is hostile."""
     own = SampledCompletion(3, 2, text, text, text, 0.5, -1.25, {"accuracy": 0.5}, {"accuracy": text}, [], [])
     spans = spans or (TextSpan(text, 0), TextSpan(text, 1), TextSpan(text, 9))
-    return replace(shown_sample(own, None, CORRECTNESS), parts=[SamplePart("completion", spans)])
+    return replace(shown_sample(own, None, CORRECTNESS), parts=[("completion", spans)])
 
 
 def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):

@@ -17,7 +17,7 @@ from rlvr_vocab.analysis.doctor.diagnose import too_short
 from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
-from rlvr_vocab.analysis.samples import Sample, shown_sample
+from rlvr_vocab.analysis.samples import Sample, is_given, shown_sample
 from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, evenly_spread
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
@@ -208,10 +208,11 @@ def _samples(report: RunReport) -> Iterator[Markup]:
 def _body(sample: Sample) -> Markup:
     """The text of a completion; with tools each part under the name of its author."""
     if not sample.completion.messages:
-        return marked_html(sample.parts[0].spans)
+        return marked_html(sample.parts[0][1])
     block = Markup('<span class="part{}"><b>{}</b>\n{}</span>')
-    blocks = ((" given" * part.is_given, visible_text(part.author), marked_html(part.spans)) for part in sample.parts)
-    return Markup().join(block.format(*each) for each in blocks)
+    return Markup().join(
+        block.format(" given" * is_given(author), author, marked_html(spans)) for author, spans in sample.parts
+    )
 
 
 def choose_samples(files: CompletionFiles, most: int) -> tuple[list[tuple[str, SampledCompletion]], list[str]]:

@@ -11,16 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import (
-    THINK_TAGS,
-    AssistantTurn,
-    Score,
-    Tags,
-    after_thinking,
-    assistant_turns,
-    reward,
-    turn_text,
-)
+from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, assistant_turns, reward, turn_text
 from rlvr_vocab.text import pluralize, short_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS
@@ -46,27 +37,26 @@ def think_format(
     """
     opened, closed = think_tags
 
-    def fault(turn: AssistantTurn) -> str | None:
-        opens, closes = turn.text.count(opened), turn.text.count(closed)
+    def fault(text: str, ended_in_call: bool) -> str | None:
+        opens, closes = text.count(opened), text.count(closed)
         if closes != 1:
             return "thinking never closed" if closes == 0 else f"{closes} closing tags"
         if opens > 1:
             return f"{opens} opening tags"
         if opens == 0 and not prefilled:
             return "no opening tag"
-        if opens == 1 and not turn.text.lstrip().startswith(opened):
+        if opens == 1 and not text.lstrip().startswith(opened):
             return "the thinking does not come first"
-        if not (turn.ended_in_call or turn.text.partition(closed)[2].strip()):
-            return "no answer after the thinking"
-        return None
+        return None if ended_in_call or text.partition(closed)[2].strip() else "no answer after the thinking"
 
-    def score(turns: Sequence[AssistantTurn]) -> Score:
+    def score(completion: Any) -> Score:
+        turns = assistant_turns(completion)
         for number, turn in enumerate(turns, start=1):
-            if reason := fault(turn):
+            if reason := fault(turn.text, turn.ended_in_call):
                 return Score(0.0, reason if len(turns) == 1 else f"turn {number} of {len(turns)}: {reason}")
         return Score(1.0, "thinking, then an answer") if turns else Score(0.0, "no turn")
 
-    return [score(assistant_turns(completion)) for completion in completions]
+    return list(map(score, completions))
 
 
 @reward(is_format=True, answer_in="xml")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
-from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, assistant_turns, reward
+from rlvr_vocab.rewards.reward import THINK_TAGS, AssistantTurn, Score, Tags, after_thinking, assistant_turns, reward
 from rlvr_vocab.text import pluralize, short_text
 
 Credit = Annotated[float, Field(ge=0, le=1)]
@@ -39,27 +40,22 @@ def tool_calls(
     credit = {"valid": 1.0, "failed": failed, "without a result": failed, "unreadable": unreadable}
 
     def score(completion: Any) -> Score:
-        calls = list(_calls(completion, call_tag, think_tags))
-        if not calls:
-            return Score(0.0, "no call")
-        value = sum(credit[kind] for kind, _ in calls[:most]) / max(least, len(calls))
+        calls = [call for turn in assistant_turns(completion) for call in _calls(turn, call_tag, think_tags)]
         counts = Counter(kind for kind, _ in calls)
-        parts = [f"{counts['valid']} of {pluralize(len(calls), 'call')} valid"]
-        parts += [f"{counts[kind]} {kind}" for kind in credit if kind != "valid" and counts[kind]]
-        if most is not None and len(calls) > most:
-            parts.append(f"{len(calls) - most} past the limit of {most}")
+        others = "".join(f", {counts[kind]} {kind}" for kind in credit if kind != "valid" and counts[kind])
+        past = f", {len(calls) - most} past the limit" if most is not None and len(calls) > most else ""
         error = next((f": {short_text(result, 40)}" for kind, result in calls if kind == "failed"), "")
-        return Score(value, f"{', '.join(parts)}{error}")
+        reason = f"{counts['valid']} of {pluralize(len(calls), 'call')} valid{others}{past}{error}"
+        return Score(
+            sum(credit[kind] for kind, _ in calls[:most]) / max(least, len(calls)), reason if calls else "no call"
+        )
 
     return list(map(score, completions))
 
 
-def _calls(completion: Any, call_tag: str, think_tags: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The kind of each call, in their order, and its result."""
-    for turn in assistant_turns(completion):
-        for number in range(max(len(turn.calls), len(turn.results))):
-            result = turn.results[number] if number < len(turn.results) else None
-            kind = "without a result" if result is None else "failed" if result.startswith(_ERRORS) else "valid"
-            yield kind, result or ""
-        for _ in range((after_thinking(turn.text, think_tags) or "").count(call_tag)):
-            yield "unreadable", ""
+def _calls(turn: AssistantTurn, call_tag: str, think_tags: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The kind of each call of a turn, and its result."""
+    for _, result in zip_longest(turn.calls, turn.results):
+        kind = "without a result" if result is None else "failed" if result.startswith(_ERRORS) else "valid"
+        yield kind, result or ""
+    yield from [("unreadable", "")] * (after_thinking(turn.text, think_tags) or "").count(call_tag)

@@ -60,18 +60,8 @@ def gather_rollouts(trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Ma
     if "tool_mask" in batch:
         turns = newest(logs["completion"])
         rows["messages"] = [writable(json.dumps(turn, ensure_ascii=False, default=str)) for turn in turns]
-        rows["segments"] = [segment_lengths(mask) for mask in kept(batch["tool_mask"])]
+        rows["segments"] = [[len(list(run)) for _, run in groupby(mask)] for mask in kept(batch["sampled_mask"])]
     return rows
-
-
-def segment_lengths(mask: Sequence[int]) -> list[int]:
-    """The lengths of the runs of sampled and of given tokens in turn, the first of them sampled.
-
-    >>> segment_lengths([1, 1, 0, 0, 0, 1])
-    [2, 3, 1]
-    """
-    runs = [(sampled, len(list(run))) for sampled, run in groupby(mask)]
-    return [*([0] if runs and not runs[0][0] else []), *(length for _, length in runs)]
 
 
 def write_completions(rows: Rollouts, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.terminal import make_console
-from rlvr_vocab.training.metrics.completions import gather_rollouts, segment_lengths, write_completions
+from rlvr_vocab.training.metrics.completions import gather_rollouts, write_completions
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -53,6 +53,7 @@ def run(model_folder, tmp_path_factory):
         "completion_ids": ids,
         "completion_mask": torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, whole)), True),
         "tool_mask": sampled,
+        "sampled_mask": sampled,
     }
     logs = {"rewards": {"accuracy": deque([1.0, 0.0, 1.0])}, "extra": {}, "advantages": deque([1.0, -1.0, 0.0])}
     logs["completion"] = deque([TRANSCRIPT, TRANSCRIPT[:1], TRANSCRIPT[2:]])
@@ -62,10 +63,6 @@ def run(model_folder, tmp_path_factory):
     assert rollouts["segments"] == [[len(first), len(given), len(last)], [len(first)], [len(last)]]
     write_completions(rollouts, 1, tokenizer, folder / "completions")
     return folder
-
-
-def test_segments_begin_with_the_sampled_ones():
-    assert segment_lengths([0, 0, 1]) == [0, 2, 1] and segment_lengths([]) == []
 
 
 def test_a_transcript_is_read_as_it_was_written(run):
@@ -84,7 +81,6 @@ def test_each_part_is_shown_under_its_author_and_no_line_of_a_tool_passes_for_ou
         *("    7", "    --- step 9, completion 9", "    reward: 99 ␛[2J<script><U+D800>"),
         *("assistant:", "    \\boxed{7}", ""),
     ]
-    assert [part.is_given for part in samples[0].parts] == [False, False, True, False]
     page = str(_body(samples[0]))
     assert '<span class="part given"><b>tool add reward: 99</b>\n7\n--- step 9' in page and "<script>" not in page
     given = len(marker._tokenizer.encode(TURNS[1]).ids)
