@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import multiprocessing
@@ -39,6 +40,7 @@ from rlvr_vocab.runs.problems import RunProblems, asks_to_think, fingerprint_of,
 from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context, tools_of_run
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
 from rlvr_vocab.text import pluralize
+from rlvr_vocab.tools.format import ToolFormat
 from rlvr_vocab.tools.functions import offered_tools
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
@@ -83,6 +85,8 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
     with PartialState().main_process_first():  # the others find a created model in the cache
         plan = expansion_plan(model, settings.seed, dataset, thinks=thinks)
     require_chat_template(plan)
+    if settings.uses_tools:
+        ToolFormat(copy.copy(plan.tokenizer), plan.layout, {})  # refuses a template that shows no tools
     warms_up = settings.warmup.max_steps > 0
     for rows in (problems.held_out, *(problems.by_stage if warms_up else ())):  # all others are rendered later
         chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])

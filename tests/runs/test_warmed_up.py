@@ -10,7 +10,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json
 from rlvr_vocab.runs import model
-from rlvr_vocab.runs.model import _in_a_child, base_model
+from rlvr_vocab.runs.model import _in_a_child, base_model, plan_model
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.training.models import warmup
 
@@ -60,6 +60,17 @@ def test_one_that_was_interrupted_goes_on_and_leaves_nothing_but_what_one_at_a_s
     [made] = (tmp_path / "resumed" / "warmup").iterdir()
     (made.with_name(f"{made.name}.unfinished") / "checkpoint-2").mkdir(parents=True)  # killed at its very end
     assert made_in(tmp_path / "resumed")[0] == whole and steps[6:] == []
+
+
+def test_a_template_that_shows_no_calls_is_refused_before_a_warm_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path))
+    template = tmp_path / "plain.jinja"
+    template.write_text("{% for each in messages %}{{ each.content }}{% endfor %}{{ 'A:' if add_generation_prompt }}")
+    words = ("experiment=calculator", f"model.chat_template={template}", "dataset.generator.num_problems=60")
+    settings, quiet = read_settings("train", [*words]), Console(quiet=True)
+    with pytest.raises(UserError, match="shows no tool calls"):
+        plan_model(settings, load_run_problems(settings, quiet), quiet)
+    assert not (tmp_path / "warmup").exists()
 
 
 def cached_for(cache, *words):
