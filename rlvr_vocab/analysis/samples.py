@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -158,7 +160,9 @@ def is_given(author: str) -> bool:
 
 def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[tuple[str, Sequence[TextSpan]]]:
     """A turn with marks is shown as it was sampled, the text of its calls too."""
-    marked = [] if marker is None else [marker.spans(ids) for ids in own.turns_ids]
+    flags = sampled_flags(own.segments, len(own.completion_ids))
+    runs = groupby(zip(flags, own.completion_ids, strict=True), key=itemgetter(0))
+    marked = [marker.spans([token for _, token in run]) for is_sampled, run in runs if is_sampled and marker]
     turns = iter(marked if any(span.copy_index for spans in marked for span in spans) else ())
     if not own.messages:
         yield "completion", next(turns, [TextSpan(own.completion, 0)])

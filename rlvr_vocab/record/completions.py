@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +52,6 @@ class SampledCompletion:
     @property
     def kind(self) -> str:
         return kind_text(self.task, self.difficulty)
-
-    @property
-    def turns_ids(self) -> list[Sequence[int]]:
-        """The ids of each turn that the model sampled."""
-        ends = list(accumulate(self.segments)) or [len(self.completion_ids)]
-        return [self.completion_ids[start:end] for start, end in pairwise([0, *ends])][::2]
 
 
 class CompletionFiles:
@@ -108,8 +101,7 @@ class CompletionFiles:
 
 def sampled_flags(segments: Sequence[int], length: int) -> list[bool]:
     """Whether the model sampled each of `length` ids; all of them without segments."""
-    flags = [place % 2 == 0 for place, size in enumerate(segments) for _ in range(size)]
-    return flags or [True] * length
+    return [place % 2 == 0 for place, size in enumerate(segments or [length]) for _ in range(size)]
 
 
 def _completion(cells: Mapping[str, Any], step: int, row: int) -> SampledCompletion:

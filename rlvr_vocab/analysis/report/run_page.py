@@ -121,12 +121,7 @@ _CURVES: tuple[tuple[str, str, Sequence[str], str], ...] = (
         "",
     ),
     ("Calls of tools", "calls per completion", ("tools/call_frequency",), ""),
-    (
-        "Calls without success",
-        "share",
-        ("tools/failure_frequency", "tools/ended_in_call"),
-        "Of the calls, those that raised; of the completions, those that end in a call, without an answer.",
-    ),
+    ("Calls in vain", "share", ("tools/failure_frequency", "tools/ended_in_call"), "Of calls, and of completions."),
     ("Reasoning tokens", "share while thinking", ("thinking/reasoning_share",), ""),
     (
         "Entropy per token",

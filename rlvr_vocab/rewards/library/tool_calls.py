@@ -43,12 +43,9 @@ def tool_calls(
         calls = [call for turn in assistant_turns(completion) for call in _calls(turn, call_tag, think_tags)]
         counts = Counter(kind for kind, _ in calls)
         others = "".join(f", {counts[kind]} {kind}" for kind in credit if kind != "valid" and counts[kind])
-        past = f", {len(calls) - most} past the limit" if most is not None and len(calls) > most else ""
         error = next((f": {short_text(result, 40)}" for kind, result in calls if kind == "failed"), "")
-        reason = f"{counts['valid']} of {pluralize(len(calls), 'call')} valid{others}{past}{error}"
-        return Score(
-            sum(credit[kind] for kind, _ in calls[:most]) / max(least, len(calls)), reason if calls else "no call"
-        )
+        reason = f"{counts['valid']} of {pluralize(len(calls), 'call')} valid{others}{error}" if calls else "no call"
+        return Score(sum(credit[kind] for kind, _ in calls[:most]) / max(least, len(calls)), reason)
 
     return list(map(score, completions))
 
