@@ -255,12 +255,21 @@ def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [call.get("function") or call for call in calls or () if isinstance(call, dict)]
 
 
+def has_parts(content: Any) -> bool:
+    """Whether a message's content is a list with typed parts, such as text and images; tools return other lists."""
+    return isinstance(content, list) and any(isinstance(part, dict) and "type" in part for part in content)
+
+
 def content_text(content: Any) -> str:
-    """The text of a message's content, which may be None, or a list of parts of which some are text."""
-    if not isinstance(content, list):
-        return "" if content is None else str(content)
-    parts = (part.get("text") if isinstance(part, dict) else part for part in content)
-    return "".join(part for part in parts if isinstance(part, str))
+    """The text of a message's content: of its parts, or as Python shows a value that a tool returned; None is empty.
+
+    >>> content_text([{"type": "text", "text": "a"}, {"type": "image"}]), content_text([("a", 1)]), content_text(None)
+    ('a', "[('a', 1)]", '')
+    """
+    if has_parts(content):
+        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
+        return "".join(part for part in parts if isinstance(part, str))
+    return "" if content is None else str(content)
 
 
 def after_thinking(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str | None:

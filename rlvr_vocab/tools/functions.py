@@ -26,7 +26,7 @@ from typing import Any, TextIO, TypeVar
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import load_attribute, load_function
 from rlvr_vocab.rewards.guard import raised, run_in_thread
-from rlvr_vocab.rewards.reward import is_user_code
+from rlvr_vocab.rewards.reward import has_parts, is_user_code
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import nearest_and_all, writable
 from rlvr_vocab.tools.calculator import calculator
@@ -226,13 +226,16 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")  # all that Python shows of a generat
 
 
 def content_of(result: Any) -> Any:
-    """The content of a tool's message as TRL makes it (`str`, or content blocks); ToolError where there is no text."""
-    if isinstance(result, list) and result and all(isinstance(part, dict) and "type" in part for part in result):
-        return [{**part, "text": _cut(str(part["text"]))} if "text" in part else part for part in result]
+    """The content of a tool's message as TRL makes it: a list stays, of anything else the text; ToolError for none."""
+    if has_parts(result):
+        texts = [isinstance(part, dict) and isinstance(part.get("text"), str) for part in result]
+        return [
+            {**part, "text": _cut(part["text"])} if text else part for part, text in zip(result, texts, strict=True)
+        ]
     text = str(result)
     if isinstance(result, bytes | bytearray) or (not isinstance(result, str) and _ADDRESS.search(text)):
         raise ToolError(f"returned {type(result).__name__}, which has no text")
-    return _cut(text)
+    return deepcopy(result) if isinstance(result, list) and len(text) <= LONGEST_RESULT else _cut(text)
 
 
 def _cut(text: str, limit: int = LONGEST_RESULT) -> str:
