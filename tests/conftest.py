@@ -106,6 +106,44 @@ def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.Te
     return expand
 
 
+# Reads a call into some letters, so that models whose tokens are drawn by chance call tools in half of their turns.
+CALLS_IN_LETTERS = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "tool_calls": {
+            "open_pattern": "(?P<letter>[a-zA-Z])",
+            "close_pattern": "$",
+            "transform": [{"type": "function", "function": {"name": "ask", "arguments": {"letter": "{letter}"}}}],
+        },
+        "content": {"close_pattern": r"<\|im_end\|>"},
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def calling_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of a shape that calls tools by chance, ending turns with one of many tokens, under `Expansion`."""
+    from transformers import AutoTokenizer
+
+    from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE
+    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+
+    def make(name: str, **fields: Any) -> Path:
+        base, out = (tmp_path_factory.mktemp(f"calling-{name}") / part for part in ("base", "expanded"))
+        shutil.copytree(make_shape(name).folder, base)
+        tokenizer = AutoTokenizer.from_pretrained(base)
+        tokenizer.response_template, tokenizer.chat_template = CALLS_IN_LETTERS, CHAT_TEMPLATE
+        tokenizer.save_pretrained(str(base))
+        generation = base / "generation_config.json"
+        ends = [*range(5, 300, 4), tokenizer.eos_token_id]
+        generation.write_text(json.dumps({**json.loads(generation.read_text()), "eos_token_id": ends}))
+        write_expansion(plan_expansion(str(base), Expansion(**{"reasoning_rank": None, **fields})), out)
+        return out
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def bytes_beyond() -> Callable[[Callable[[], Any]], float]:
     """Peak memory of a call beyond that of the process before it; on Linux alone."""

@@ -113,6 +113,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     """
 
     push_in_progress: Any
+    _in_tool_loop = False
     _sync_tool_dicts: list[dict[str, Any]]  # of each completion, by name
     _async_tool_dicts: list[dict[str, Any]]
 
@@ -122,13 +123,27 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
         """`GRPOTrainer._generate_single_turn`: the public `rollout_func` replaces decoding and logging too."""
+        if self._in_tool_loop:
+            self._another_turn_anywhere(here=True)
         return self.sample(prompt_ids, partial(super()._generate_single_turn, prompt_ids, *args, **kwargs))
 
-    def _tool_call_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """`GRPOTrainer._tool_call_loop`: rewards and `reset` need an environment whose methods are not guarded."""
+    def _tool_call_loop(self, prompts: list[Any], prompt_ids: list[list[int]], *args: Any) -> Any:
+        """`GRPOTrainer._tool_call_loop`: rewards and `reset` need an environment whose methods are not guarded.
+
+        Sharded weights are gathered by all processes: one without calls generates along, and drops what it gets.
+        """
         self._sync_tool_dicts = [guarded_tools(each) for each in self._sync_tool_dicts]
         self._async_tool_dicts = [guarded_tools(each) for each in self._async_tool_dicts]
-        return super()._tool_call_loop(*args, **kwargs)
+        self._in_tool_loop = sharded = is_sharded(self.accelerator.state)
+        found = super()._tool_call_loop(prompts, prompt_ids, *args)
+        self._in_tool_loop = False
+        while sharded and self._another_turn_anywhere(here=False):
+            super()._generate_single_turn(prompt_ids[:1], None, {}, num_generations=1)
+        return found
+
+    def _another_turn_anywhere(self, here: bool) -> bool:
+        turns = torch.tensor(float(here), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(turns, reduction="sum") > 0)
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
         """`GRPOTrainer._get_tool_suffix_ids`: it encodes control tokens in a tool's words as such."""

@@ -42,6 +42,7 @@ RESUMED = {"max_steps": 4, "num_iterations": 2, "optim": "adamw_torch", "learnin
 SAMPLED: dict[str, dict[str, Any]] = {
     "sampled": {"shape": "qwen3", "forced": False},
     "one_ends_early": {"shape": "llama", "forced": False, "first_ends_at_once": True},
+    "tools": {"shape": "phi", "forced": False, "tools": True, "args": {"max_completion_length": 220}},
     "whole": {"shape": "qwen3", "forced": False, "args": RESUMED},
     "told_to_stop": {"shape": "qwen3", "forced": False, "args": RESUMED, "second_is_told_to_stop": True},
     "resumed": {"shape": "qwen3", "forced": False, "args": RESUMED, "resume": "told_to_stop/run/checkpoint-1"},
@@ -97,7 +98,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def trained(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+def trained(
+    expand_shape: Callable[..., Path], calling_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], Path]:
     """The folder of a case, by its name and how it was trained: a file of accelerate's, or `one` of ALONE."""
     root = tmp_path_factory.mktemp("trained")
 
@@ -106,14 +109,14 @@ def trained(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPath
             cases = {**SAME, **SAMPLED} if kind in ("ddp", "fsdp2") else SAME
             if kind in WITH_ADAMW:  # an adapter with rows is refused under DeepSpeed
                 cases = {name: case for name, case in SAME.items() if "lora" not in case}
-            _train(kind, cases, root / kind, expand_shape)
+            _train(kind, cases, root / kind, {False: expand_shape, True: calling_shape})
         return root / kind / name
 
     return folder_of
 
 
-def _train(kind: str, cases: dict[str, dict[str, Any]], out: Path, expand_shape: Callable[..., Path]) -> None:
-    listed = [_case(kind, name, case, out, expand_shape) for name, case in cases.items()]
+def _train(kind: str, cases: dict[str, dict[str, Any]], out: Path, shapes: dict[bool, Callable[..., Path]]) -> None:
+    listed = [_case(kind, name, case, out, shapes["tools" in case]) for name, case in cases.items()]
     out.mkdir()
     file = out / "cases.json"
     file.write_text(json.dumps(listed))

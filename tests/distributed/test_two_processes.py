@@ -43,6 +43,13 @@ def test_a_process_whose_completions_end_at_once_waits_for_the_other(trained, ki
 
 
 @KINDS
+def test_a_process_without_calls_waits_for_the_turns_of_the_other(trained, kind):
+    first, second = seen_by_both(trained(kind, "tools"))
+    assert set(first["turns"]) == {1} and max(second["turns"]) == 3
+    assert max(first["farthest_from_its_score"] + second["farthest_from_its_score"]) < 1e-5
+
+
+@KINDS
 def test_a_resumed_training_ends_with_the_same_weights(trained, kind):
     whole, resumed = (load_file(trained(kind, name) / "model" / "model.safetensors") for name in ("whole", "resumed"))
     assert [key for key, weight in whole.items() if not torch.equal(resumed[key], weight)] == []

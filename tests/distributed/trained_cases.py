@@ -29,6 +29,7 @@ from transformers import TrainerCallback
 from rlvr_vocab.errors import UserError, stop_signals
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
 from rlvr_vocab.training.arguments import grpo_config
+from rlvr_vocab.training.metrics.batch import sampled_spans
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -75,7 +76,9 @@ class WatchedTrainer(RegionGRPOTrainer):
         kept = batch["completion_mask"].bool()
         with torch.no_grad():
             scored, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, kept.size(1), len(ids))
-        apart = (scored - batch["sampling_per_token_logps"])[kept].abs().max().item()
+        sampled = batch["sampled_mask"].bool()
+        apart = (scored - batch["sampling_per_token_logps"])[sampled].abs().max().item()
+        seen.setdefault("turns", []).append(max(len([*sampled_spans(row)]) for row in sampled.tolist()))
         seen.setdefault("farthest_from_its_score", []).append(apart)
         rows = [row[chosen].tolist() for row, chosen in zip(batch["completion_ids"], kept, strict=True)]
         seen.setdefault("completion_ids", []).extend(rows)
@@ -125,6 +128,15 @@ def often_flat(completion_ids: list[list[int]], solution: list[str], **_: Any) -
     return [float(len(text) % 2 and sum(ids) % 3 == 0) for ids, text in zip(completion_ids, solution, strict=True)]
 
 
+def ask(letter: str) -> str:
+    """Answers a letter.
+
+    Args:
+        letter: a letter.
+    """
+    return letter.upper()
+
+
 def train(case: dict[str, Any]) -> None:
     out = Path(case["out"])
     arguments = {**ARGUMENTS, "output_dir": str(out / "run"), **case.get("args", {})}
@@ -141,10 +153,13 @@ def train(case: dict[str, Any]) -> None:
         max_rounds=8 if case.get("dynamic_sampling") else 1,
         reward_funcs=[often_flat] if case.get("dynamic_sampling") else [evenness, is_short],
         train_dataset=Dataset.from_list(rows),
+        tools=[ask] if case.get("tools") else None,
         callbacks=[StopOnSignalOrTime(), SecondIsToldToStop()] if case.get("second_is_told_to_stop") else [],
     )
     if case.get("first_ends_at_once") and trainer.accelerator.process_index == 0:
         trainer.generation_config.eos_token_id = list(range(trainer.policy.layout.rows))
+    if case.get("tools") and trainer.accelerator.process_index == 0:
+        trainer.max_tool_calling_iterations = 0
     trainer.train(resume_from_checkpoint=case.get("resume"))
     stop_signals.reason = None
     seen["class"] = type(trainer.model_wrapped).__name__
