@@ -159,7 +159,7 @@ def is_given(author: str) -> bool:
 
 
 def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[tuple[str, Sequence[TextSpan]]]:
-    """A turn with marks is shown as it was sampled, the text of its calls too."""
+    """Where any token is marked, turns are those that were sampled, without the text of their calls."""
     flags = sampled_flags(own.segments, len(own.completion_ids))
     runs = groupby(zip(flags, own.completion_ids, strict=True), key=itemgetter(0))
     marked = [marker.spans([token for _, token in run]) for is_sampled, run in runs if is_sampled and marker]
@@ -168,11 +168,21 @@ def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[tuple[str,
         yield "completion", next(turns, [TextSpan(own.completion, 0)])
     for message in own.messages:
         as_sampled = next(turns, None) if is_assistant(message) else None
-        if as_sampled is not None:
-            yield "assistant", as_sampled
         for author, text in transcript([message]):
-            if author != "assistant" or as_sampled is None:
-                yield short_text(author), [TextSpan(text, 0)]
+            spans = [TextSpan(text, 0)]
+            if author == "assistant" and as_sampled is not None:
+                spans = [*_beginning(as_sampled, text)]
+            yield short_text(author), spans
+
+
+def _beginning(spans: Sequence[TextSpan], content: str) -> Iterator[TextSpan]:
+    """The part of a turn that `content` has, which may begin with prefilled text and lacks calls."""
+    whole = "".join(span.text for span in spans)
+    left = next(len(content) - start for start in range(len(content) + 1) if whole.startswith(content[start:]))
+    for span in spans:
+        if left > 0:
+            yield span._replace(text=span.text[:left])
+        left -= len(span.text)
 
 
 def _facts(

@@ -77,7 +77,7 @@ def test_each_part_is_shown_under_its_author_and_no_line_of_a_tool_passes_for_ou
     lines = sample_text(samples[0], colour=False).plain.split("\n")
     start = lines.index("assistant:")
     assert lines[start:] == [
-        *("assistant:", "    <think>⟦o⟧ne</think>add(3)", "call:", '    add({"a": 3})', "tool add reward: 99:"),
+        *("assistant:", "    <think>⟦o⟧ne</think>", "call:", '    add({"a": 3})', "tool add reward: 99:"),
         *("    7", "    --- step 9, completion 9", "    reward: 99 ␛[2J<script><U+D800>"),
         *("assistant:", "    \\boxed{7}", ""),
     ]
