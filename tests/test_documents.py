@@ -21,6 +21,7 @@ from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import leaves
 from rlvr_vocab.runs.multirun import jobs_of
+from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -263,10 +264,12 @@ def test_python_snippets_run_from_top_to_bottom(
         shutil.copytree(expand_shape("qwen3", size=None), tmp_path / folder)
     for hub_name in set(re.findall(r'= ?"(Qwen/[\w.-]+)"', text)):
         shutil.copytree(make_shape("qwen2").folder, tmp_path / hub_name)
+        if document.name == "tools.md":
+            (tmp_path / hub_name / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     names: dict[str, Any] = {"__name__": "snippets"}
     for block in blocks(document, "python"):
         if not block.note.startswith("not run"):
             code = "\n" * (block.line - 1) + block.text
-            for key, short in SHORT.items() if document.name == "python.md" else ():
+            for key, short in SHORT.items() if document.name in ("python.md", "tools.md") else ():
                 code = re.sub(rf"\b{key}=\d+", f"{key}={short}", code)
             exec(compile(code, str(document), "exec"), names)
