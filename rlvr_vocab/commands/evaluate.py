@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
 from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style, stages_of
@@ -30,7 +30,7 @@ from rlvr_vocab.evaluation.evaluate import (
     seeded_sampler,
 )
 from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, votes_of
-from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
+from rlvr_vocab.evaluation.sampling import Chat, SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
@@ -40,6 +40,7 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import RunOfCheckpoint, only_writer, run_of_checkpoint
 from rlvr_vocab.runs.problems import problems_line
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns, rewards_in_script
+from rlvr_vocab.runs.tools import OF_TOOLS, ToolUse
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
@@ -54,8 +55,7 @@ Rows = Sequence[Mapping[str, Any]]
 class Candidate:
     """The checkpoint to evaluate; `result_settings` determine its results."""
 
-    layout: VocabLayout
-    tokenizer: PreTrainedTokenizerBase
+    chat: Chat
     sampling: SamplingSettings
     grader: Grader
     result_settings: dict[str, Any]
@@ -70,7 +70,7 @@ def run(settings: EvaluateSettings) -> int:
         candidate = _candidate(settings, trained, rows)
         require_same_settings(settings.folder, candidate.result_settings)
         config = AutoConfig.from_pretrained(folder_with("config.json", settings.checkpoint, settings.base), **NO_CODE)
-        require_room(config, candidate.tokenizer, [row["prompt"] for row in rows], candidate.sampling)
+        require_room(config, candidate.chat, [row["prompt"] for row in rows], candidate.sampling)
         results = _results(settings, candidate, questions_of(rows, settings.samples), console)
         votes = votes_of(results)
         summary = _summary(settings, candidate, results, evaluation_figures(results, votes))
@@ -125,11 +125,13 @@ def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows)
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
+    tool_use = ToolUse.of(settings, trained)
+    chat = Chat(tokenizer, layout, tools=tool_use.loop(tokenizer, layout))
     tags, decimal_mark = think_tags(tokenizer, layout), settings.dataset.decimal
     grader = Grader(spec, RewardContext(tags, sampling.max_new_tokens, decimal_mark))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
-    return Candidate(layout, tokenizer, sampling, grader, depends_on)
+    return Candidate(chat, sampling, grader, {**depends_on, **tool_use.record()})
 
 
 def _results(
@@ -141,17 +143,18 @@ def _results(
         console.print(f"goes on from {len(kept):,} of {pluralize(len(questions), 'answer')} in {path}", markup=False)
     if len(kept) == len(questions):
         return kept
+    chat = candidate.chat
     if settings.backend == "vllm":
         prompts = [question.row["prompt"] for question in questions]
-        loaded = settings.checkpoint, candidate.tokenizer, candidate.layout
-        sampling: AbstractContextManager[Sampler] = vllm_sampler(*loaded, prompts, candidate.sampling)
+        sampling: AbstractContextManager[Sampler] = vllm_sampler(settings.checkpoint, chat, prompts, candidate.sampling)
     else:
-        sampling = nullcontext(seeded_sampler(load_checkpoint(settings.checkpoint, settings.base), candidate.sampling))
+        checkpoint = replace(load_checkpoint(settings.checkpoint, settings.base), tools=chat.tools)
+        sampling = nullcontext(seeded_sampler(checkpoint, candidate.sampling))
     with sampling as sample, progress_bar(console, "evaluating", len(questions)) as display:
 
         def answer(batch: Sequence[Question], place: int) -> list[ProblemResult]:
-            completions = sample([question.row["prompt"] for question in batch], place)
-            return graded_results(batch, completions, candidate.grader, candidate.layout)
+            completions = sample([question.row for question in batch], place)
+            return graded_results(batch, completions, candidate.grader, chat.layout)
 
         (settings.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
         beside = {"checkpoint": str(settings.checkpoint), "samples": settings.samples}  # not compared
@@ -179,6 +182,7 @@ def _summary(
         "mean_tokens": figures["length"].estimate,
         "figures": _as_dicts(figures),
         **{key: candidate.result_settings[key] for key in depends_on},
+        **{key: value for key in OF_TOOLS if (value := candidate.result_settings[key]) is not None},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import torch
 from rich.console import Console
@@ -20,13 +21,17 @@ from rlvr_vocab.evaluation.sampling import (
     load_checkpoint,
     sample_completions,
 )
+from rlvr_vocab.rewards.reward import content_text
 from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.runs.summary import marked_text
+from rlvr_vocab.runs.tools import ToolUse
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.text import visible_text
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
-from rlvr_vocab.vocab.tokenizer import prefilled_ids
+from rlvr_vocab.vocab.tokenizer import load_tokenizer, prefilled_ids
+from rlvr_vocab.vocab.weights import folder_with
 
 
 def run(settings: GenerateSettings) -> int:
@@ -35,10 +40,13 @@ def run(settings: GenerateSettings) -> int:
     trained = run_of_checkpoint(settings.checkpoint)
     system = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
     prompts = _prompts(settings, system)
-    checkpoint = load_checkpoint(settings.checkpoint, settings.base)
-    if checkpoint.tokenizer.chat_template is None:
+    layout = VocabLayout.load(folder_with(LAYOUT_FILE, settings.checkpoint, settings.base))
+    tokenizer = load_tokenizer(folder_with("tokenizer.json", settings.checkpoint, settings.base))
+    if tokenizer.chat_template is None:
         remedy = "expand its base with model.chat_template=FILE"
         raise UserError(f"checkpoint={settings.checkpoint} has no chat template: {remedy}")
+    tools = ToolUse.of(settings, trained).loop(tokenizer, layout)
+    checkpoint = replace(load_checkpoint(settings.checkpoint, settings.base), tools=tools)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
@@ -70,18 +78,22 @@ def _prompts(settings: GenerateSettings, system: str | None) -> list[Messages]:
 
 
 def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion) -> dict[str, object]:
-    """One answer as plain values, with its prompt as text if it is one message, else as messages."""
+    """One answer as plain values, with its prompt as text if it is one message, else as messages.
+
+    Thinking, answer and text are those of the last turn; a turn that calls a tool answers nothing.
+    """
     layout, tokenizer = checkpoint.layout, checkpoint.tokenizer
-    thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
+    thinking, answer = turn_parts(layout, *completion.turns_ids[-1])
     asked = [message for message in prompt if message["role"] != "system"]
     return {
         "prompt": asked[0]["content"] if len(asked) == 1 else prompt,
         "thinking": tokenizer.decode(thinking, skip_special_tokens=True).strip(),
-        "answer": tokenizer.decode(answer, skip_special_tokens=True).strip(),
+        "answer": tokenizer.decode(answer, skip_special_tokens=True).strip() if completion.turn else "",
         "text": completion.turn,
         "reasoning_tokens": sum(token >= layout.standard_size for token in completion.completion_ids),
         "ids": completion.completion_ids,
         "finished": completion.finished,
+        **({"messages": completion.messages, "segments": completion.segments} if completion.messages else {}),
     }
 
 
@@ -94,13 +106,21 @@ def _print_answer(checkpoint: Checkpoint, completion: Completion, console: Conso
         text.rstrip()
         return text[len(text.plain) - len(text.plain.lstrip()) :]
 
-    thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
-    if thinking:
-        reasoning = sum(token >= layout.standard_size for token in thinking)
-        console.print(Text(f"thinking ({len(thinking):,} tokens, reasoning tokens: {reasoning:,})", style="dim"))
-        console.print(marked(thinking), end="\n\n")
-        console.print(Text("answer", style="dim"))
-    console.print(marked(answer) if answer else "(none)")
+    turns = iter(completion.turns_ids)
+    for message in completion.messages or [{"role": "assistant"}]:
+        if message["role"] == "tool":
+            console.print(Text(f"tool {message['name']}", style="dim"))
+            console.print(Text(visible_text(content_text(message["content"]))), end="\n\n")
+            continue
+        thinking, answer = turn_parts(layout, *next(turns))
+        if thinking:
+            reasoning = sum(token >= layout.standard_size for token in thinking)
+            console.print(Text(f"thinking ({len(thinking):,} tokens, reasoning tokens: {reasoning:,})", style="dim"))
+            console.print(marked(thinking), end="\n\n")
+        calls = bool(message.get("tool_calls"))
+        if thinking or completion.messages:
+            console.print(Text("call" if calls else "answer", style="dim"))
+        console.print(marked(answer) if answer else "(none)", end="\n\n" if calls else "\n")
     if not completion.finished:
         console.print(Text("(truncated at max_new_tokens)", style="yellow"))
     console.print()

@@ -21,10 +21,13 @@ from rlvr_vocab.bounds import Count, NewFolder, NotNegative, OutFile, OutFolder,
 from rlvr_vocab.config.recorded import read_recorded, yaml_line
 from rlvr_vocab.config.sections import (
     DatasetSettings,
+    Environment,
     Grader,
     ModelSettings,
+    PastThinking,
     RewardSettings,
     RunSettings,
+    ToolNames,
     as_tuple,
     problem_source,
 )
@@ -223,6 +226,10 @@ class EvaluateSettings:
     rewards: RewardSettings
     grader: Grader
     threshold: float | None
+    tools: Annotated[ToolNames | None, BeforeValidator(as_tuple)]
+    environment: Environment
+    max_tool_calling_iterations: WholeFrom0 | None
+    past_thinking: PastThinking | None
     split: Literal["eval", "train", "all"] | None
     samples: Count
     backend: Literal["transformers", "vllm"]
@@ -251,6 +258,10 @@ class GenerateSettings:
     prompt: str | None
     prompts: UserPath | None
     system_prompt: str | None
+    tools: Annotated[ToolNames | None, BeforeValidator(as_tuple)]
+    environment: Environment
+    max_tool_calling_iterations: WholeFrom0 | None
+    past_thinking: PastThinking | None
     temperature: NotNegative | None
     top_p: Annotated[float, Gt(0), Le(1)]
     max_new_tokens: Count

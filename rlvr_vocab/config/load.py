@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_command_line
-from rlvr_vocab.config.command_settings import COMMANDS
+from rlvr_vocab.config.command_settings import COMMANDS, EvaluateSettings, GenerateSettings
 from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
 from rlvr_vocab.config.sections import RunSettings, StageKeys, StageSettings, grpo_arguments, stage_error_context
 from rlvr_vocab.config.trl_fields import GrpoFields, field_types, trl_values
@@ -234,6 +234,8 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
     _refuse_untyped_code(config, composed)
     if "rewards" in config and composed.trusts("rewards.functions"):
         _allow_rewards(settings.rewards.functions)
+    if "tools" in config:
+        _allow_tools(settings, composed)
     if "grader" in config and composed.trusts("grader"):
         _allow_rewards(settings.grader or ())
     return settings
@@ -309,13 +311,17 @@ def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
         _allow_rewards(each.rewards.functions)
     for each in [*([run] if composed.trusts("training.trainer") else []), *of_stages]:
         allow(filter(None, [each.training.trainer]))
-    if composed.trusts("tools"):
-        allow(run.tools)
-    if run.environment is not None and (composed.trusts("environment") or composed.trusts("environment.name")):
-        allow([run.environment.name])
+    _allow_tools(run, composed)
     if composed.trusts("evaluation.grader"):
         _allow_rewards(run.evaluation.grader or ())
     _refuse_untyped_code(run.resolved, composed)
+
+
+def _allow_tools(settings: RunSettings | EvaluateSettings | GenerateSettings, composed: Composed) -> None:
+    if composed.trusts("tools"):
+        allow(settings.tools or ())
+    if settings.environment is not None and (composed.trusts("environment") or composed.trusts("environment.name")):
+        allow([settings.environment.name])
 
 
 def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:

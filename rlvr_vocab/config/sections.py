@@ -104,6 +104,7 @@ def _chosen_tokens(chosen: Any) -> Any:
     return tuple(int(word) if word.isdecimal() else word for word in words)
 
 
+PastThinking = Literal["keep", "strip", "reencode"]
 TokenChoice = tuple[WholeFrom0 | Annotated[str, MinLen(1)], ...]
 
 
@@ -120,7 +121,7 @@ class ModelSettings:
     init_noise: NotNegative
     pure_bf16: bool
     chat_template: UserPath | None
-    past_thinking: Literal["keep", "strip", "reencode"]
+    past_thinking: PastThinking
     model_kwargs: ModelKwargs
     generation_kwargs: Generation
     lora: Lora
@@ -285,6 +286,8 @@ def _as_environment(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+ToolNames = tuple[Annotated[str, BeforeValidator(with_full_path)], ...]
+Environment = Annotated[EnvironmentSettings | None, BeforeValidator(_as_environment)]
 Function = Annotated[RewardSpec, BeforeValidator(as_function)]
 Grader = Annotated[tuple[Function, ...] | None, BeforeValidator(as_tuple)]
 
@@ -345,8 +348,8 @@ class RunSettings:
     on_full_disk: Literal["stop", "go_on"]
     model: ModelSettings
     dataset: DatasetSettings
-    tools: Annotated[tuple[Annotated[str, BeforeValidator(with_full_path)], ...], BeforeValidator(as_tuple)]
-    environment: Annotated[EnvironmentSettings | None, BeforeValidator(_as_environment)]
+    tools: Annotated[ToolNames, BeforeValidator(as_tuple)]
+    environment: Environment
     warmup: WarmupSettings
     training: Annotated[TrainingSettings, BeforeValidator(_apart)]
     rewards: RewardSettings

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
 from rlvr_vocab.files import read_json_if_there
+from rlvr_vocab.record.completions import sampled_flags
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader
 from rlvr_vocab.rewards.grader import Grade, Grader, GraderSpec
@@ -26,32 +26,34 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 from rlvr_vocab.vocab.weights import find_base, folder_with, is_adapter, weights_fingerprint
 
-# Takes the prompts of a batch, and the place of the first among all questions.
-Sampler = Callable[[Sequence[Messages], int], list[Completion]]
+# `prompt` (messages), `problem` (its text) and the other columns.
+Row = Mapping[str, Any]
+# Takes the rows of a batch, and the place of the first among all questions.
+Sampler = Callable[[Sequence[Row], int], list[Completion]]
 # Files of a checkpoint, beside its weights, that change its prompts or how its answers are read.
 _READ_BESIDE = (LAYOUT_FILE, "tokenizer.json", "chat_template.jinja", "generation_config.json")
 
 
 @dataclass(frozen=True)
 class Question:
-    """One sample that a problem asks for; `row` has `prompt` (messages), `problem` (text) and the other columns."""
+    """One sample that a problem asks for."""
 
     problem: int
     sample: int
-    row: Mapping[str, Any]
+    row: Row
 
 
 def evaluate_checkpoint(
     checkpoint: Checkpoint,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     grader: Grader,
     settings: SamplingSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProblemResult]:
-    """Sample an answer to each problem and grade them; `rows` as in `Question`."""
+    """Sample an answer to each problem and grade them."""
     questions = questions_of(rows, samples=1)
-    prompts = [question.row["prompt"] for question in questions]
-    completions = sample_completions(checkpoint, prompts, settings, on_progress)
+    asked = [question.row for question in questions]
+    completions = sample_completions(checkpoint, [row["prompt"] for row in asked], settings, on_progress, rows=asked)
     return graded_results(questions, completions, grader, checkpoint.layout)
 
 
@@ -59,8 +61,12 @@ def graded_results(
     questions: Sequence[Question], completions: Sequence[Completion], grader: Grader, layout: VocabLayout
 ) -> list[ProblemResult]:
     """The graded completions, in the order of their questions."""
-    rows, turns = [question.row for question in questions], [completion.turn for completion in completions]
-    grades = grader.grades(rows, turns, [completion.completion_ids for completion in completions])
+    grades = grader.grades(
+        [question.row for question in questions],
+        [completion.messages or completion.turn for completion in completions],
+        [completion.completion_ids for completion in completions],
+        [completion.environment for completion in completions],
+    )
     return [
         _result(question, completion, grade, layout, grader)
         for question, completion, grade in zip(questions, completions, grades, strict=True)
@@ -77,7 +83,9 @@ def _result(
 ) -> ProblemResult:
     row, completion_ids = question.row, completion.completion_ids
     ids = torch.tensor([completion.prompt_ids + completion_ids])
-    thinking = int((scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING).sum())
+    sampled = torch.tensor(sampled_flags(completion.segments, len(completion_ids)))
+    in_thinking = scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING
+    thinking = int((in_thinking & sampled).sum())
     return ProblemResult(
         problem=question.problem,
         sample=question.sample,
@@ -85,7 +93,7 @@ def _result(
         solution=row.get("solution"),
         completion=completion.turn,
         score=grade.score,
-        tokens=len(completion_ids),
+        tokens=int(sampled.sum()),
         thinking_tokens=thinking,
         reasoning_tokens=sum(token >= layout.standard_size for token in completion_ids),
         closed=bool(thinking) and bool(regions_after(ids, layout)[0, -1] == ANSWERING),
@@ -96,6 +104,8 @@ def _result(
         threshold=grader.spec.threshold,
         in_format=grade.in_format,
         rewards=dict(grade.rewards),
+        messages=completion.messages,
+        segments=completion.segments,
         **{name: cell_text(row.get(name)) or "" for name in KINDS},
     )
 
@@ -103,7 +113,7 @@ def _result(
 # --- results on disk ---
 
 
-def questions_of(rows: Iterable[Mapping[str, Any]], samples: int) -> list[Question]:
+def questions_of(rows: Iterable[Row], samples: int) -> list[Question]:
     """The first sample of every problem, then the second of every problem, …; more samples come at the end."""
     listed = list(rows)
     return [Question(problem, sample, row) for sample in range(samples) for problem, row in enumerate(listed)]
@@ -155,9 +165,9 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
 def seeded_sampler(checkpoint: Checkpoint, settings: SamplingSettings) -> Sampler:
     """Samples each batch from its own seed, by `settings.seed` and the place of the batch."""
 
-    def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
-        whole = replace(settings, seed=seed_at(settings.seed, first), batch_size=len(prompts))
-        return sample_completions(checkpoint, prompts, whole)
+    def sample(rows: Sequence[Row], first: int) -> list[Completion]:
+        whole = replace(settings, seed=seed_at(settings.seed, first), batch_size=len(rows))
+        return sample_completions(checkpoint, [row["prompt"] for row in rows], whole, rows=rows)
 
     return sample
 
@@ -179,7 +189,7 @@ def _batch_ends(questions: Sequence[Question], batch_size: int) -> list[int]:
 def result_settings(
     checkpoint: Path,
     base: Path | None,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     sampling: SamplingSettings,
     backend: str,
     grader: GraderSpec,

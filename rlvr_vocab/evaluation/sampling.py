@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,10 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.device import device_type, weights_dtype
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.reward import turn_text
 from rlvr_vocab.text import short_text
+from rlvr_vocab.tools.format import Message
+from rlvr_vocab.tools.transcripts import Generate, Request, SampledTurn, ToolLoop
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -41,22 +45,80 @@ class SamplingSettings:
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled answer: ids as the model saw and gave them, and the surface text of the assistant's whole turn."""
+    """One sampled answer: ids as the model saw and gave them, and the surface text of the assistant's whole turn.
+
+    With tools the ids are those of all turns and answers, `turn` is the last one (empty where it calls), `messages` are
+    all, and `segments` the lengths of the runs of sampled and of given ids in turn; without, both are empty.
+    """
 
     prompt_ids: list[int]
     completion_ids: list[int]
     turn: str
     finished: bool
+    messages: list[Message] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+    environment: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def turns_ids(self) -> list[tuple[list[int], list[int]]]:
+        """The ids before each sampled turn, and those of the turn."""
+        ids, ends = self.completion_ids, [0, *accumulate(self.segments or [len(self.completion_ids)])]
+        return [([*self.prompt_ids, *ids[:start]], ids[start:end]) for start, end in [*pairwise(ends)][::2]]
+
+
+@dataclass(frozen=True)
+class Chat:
+    """How to talk to a model: its tokenizer, arguments for its chat template, and the tools that it may call."""
+
+    tokenizer: PreTrainedTokenizerBase
+    layout: VocabLayout
+    template: Mapping[str, Any] = field(default_factory=dict)
+    tools: ToolLoop | None = None
+
+    def prompt_ids(self, prompts: Sequence[Messages | str]) -> list[list[int]]:
+        """The ids of prompts, without what an environment adds."""
+        if self.tools is not None:
+            return self.tools.prompt_ids(prompts)
+        return chat_ids(self.tokenizer, prompts, **self.template)
+
+    def completions(
+        self, rows: Sequence[Mapping[str, Any]], generate: Generate, limit: int, context: int | None
+    ) -> list[Completion]:
+        """A completion of the `prompt` of each row, of `limit` ids at most in a context of so many ids."""
+        if self.tools is not None:
+            return [
+                Completion(
+                    each.prompt_ids,
+                    each.ids,
+                    turn_text(each.messages),
+                    each.finished,
+                    each.messages,
+                    each.segments,
+                    each.environment,
+                )
+                for each in self.tools.complete(rows, generate, limit, context)
+            ]
+        asked = self.prompt_ids([row["prompt"] for row in rows])
+        turns = generate([Request(row, 0, prompt_ids, limit) for row, prompt_ids in enumerate(asked)])
+        return [
+            Completion(prompt_ids, ids, assistant_turn(self.tokenizer, self.layout, prompt_ids, ids), finished)
+            for prompt_ids, (ids, finished) in zip(asked, turns, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model that follows its region policy, with what is needed to talk to it; arguments for its chat template."""
+    """A model that follows its region policy, with what is needed to talk to it."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     layout: VocabLayout
     template: Mapping[str, Any] = field(default_factory=dict)
+    tools: ToolLoop | None = None
+
+    @property
+    def chat(self) -> Chat:
+        return Chat(self.tokenizer, self.layout, self.template, self.tools)
 
 
 def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
@@ -76,21 +138,26 @@ def sample_completions(
     settings: SamplingSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     on_batch: Callable[[list[Completion]], None] = lambda completions: None,
+    rows: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Completion]:
     """One completion per prompt, in their order; the caller's random state does not change.
 
-    After each batch `on_progress` is called with (prompts done, prompts in all), and `on_batch` with its completions.
+    `rows` have the prompts with their other columns, for environments. After each batch `on_progress` is called with
+    (prompts done, prompts in all), and `on_batch` with its completions.
     Raises UserError, before sampling, where a prompt and its completion could exceed the model's context.
     """
     model, completions = checkpoint.model, list[Completion]()
-    require_room(model.config, checkpoint.tokenizer, prompts, settings, checkpoint.template)
+    chat, generate = checkpoint.chat, partial(_sample_turns, model, checkpoint.tokenizer, settings)
+    asked = [{"prompt": prompt} for prompt in prompts] if rows is None else rows
+    require_room(model.config, chat, prompts, settings)
     training = model.training
     model.eval()
     try:
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []), torch.no_grad():
             torch.manual_seed(settings.seed)
             for start in range(0, len(prompts), settings.batch_size):
-                batch = _sample_batch(checkpoint, prompts[start : start + settings.batch_size], settings)
+                part = asked[start : start + settings.batch_size]
+                batch = chat.completions(part, generate, settings.max_new_tokens, context_of(model.config))
                 completions += batch
                 on_batch(batch)
                 on_progress(len(completions), len(prompts))
@@ -99,18 +166,19 @@ def sample_completions(
     return completions
 
 
+def context_of(config: PretrainedConfig) -> int | None:
+    """The most ids that a model with that config takes, where it says so."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
 def require_room(
-    config: PretrainedConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[Messages | str],
-    settings: SamplingSettings,
-    template: Mapping[str, Any] = MappingProxyType({}),
+    config: PretrainedConfig, chat: Chat, prompts: Sequence[Messages | str], settings: SamplingSettings
 ) -> None:
     """UserError where a prompt and its completion could exceed the context of a model with that config."""
-    context = getattr(config.get_text_config(), "max_position_embeddings", None)
+    context = context_of(config)
     if context is None or not prompts:
         return
-    ids = chat_ids(tokenizer, prompts, **template)
+    ids = chat.prompt_ids(prompts)
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
     length, key, prompt = len(ids[longest]), settings.limit_key, prompts[longest]
     asked = prompt if isinstance(prompt, str) else prompt[-1]["content"]
@@ -122,34 +190,27 @@ def require_room(
         )
 
 
-def _sample_batch(
-    checkpoint: Checkpoint, prompts: Sequence[Messages | str], settings: SamplingSettings
-) -> list[Completion]:
-    tokenizer, model = checkpoint.tokenizer, checkpoint.model
-    padding: dict[str, Any] = {"padding": True, "return_tensors": "pt"}
-    side, settings_of_template = {"padding_side": "left"}, {"add_generation_prompt": True, **checkpoint.template}
-    if isinstance(prompts[0], str):  # from a script: TRL encodes it as it is
-        inputs = tokenizer(list(prompts), **padding, **side).to(model.device)
-    else:
-        inputs = tokenizer.apply_chat_template(
-            list(prompts), **settings_of_template, **padding, return_dict=True, tokenizer_kwargs=side
-        ).to(model.device)
+def _sample_turns(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: SamplingSettings,
+    requests: Sequence[Request],
+) -> list[SampledTurn]:
+    """The sampled ids of a turn each; the random numbers depend on the batch."""
+    given = {"input_ids": [request.context_ids for request in requests]}
+    inputs = tokenizer.pad(given, padding_side="left", return_tensors="pt").to(model.device)
     draws = settings.temperature > 0
     output = model.generate(
         input_ids=inputs["input_ids"],
         attention_mask=inputs["attention_mask"],
-        max_new_tokens=settings.max_new_tokens,
+        max_new_tokens=max(request.room for request in requests),
         do_sample=draws,
         # Transformers would otherwise keep the 50 likeliest ids alone.
         **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if draws else {}),
     )
-    end_ids, completions = end_ids_of(model), []
-    sampled_ids = output[:, inputs["input_ids"].size(1) :].tolist()
-    for ids, mask, sampled in zip(inputs["input_ids"], inputs["attention_mask"].bool(), sampled_ids, strict=True):
-        prompt_ids, completion_ids = ids[mask].tolist(), up_to_end(sampled, end_ids)
-        turn = assistant_turn(tokenizer, checkpoint.layout, prompt_ids, completion_ids)
-        completions.append(Completion(prompt_ids, completion_ids, turn, finished=completion_ids[-1] in end_ids))
-    return completions
+    end_ids, rows = end_ids_of(model), output[:, inputs["input_ids"].size(1) :].tolist()
+    turns = [up_to_end(ids[: request.room], end_ids) for ids, request in zip(rows, requests, strict=True)]
+    return [SampledTurn(ids, ids[-1] in end_ids) for ids in turns]
 
 
 def end_ids_of(model: PreTrainedModel) -> frozenset[int]:

@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig
 
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
-from rlvr_vocab.evaluation.sampling import Completion, SamplingSettings
-from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids
+from rlvr_vocab.evaluation.evaluate import Row, Sampler, seed_at
+from rlvr_vocab.evaluation.sampling import Chat, Completion, SamplingSettings, context_of
+from rlvr_vocab.tools.transcripts import Request, SampledTurn
 from rlvr_vocab.vocab.weights import NO_CODE
 
 
 @contextmanager
 def vllm_sampler(
-    folder: Path,
-    tokenizer: PreTrainedTokenizerBase,
-    layout: VocabLayout,
-    prompts: Sequence[Messages],
-    settings: SamplingSettings,
+    folder: Path, chat: Chat, prompts: Sequence[Messages], settings: SamplingSettings
 ) -> Iterator[Sampler]:
-    """A sampler while the block runs; each question has its own seed, by `settings.seed` and its place.
+    """A sampler while the block runs; each turn has its own seed, by `settings.seed`, its question's place and number.
 
     `folder` has a whole model, as vLLM refuses adapters that train rows of the vocabulary; `prompts` are all that come.
     Raises UserError where the engine would sample without the region policy.
@@ -37,39 +33,42 @@ def vllm_sampler(
 
     from rlvr_vocab.vocab.vllm_plugin import NAME_OF_NAMED, named_processors
 
-    def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
-        asked = chat_ids(tokenizer, prompts)
+    def seed_of(place: int, turn: int) -> int:
+        seed = seed_at(settings.seed, place)
+        return seed_at(seed, turn) if turn else seed
+
+    def generate(first: int, requests: Sequence[Request]) -> list[SampledTurn]:
         params = [
             SamplingParams(
-                max_tokens=settings.max_new_tokens,
-                seed=seed_at(settings.seed, first + place),
+                max_tokens=request.room,
+                seed=seed_of(first + request.row, request.turn),
                 detokenize=False,
                 temperature=settings.temperature,
                 top_p=settings.top_p,
             )
-            for place in range(len(prompts))
+            for request in requests
         ]
-        answers = engine.generate([{"prompt_token_ids": ids} for ids in asked], params, use_tqdm=False)
-        completions = []
-        for prompt_ids, answer in zip(asked, answers, strict=True):
-            [output] = answer.outputs
-            completion_ids = list(output.token_ids)
-            turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
-            completions.append(Completion(prompt_ids, completion_ids, turn, output.finish_reason == "stop"))
-        return completions
+        asked = [{"prompt_token_ids": request.context_ids} for request in requests]
+        outputs = [answer.outputs[0] for answer in engine.generate(asked, params, use_tqdm=False)]
+        return [SampledTurn(list(output.token_ids), output.finish_reason == "stop") for output in outputs]
 
-    dtype = AutoConfig.from_pretrained(folder, **NO_CODE).dtype
+    def sample(rows: Sequence[Row], first: int) -> list[Completion]:
+        return chat.completions(rows, partial(generate, first), settings.max_new_tokens, context_of(config))
+
+    config = AutoConfig.from_pretrained(folder, **NO_CODE)
+    dtype, length = config.dtype, max(map(len, chat.prompt_ids(prompts))) + settings.max_new_tokens
+    grows = chat.tools is not None and chat.tools.has_environments  # by what they add to a prompt
     engine = LLM(
         str(folder),
         # "auto" would load weights in float32 as float16, another model than Transformers samples.
         dtype="auto" if dtype is None else str(dtype).removeprefix("torch."),
-        max_model_len=max(map(len, chat_ids(tokenizer, prompts))) + settings.max_new_tokens,
+        max_model_len=context_of(config) if grows else length,
         seed=settings.seed,
         # vLLM 0.31 on a CPU fails on a seeded request whose prompt is prefilled in chunks.
         **({"enable_chunked_prefill": False} if current_platform.is_cpu() else {}),
     )
     try:
-        if layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):
+        if chat.layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):
             raise UserError(
                 f"backend=vllm: vLLM would sample {folder} without its region policy, because the plugin "
                 "rlvr_vocab_engine is not loaded: install rlvr-vocab in this environment, and let VLLM_PLUGINS name "

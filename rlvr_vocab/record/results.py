@@ -16,6 +16,8 @@ from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, PROBLEMS, SUMMARY
 
 # Columns of a problem set that results and completions keep.
 KINDS = ("task", "difficulty")
+# Cells of results that have a value with tools alone.
+_OF_TOOLS = {"messages", "segments"}
 # A grader as `GraderSpec.record` writes it.
 GraderRecord = Mapping[str, Any]
 
@@ -102,7 +104,9 @@ class ProblemResult:
     assistant's whole turn, prefilled text included; `completion_ids` were sampled. `score` is None where the grader
     gives none. `answer` is the final answer that the verifier reads; `answer_read` is False where it was not asked.
     `threshold` is the score from which it is right, None where nothing is right or wrong. `in_format` is by the run's
-    format reward, None without one. `rewards` are the parts of a `score` that is a sum, by name.
+    format reward, None without one. `rewards` are the parts of a `score` that is a sum, by name. With tools
+    `completion` is the last turn, `completion_ids` are those of tools too, and `messages` and `segments` as in
+    `record.completions.SampledCompletion`.
     """
 
     problem: int
@@ -124,6 +128,8 @@ class ProblemResult:
     rewards: dict[str, float | None] = field(default_factory=dict)
     task: str = ""
     difficulty: str = ""
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
 
     @property
     def right(self) -> bool | None:
@@ -258,4 +264,8 @@ def result_in(line: bytes, kind: type[Row], path: Path, number: int) -> Row:
 
 
 def result_line(result: Row) -> str:
-    return json.dumps(asdict(result), ensure_ascii=False) + "\n"
+    cells = asdict(result)
+    for name in _OF_TOOLS & cells.keys():
+        if not cells[name]:
+            del cells[name]
+    return json.dumps(cells, ensure_ascii=False, default=str) + "\n"

@@ -159,6 +159,11 @@ def code_record(name: str) -> dict[str, str]:
     if name in LIBRARY:
         return {"name": LIBRARY[name].__name__}
     find_function(name)  # which imports its module
+    return user_code_record(name)
+
+
+def user_code_record(name: str) -> dict[str, str]:
+    """User code that has been imported, with its file and a hash of the content where it has one."""
     where, _, function = name.removeprefix(FROM_PYTHON).rpartition(":")
     if name in IN_SCRIPT and not Path(where).is_file():
         return {"name": function}

@@ -134,12 +134,17 @@ class Grader:
             part.check_parameters()
 
     def grades(
-        self, rows: Sequence[Mapping[str, Any]], turns: Sequence[Any], completion_ids: Sequence[Sequence[int]]
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        turns: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        environments: Sequence[Any] = (),
     ) -> list[Grade]:
         """The grade of each turn, a text or the messages of a completion with tools.
 
         Args:
-            rows: the problems that they answer; completion_ids: the ids of the completions, as rewards get them.
+            rows: the problems that they answer; completion_ids: the ids of the completions, as rewards get them;
+                environments: those that they acted in, None for none.
         """
         found: list[Grade] = []
         for start in range(0, len(turns), _BATCH):
@@ -151,6 +156,8 @@ class Grader:
             ]
             columns = trial_columns(rows[part], completions)
             columns["completion_ids"] = [list(ids) for ids in completion_ids[part]]
+            if any(each is not None for each in environments[part]):
+                columns["environments"] = list(environments[part])
             by_turn = zip(*(reward(**columns) for reward in self._parts), strict=True)
             for turn, in_format, scores in zip(turns[part], self._in_format(columns), by_turn, strict=True):
                 answer = extracted_answer(turn_text(turn), **self._places) if self.reads_answers else None

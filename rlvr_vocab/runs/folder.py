@@ -297,6 +297,7 @@ class RunOfCheckpoint:
     system_prompt: str | None = None
     max_new_tokens: int = 1024
     temperature: float = 1.0
+    max_tool_calling_iterations: int | None = None
 
 
 def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
@@ -305,9 +306,16 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
     if folder is None:
         return RunOfCheckpoint()
     settings = read_settings("train", [f"config={folder}"])
-    generation = stage_of(checkpoint, settings).model.generation_kwargs
-    system_prompt = settings.dataset.system_prompt if system_prompt_used(folder) else None
-    return RunOfCheckpoint(folder, settings, system_prompt, generation["max_new_tokens"], generation["temperature"])
+    stage = stage_of(checkpoint, settings)
+    generation = stage.model.generation_kwargs
+    return RunOfCheckpoint(
+        folder,
+        settings,
+        settings.dataset.system_prompt if system_prompt_used(folder) else None,
+        generation["max_new_tokens"],
+        generation["temperature"],
+        stage.training.grpo.get("max_tool_calling_iterations"),
+    )
 
 
 def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:

@@ -33,6 +33,7 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, results_file
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import progress_bar
+from rlvr_vocab.tools.transcripts import ToolLoop
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import is_sharded, on_its_device
 from rlvr_vocab.training.stage import AtTrainBegin
@@ -148,7 +149,7 @@ class HeldOutEvaluator:
         if self.problems is None:
             return None
         row, checkpoint = self.problems[0], _checkpoint(trainer)
-        [completion] = sample_completions(checkpoint, [row["prompt"]], self._sampling)
+        [completion] = sample_completions(checkpoint, [row["prompt"]], self._sampling, rows=[row])
         turn_ids = [*prefilled_ids(completion.prompt_ids, checkpoint.layout), *completion.completion_ids]
         return {
             "problem": row["problem"],
@@ -158,9 +159,11 @@ class HeldOutEvaluator:
 
 
 def _checkpoint(trainer: RegionGRPOTrainer) -> Checkpoint:
-    return Checkpoint(
-        on_its_device(trainer), trainer.processing_class, trainer.policy.layout, trainer.chat_template_kwargs
-    )
+    layout, tool_format, tools = trainer.policy.layout, trainer.tool_format, None
+    if tool_format is not None:
+        environments, rounds = trainer.environment_factories, trainer.max_tool_calling_iterations
+        tools = ToolLoop(trainer.tokenizer, layout, tool_format, trainer.standalone_tools, environments, rounds)
+    return Checkpoint(on_its_device(trainer), trainer.processing_class, layout, trainer.chat_template_kwargs, tools)
 
 
 def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:

@@ -49,8 +49,8 @@ from rlvr_vocab.runs.rewards import (
     highest_reward_form,
     needs_gold_answers,
     reward_context,
-    tools_of_run,
 )
+from rlvr_vocab.runs.tools import tools_of_run
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize, rows_in_words, short_text
 from rlvr_vocab.tools.functions import offered_tools

@@ -19,7 +19,6 @@ from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, parameters_of
-from rlvr_vocab.tools.functions import load_environment, load_tools
 from rlvr_vocab.verify.boxed_answer import SOURCES
 
 if TYPE_CHECKING:
@@ -88,14 +87,6 @@ def rewards_in_script(run: RunSettings | None) -> list[str]:
 def needs_gold_answers(functions: Sequence[RewardSpec]) -> bool:
     """Whether a function compares with the gold answer through the verifier."""
     return any(declared(spec).verifies for spec in functions)
-
-
-def tools_of_run(settings: RunSettings) -> dict[str, Any]:
-    """The arguments of a trainer for the tools and the environment of a run, loaded; none where it has none."""
-    arguments: dict[str, Any] = {"tools": load_tools(settings.tools)} if settings.tools else {}
-    if (environment := settings.environment) is not None:
-        arguments["environment_factory"] = load_environment(environment.name, environment.params)
-    return arguments
 
 
 # --- example turns ---

@@ -34,7 +34,8 @@ from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch
-from rlvr_vocab.runs.rewards import reward_context, solved_by, tools_of_run
+from rlvr_vocab.runs.rewards import reward_context, solved_by
+from rlvr_vocab.runs.tools import tools_of_run
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all, clear_leftovers, problem_of_checkpoint, steps_in

@@ -280,6 +280,11 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
         """`_tokenizer`: `processing_class` may be a processor."""
         return self._tokenizer
 
+    @property
+    def standalone_tools(self) -> list[Any]:
+        """`_standalone_tools`: the functions of `tools=`; `tools` has the methods of environments too."""
+        return self._standalone_tools
+
     def unfinished_step(self) -> dict[str, Any]:
         """`_step`, `_buffered_inputs`, `_tr_loss`, `_globalstep_last_logged`: what lies between two generations."""
         inside_a_buffer = self._step % (self.args.steps_per_generation * self.num_iterations) != 0

@@ -27,6 +27,7 @@ from rlvr_vocab.record.files import FINAL_MODEL
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import run_of_checkpoint
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
+from rlvr_vocab.runs.tools import ToolUse, tools_of_run
 from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
@@ -41,6 +42,7 @@ def check_probe(settings: ProbeSettings) -> None:
 
 def check_generate(settings: GenerateSettings) -> None:
     check_checkpoint_folder(settings.checkpoint, settings.base)
+    tools_of_run(ToolUse.of(settings, run_of_checkpoint(settings.checkpoint)))
 
 
 def check_merge(settings: MergeSettings) -> None:
@@ -72,7 +74,9 @@ def check_evaluate(settings: EvaluateSettings) -> None:
             raise UserError(f"backend=vllm: {folder} is an adapter: fold it into its base first, {merge}")
         require_package("vllm", "backend=vllm", "leave backend=transformers")
     check_dataset(settings.dataset)
-    Grader(grader_of_checkpoint(settings, run_of_checkpoint(folder).settings), dummy_context()).check_parameters()
+    trained = run_of_checkpoint(folder)
+    Grader(grader_of_checkpoint(settings, trained.settings), dummy_context()).check_parameters()
+    tools_of_run(ToolUse.of(settings, trained))  # last, as their schemas take an import of torch
 
 
 def check_expand(settings: ExpandSettings) -> None:

@@ -38,8 +38,8 @@ from rlvr_vocab.runs.rewards import (
     dummy_context,
     grader_of_run,
     solved_by,
-    tools_of_run,
 )
+from rlvr_vocab.runs.tools import tools_of_run
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy

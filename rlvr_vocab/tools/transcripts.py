@@ -1,0 +1,228 @@
+"""Completions of several turns from any sampler: the model calls, its tools answer, and it goes on until it calls none.
+
+`GRPOTrainer._tool_call_loop` of TRL by the same rules, for evaluation and serving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.guard import run_coroutine
+from rlvr_vocab.rewards.reward import content_text, parameters_of
+from rlvr_vocab.tools.format import Message, ToolFormat
+from rlvr_vocab.tools.functions import ToolError, guarded_tools, methods_of, offered_tools
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import assistant_turn, prefilled_ids
+
+if TYPE_CHECKING:  # seconds to import
+    from transformers import PreTrainedTokenizerBase
+
+PastThinking = Literal["keep", "strip", "reencode"]
+
+
+class Request(NamedTuple):
+    """The turn that a sampler is asked for: the row of its batch, its number from 0, and the most ids it may have."""
+
+    row: int
+    turn: int
+    context_ids: list[int]
+    room: int
+
+
+class SampledTurn(NamedTuple):
+    """The sampled ids of a turn; finished: the model ended it itself."""
+
+    ids: list[int]
+    finished: bool
+
+
+Generate = Callable[[Sequence[Request]], list[SampledTurn]]
+
+
+@dataclass
+class Transcript:
+    """A completion in the making.
+
+    Attributes:
+        context_ids: what the next turn sees, the prompt too; by `past_thinking` other than what was sampled.
+        ids: all ids after the prompt, as they were sampled and given.
+        segments: the lengths of the runs of sampled and of given ids in turn, the first of them sampled.
+    """
+
+    prompt_ids: list[int]
+    tools: list[Callable[..., Any]]
+    environment: Any
+    context_ids: list[int]
+    ids: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    finished: bool = False
+
+    def add(self, ids: Sequence[int]) -> None:
+        self.ids += ids
+        self.segments.append(len(ids))
+
+
+class ToolLoop:
+    """Samples completions whose calls are carried out.
+
+    Args:
+        environment_factories: by the `environment` of a row; under None the one of all rows.
+        max_iterations: rounds of calls in a completion; None for any number.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        layout: VocabLayout,
+        tool_format: ToolFormat,
+        tools: Sequence[Callable[..., Any]] = (),
+        environment_factories: Mapping[str | None, Callable[[], Any]] | None = None,
+        max_iterations: int | None = None,
+        past_thinking: PastThinking = "keep",
+    ) -> None:
+        self._tokenizer, self._layout, self._format = tokenizer, layout, tool_format
+        self._tools = list(tools)
+        self._factories = environment_factories or {}
+        self.has_environments = bool(self._factories)
+        self._max_iterations = sys.maxsize if max_iterations is None else max_iterations
+        self._past_thinking = past_thinking
+        encoded = (tokenizer.encode("\n" * count, add_special_tokens=False) for count in (1, 2, 3))
+        self._line_breaks = frozenset(token for ids in encoded for token in ids)
+
+    def prompt_ids(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
+        """The ids of prompts that show all tools, without what an environment adds."""
+        tools = offered_tools(self._tools, self._factories) or ()
+        return [self._format.prompt_ids(prompt, tools) for prompt in prompts]
+
+    def complete(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        generate: Generate,
+        limit: int,
+        context: int | None = None,
+    ) -> list[Transcript]:
+        """A completion of the `prompt` of each row; environments are reset with its columns.
+
+        Args:
+            limit: the most ids of a completion, in all turns and answers of tools.
+            context: the most ids of prompt and completion that the model takes.
+        """
+        started = [self._started(row) for row in rows]
+        longest = sys.maxsize if context is None else context
+        going, turn = list(enumerate(started)), 0
+        if (most := max(len(each.prompt_ids) for each in started)) >= longest:
+            raise UserError(f"a prompt has {most} tokens with what its environment adds, and the context {context}")
+        while going:
+            requests = [
+                Request(row, turn, each.context_ids, min(limit - len(each.ids), longest - len(each.context_ids)))
+                for row, each in going
+            ]
+            for (_, each), sampled in zip(going, generate(requests), strict=True):
+                self._take(each, sampled)
+            calling = [(row, each) for row, each in going if each.messages[-1].get("tool_calls")]
+            going = calling if turn < self._max_iterations else []
+            going = [(row, each) for row, each in going if self._answered(each, limit, longest)]
+            turn += 1
+        return started
+
+    def _started(self, row: Mapping[str, Any]) -> Transcript:
+        prompt, environment, tools = row["prompt"], None, self._tools
+        if self._factories:
+            is_only = None in self._factories
+            environment = self._factories[None if is_only else row["environment"]]()
+            named, takes_any = parameters_of(environment.reset)
+            for name, item in named.items():
+                if item.default is item.empty and name not in row:
+                    kind = type(environment).__name__
+                    raise UserError(f"environment {kind}: reset needs a column {name!r}, which the problems lack")
+            taken = {name for name in row if name in named or (takes_any and (is_only or name != "environment"))}
+            added = environment.reset(**{name: row[name] for name in row if name in taken})
+            if added is not None:
+                prompt = [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + content_text(added)}]
+            tools = [*tools, *(getattr(environment, each.__name__) for each in methods_of(type(environment)))]
+        prompt_ids = self._format.prompt_ids(prompt, tools)
+        return Transcript(prompt_ids, tools, environment, prompt_ids)
+
+    def _take(self, transcript: Transcript, sampled: SampledTurn) -> None:
+        """Add a sampled turn to a transcript."""
+        context_ids, ids = transcript.context_ids, sampled.ids
+        text = assistant_turn(self._tokenizer, self._layout, context_ids, ids)
+        transcript.messages.append(self._format.message(text, context_ids, ids, transcript.tools))
+        transcript.add(ids)
+        transcript.finished = sampled.finished
+        start = len(context_ids) - len(prefilled_ids(context_ids, self._layout))
+        past = past_turn_ids([*context_ids[start:], *ids], self._past_thinking, self._layout, self._line_breaks)
+        transcript.context_ids = [*context_ids[:start], *past]
+
+    def _answered(self, transcript: Transcript, limit: int, context: int) -> bool:
+        """Carry out the calls of the last turn; False where there is no room for the answers, or none after them."""
+        answers = tool_messages(transcript.messages[-1]["tool_calls"], transcript.tools)
+        ids = self._format.answer_ids(answers)
+        if len(transcript.ids) + len(ids) > limit or len(transcript.context_ids) + len(ids) >= context:
+            return False
+        transcript.add(ids)
+        transcript.messages += answers
+        transcript.context_ids = [*transcript.context_ids, *ids]
+        transcript.finished = False
+        return len(transcript.ids) < limit
+
+
+def tool_messages(calls: Sequence[Mapping[str, Any]], tools: Sequence[Callable[..., Any]]) -> list[Message]:
+    """A message with the result of each call, or its error; as in TRL those of coroutines are the last."""
+    by_name = guarded_tools({tool.__name__: tool for tool in tools})
+    results, waiting = list[tuple[str, Any]](), list[tuple[str, Awaitable[Any]]]()
+    for call in calls:
+        name = call.get("function", call).get("name", "unknown")
+        try:
+            if call["type"] != "function":
+                raise ValueError(f"Unsupported tool call type: {call['type']}")
+            if name not in by_name:
+                raise ValueError(f"Tool {name} not found.")
+            result = by_name[name](**call["function"]["arguments"])
+        except (ToolError, TypeError, ValueError) as error:  # arguments may be anything
+            results.append((name, {"error": str(error)}))
+        else:
+            (waiting if inspect.isawaitable(result) else results).append((name, result))
+
+    async def all_waiting() -> list[Any]:
+        return await asyncio.gather(*(each for _, each in waiting), return_exceptions=True)
+
+    for (name, _), result in zip(waiting, run_coroutine(all_waiting()) if waiting else (), strict=True):
+        results.append((name, {"error": str(result)} if isinstance(result, Exception) else result))
+    return [
+        {"role": "tool", "name": name, "content": result if isinstance(result, list) else str(result)}
+        for name, result in results
+    ]
+
+
+def past_turn_ids(
+    ids: Sequence[int], past_thinking: PastThinking, layout: VocabLayout, line_breaks: frozenset[int] = frozenset()
+) -> list[int]:
+    """The ids of a turn as later turns see it: as they are, without closed thoughts, or without copies.
+
+    Tags go with their thought, and so do the line breaks after it; a thought that never closed stays.
+    """
+    if past_thinking == "keep":
+        return list(ids)
+    if past_thinking == "reencode":
+        sources, size = layout.source_ids, layout.standard_size
+        return [sources[token - size] if token >= size else token for token in ids]
+    kept, opened, after_thought = list[int](), None, False
+    for token in ids:
+        after_thought = after_thought and token in line_breaks
+        if after_thought:
+            continue
+        if token == layout.think_open_id and opened is None:
+            opened = len(kept)
+        kept.append(token)
+        if token == layout.think_close_id and opened is not None:
+            del kept[opened:]
+            opened, after_thought = None, True
+    return kept
