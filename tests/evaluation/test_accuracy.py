@@ -20,7 +20,7 @@ def test_each_answer_is_graded_on_its_whole_turn(checkpoint, prompts):
     class Scored:
         spec, reads_answers = GraderSpec((), 1.0), False
 
-        def grades(self, rows, turns, completion_ids):
+        def grades(self, rows, turns, completion_ids, environments):
             graded.extend(zip(turns, (row["solution"] for row in rows), completion_ids, strict=True))
             return [Grade(score) for score in SCORES]
 

@@ -75,8 +75,9 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path):
 def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts):
     settings = SamplingSettings(max_new_tokens=8, seed=3, batch_size=2)
     sample = seeded_sampler(checkpoint, settings)
-    first, second = sample(prompts[:2], 0), sample(prompts[:2], 2)
-    assert sample(prompts[:2], 0) == first != second
-    assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(prompts[:2], 0) != first
+    rows = [{"prompt": prompt} for prompt in prompts[:2]]
+    first, second = sample(rows, 0), sample(rows, 2)
+    assert sample(rows, 0) == first != second
+    assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(rows, 0) != first
     seeds = {seed_at(seed, place) for seed in range(30) for place in range(300)}
     assert len(seeds) > 8_990 and min(seeds) >= 0 and max(seeds) < 2**31

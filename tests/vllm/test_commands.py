@@ -10,13 +10,14 @@ pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm h
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.evaluate import seeded_sampler
-from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
+from rlvr_vocab.evaluation.sampling import Chat, SamplingSettings, load_checkpoint
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 PROMPTS = [[{"role": "user", "content": f"What is {number} + {number * number}?"}] for number in range(3, 9)]
+ROWS = [{"prompt": prompt} for prompt in PROMPTS]
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +52,10 @@ def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(chatty
     folder = chatty_smollm2("expand")
     layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
     settings = SamplingSettings(max_new_tokens=32, seed=5)
-    with vllm_sampler(folder, tokenizer, layout, PROMPTS, settings) as sample:
-        together = sample(PROMPTS, 0)
-        apart = [*sample(PROMPTS[:2], 0), *sample(PROMPTS[2:], 2)]
-        repeated = sample(PROMPTS[:1] * 3, 0)
+    with vllm_sampler(folder, Chat(tokenizer, layout), PROMPTS, settings) as sample:
+        together = sample(ROWS, 0)
+        apart = [*sample(ROWS[:2], 0), *sample(ROWS[2:], 2)]
+        repeated = sample(ROWS[:1] * 3, 0)
     assert apart == together
     assert len({tuple(each.completion_ids) for each in repeated}) == 3
     found = [reasoning_tokens(layout, each.prompt_ids, each.completion_ids) for each in together]
@@ -67,9 +68,9 @@ def test_greedy_answers_are_those_of_transformers(chatty_smollm2):
     folder = chatty_smollm2("expand")
     checkpoint = load_checkpoint(folder)
     settings = SamplingSettings(max_new_tokens=16, temperature=0.0)
-    expected = seeded_sampler(checkpoint, settings)(PROMPTS, 0)
-    with vllm_sampler(folder, checkpoint.tokenizer, checkpoint.layout, PROMPTS, settings) as sample:
-        assert sample(PROMPTS, 0) == expected
+    expected = seeded_sampler(checkpoint, settings)(ROWS, 0)
+    with vllm_sampler(folder, checkpoint.chat, PROMPTS, settings) as sample:
+        assert sample(ROWS, 0) == expected
 
 
 def test_an_engine_without_our_plugin_is_refused(chatty_smollm2, problems, capfd, monkeypatch, tmp_path):
