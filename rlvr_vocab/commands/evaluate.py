@@ -214,7 +214,7 @@ def _cell(name: str, interval: Mapping[str, Any] | None) -> str:
     if interval is None:
         return "-"
     form = ".1%"
-    if name in ("length", "thinking_length"):
+    if name in ("length", "thinking_length", "calls"):
         form = ",.1f"
     elif name == "score" or name.startswith("rewards/"):
         form = ".3f"

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
+from rlvr_vocab.rewards.reward import ERRORS, assistant_turns
 from rlvr_vocab.statistics import (
     Interval,
     majority_share,
@@ -102,6 +103,26 @@ def _length_and_format(results: Sequence[ProblemResult]) -> dict[str, Interval |
         "answered": _share(results, lambda result: result.answer is not None) if answers_read else None,
         "format": _share(results, format_of(results)),
         "reasoning_share": share,
+        **_of_tools(results),
+    }
+
+
+def _of_tools(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
+    """Calls per answer, the share of them that gave an error, and of the answers that ended in a call."""
+    if not any(result.messages for result in results):
+        return {}
+
+    def calls(result: ProblemResult) -> int:
+        return sum(len(turn.calls) for turn in assistant_turns(result.messages))
+
+    def errors(result: ProblemResult) -> int:
+        return sum(text.startswith(ERRORS) for turn in assistant_turns(result.messages) for text in turn.results)
+
+    made, failed = ([*problem_means(results, count).values()] for count in (calls, errors))
+    return {
+        "calls": _mean(results, calls, least=0),
+        "failed_calls": ratio_interval(failed, made, len(results), ends=(0, 1)) if any(made) else None,
+        "ended_in_call": _share(results, lambda result: assistant_turns(result.messages)[-1].ended_in_call),
     }
 
 

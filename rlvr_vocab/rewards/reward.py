@@ -183,6 +183,9 @@ def is_user_code(name: str) -> bool:
     return ":" in name
 
 
+ERRORS = ("{'error':", '{"error":')  # TRL writes the first for a call that raised
+
+
 class AssistantTurn(NamedTuple):
     """A turn of the assistant: its text, the calls that it ended in, and the texts that tools answered with."""
 

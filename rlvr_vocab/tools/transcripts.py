@@ -96,7 +96,7 @@ class ToolLoop:
         encoded = (tokenizer.encode("\n" * count, add_special_tokens=False) for count in (1, 2, 3))
         self._line_breaks = frozenset(token for ids in encoded for token in ids)
 
-    def prompt_ids(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
+    def prompt_ids(self, prompts: Sequence[Any]) -> list[list[int]]:
         """The ids of prompts that show all tools, without what an environment adds."""
         tools = offered_tools(self._tools, self._factories) or ()
         return [self._format.prompt_ids(prompt, tools) for prompt in prompts]

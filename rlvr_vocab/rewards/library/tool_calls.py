@@ -9,11 +9,19 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
-from rlvr_vocab.rewards.reward import THINK_TAGS, AssistantTurn, Score, Tags, after_thinking, assistant_turns, reward
+from rlvr_vocab.rewards.reward import (
+    ERRORS,
+    THINK_TAGS,
+    AssistantTurn,
+    Score,
+    Tags,
+    after_thinking,
+    assistant_turns,
+    reward,
+)
 from rlvr_vocab.text import pluralize, short_text
 
 Credit = Annotated[float, Field(ge=0, le=1)]
-_ERRORS = ("{'error':", '{"error":')  # TRL writes the first for a call that raised
 
 
 @reward(skip_gold_check="a made-up turn calls no tool")
@@ -53,6 +61,6 @@ def tool_calls(
 def _calls(turn: AssistantTurn, call_tag: str, think_tags: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """The kind of each call of a turn, and its result."""
     for _, result in zip_longest(turn.calls, turn.results):
-        kind = "without a result" if result is None else "failed" if result.startswith(_ERRORS) else "valid"
+        kind = "without a result" if result is None else "failed" if result.startswith(ERRORS) else "valid"
         yield kind, result or ""
     yield from [("unreadable", "")] * (after_thinking(turn.text, think_tags) or "").count(call_tag)
