@@ -1,16 +1,21 @@
 """Completions of several turns in evaluation are those of the trainer's own loop."""
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 import trl.chat_template_utils as trl_templates
 import trl.trainer.grpo_trainer as trl_grpo
 
+from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 from rlvr_vocab.record.completions import sampled_flags
+from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.held_out import _checkpoint
 from rlvr_vocab.tools.functions import guarded_tools
 from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE
+from rlvr_vocab.vocab.layout import VocabLayout
 
 PROMPTS = [[{"role": "user", "content": f"What is {number} + {number}?"}] for number in range(8)]
 
@@ -75,3 +80,69 @@ def test_greedy_completions_are_those_of_the_trainer(
         flags = [int(flag) for flag in sampled_flags(each.segments, len(each.completion_ids))]
         assert [each.prompt_ids, each.completion_ids, flags, each.messages] == of_trainer
     assert max(len(each.turns_ids) for each in own) == (3 if rounds is None else 2)
+
+
+TOOL = '''
+def ask(letter: str) -> str:
+    """Ask for a letter.
+
+    Args:
+        letter: one
+    """
+    if letter.isupper():
+        raise ValueError("small letters alone")
+    return "\\\\boxed{3}" + letter
+'''
+
+
+@pytest.mark.slow
+def test_evaluate_and_generate_carry_out_calls_and_record_how(calling_shape, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(TOOL)
+    rows = [{"problem": f"What is {number}?", "answer": "3"} for number in range(12)]
+    Path("problems.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    folder = calling_shape("llama", size=None, open_thinking="prefill")
+    words = [f"checkpoint={folder}", "tools=[own.py:ask]", "max_new_tokens=150", "seed=2"]
+    evaluate = ["evaluate", *words, "dataset=problems.jsonl", "batch_size=4"]
+    assert main([*evaluate, "out=keep"]) == 0
+    results, summary = read_results(Path("keep/results.jsonl")), json.loads(Path("keep/summary.json").read_text())
+    calls = [len(message.get("tool_calls", ())) for each in results for message in each.messages]
+    given = [message["content"] for each in results for message in each.messages if message["role"] == "tool"]
+    assert summary["figures"]["calls"]["estimate"] == sum(calls) / 12 and len(given) > 8
+    errors = sum("small letters alone" in text for text in given)
+    assert summary["figures"]["failed_calls"]["estimate"] == pytest.approx(errors / sum(calls))
+    assert summary["past_thinking"] == "keep" and summary["tools"][0]["name"] == "ask"
+    layout = VocabLayout.load(folder)
+    for each in results:  # a tool's box is no answer, and its words are nobody's tokens
+        assert each.tokens == sum(each.segments[::2]) <= len(each.completion_ids) <= 150
+        assert each.answer is None and not each.right
+        copies = sum(token >= layout.standard_size for token in each.completion_ids)
+        assert each.reasoning_tokens == copies
+    Path("keep/results.jsonl").write_bytes(b"".join(Path("keep/results.jsonl").read_bytes().splitlines(True)[:5]))
+    assert main([*evaluate, "out=keep"]) == 0 and read_results(Path("keep/results.jsonl")) == results
+    assert main([*evaluate, "out=keep", "past_thinking=reencode"]) == 2
+    assert "past_thinking=keep (now reencode)" in capsys.readouterr().err
+    assert main([*evaluate, "out=reencode", "past_thinking=reencode"]) == 0
+    others = read_results(Path("reencode/results.jsonl"))
+    first = [[each.completion_ids[: each.segments[0]] for each in some[:4]] for some in (results, others)]
+    assert first[0] == first[1] and others != results
+    capsys.readouterr()
+    assert main(["generate", *words, "prompt=What is 3?", "format=json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert len(row["messages"]) == len(row["segments"])
+    assert main(["generate", *words, "prompt=What is 3?"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("tool ask") == sum(message["role"] == "tool" for message in row["messages"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["past_thinking=strip"], "past_thinking: there is nothing to call"),
+        (["tools=[calculatr]"], "no tool calculatr; did you mean calculator"),
+        (["tools=[calculator]"], "the chat template shows no tool calls"),
+        (["environment=gone.py:Env"], "no such file"),
+    ],
+)
+def test_tools_that_cannot_be_used_are_refused_in_a_line(words, message, expand_shape, error_of):
+    assert message in error_of("generate", f"checkpoint={expand_shape('llama', size=None)}", "prompt=a", *words)
