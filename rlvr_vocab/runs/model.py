@@ -37,7 +37,8 @@ from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
 from rlvr_vocab.runs.problems import RunProblems, asks_to_think, fingerprint_of, require_chat_template, warmup_form
-from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context, tools_of_run
+from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context
+from rlvr_vocab.runs.tools import ToolUse, tools_of_run
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.tools.format import ToolFormat
@@ -280,7 +281,9 @@ def _run_warmup(
     def measure() -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
         layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
-        return accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling))
+        use = ToolUse(settings.tools, settings.environment, grpo.get("max_tool_calling_iterations"), "keep")
+        checkpoint = Checkpoint(model, tokenizer, layout, tools=use.loop(tokenizer, layout))
+        return accuracy_of(evaluate_checkpoint(checkpoint, check_rows, grader, sampling))
 
     with progress_bar(console, "warm-up", warmup.max_steps) as display:
 
