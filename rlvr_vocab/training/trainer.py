@@ -133,6 +133,10 @@ class RegionGRPOTrainer(TRLSeams):
         if with_tools and (max_rounds > 1 or skip_solved is not None):
             raise UserError("tools: not together with dynamic sampling or skip_solved, which know no later turns")
         args = checked_arguments(args, model, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
+        shares_vllm = args.vllm_mode == "server" or args.vllm_tensor_parallel_size > 1
+        if with_tools and args.use_vllm and args.world_size > 1 and shares_vllm:
+            alone = "vllm_mode=colocate, vllm_tensor_parallel_size=1"
+            raise UserError(f"tools: TRL mixes up the turns of processes that share a vLLM: {alone}")
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
         self.model_name = str(model) if isinstance(model, str | Path) else model.config.name_or_path

@@ -14,6 +14,7 @@ from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
+from rlvr_vocab.tools.calculator import calculator
 from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
 from rlvr_vocab.training.models.load import initial_model_of
 from rlvr_vocab.training.settings import Lora
@@ -54,11 +55,15 @@ def test_the_weights_under_an_adapter_are_in_a_type_that_the_machine_computes(
     assert held == {expected} and load_checkpoint(folder).model.dtype == expected
 
 
-def test_completions_from_elsewhere_are_refused_before_anything_is_loaded(tmp_path):
+def test_completions_from_elsewhere_are_refused_before_anything_is_loaded(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"rollout_func: .*not supported; leave it out"):
         RegionGRPOTrainer("no/such_model", print, GRPOConfig(**arguments(tmp_path, bf16=False)), rollout_func=print)
     with pytest.raises(UserError, match="tools: not together with dynamic sampling"):
-        RegionGRPOTrainer("no/such_model", print, tools=[len], max_rounds=2)
+        RegionGRPOTrainer("no/such_model", print, tools=[calculator], max_rounds=2)
+    served = GRPOConfig(**arguments(tmp_path, bf16=False, use_vllm=True, vllm_mode="server"))
+    monkeypatch.setattr(GRPOConfig, "world_size", 2)
+    with pytest.raises(UserError, match="processes that share a vLLM: vllm_mode=colocate"):
+        RegionGRPOTrainer("no/such_model", print, served, tools=[calculator])
 
 
 def test_what_guides_write_is_taken(tmp_path):

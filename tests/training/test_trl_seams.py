@@ -20,6 +20,7 @@ SOURCES = {
     "_generate": "2a27fdf8f5e6",
     "_generate_single_turn": "e0f02e4fc094",
     "_get_tool_suffix_ids": "e62362aef61a",
+    "_tool_call_loop": "1c501f7f3b46",
     "_calculate_rewards": "736ae29b0838",
     "_generate_and_score_completions": "1fa48922792d",
     "_get_per_token_logps_and_entropies": "ea73c3909275",

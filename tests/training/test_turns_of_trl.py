@@ -1,4 +1,4 @@
-"""Without reasoning tokens, tools and environments train as TRL's own trainer trains with them."""
+"""Tools and environments as TRL's own trainer has them, and over an interruption."""
 
 import pytest
 import torch
@@ -95,3 +95,27 @@ def test_without_reasoning_tokens_tools_train_as_in_plain_trl(kind, calling_shap
         assert {name: row[name] for name in logged} == pytest.approx(logged, rel=1e-4, abs=1e-5)
     messages, their_messages = (list(each._logs["completion"]) for each in (trainer, their_trainer))
     assert messages == their_messages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 2])  # between two updates on the same completions, and before new ones
+def test_a_run_in_an_environment_resumes_to_the_same_bits(step, calling_shape, make_trainer, tmp_path):
+    folder = calling_shape("phi", size=None, open_thinking="model")
+
+    def trained(checkpoint=None):
+        every_step = {"save_strategy": "steps", "save_steps": 1, "num_iterations": 2, "max_steps": 5}
+        lengths = {"max_completion_length": 220, "max_tool_calling_iterations": 2}
+        trainer = make_trainer(folder, tmp_path, environment_factory=Counter, rows=ROWS, **every_step, **lengths)
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return trainer
+
+    whole = trained()
+    resumed = trained(str(tmp_path / f"checkpoint-{step}"))
+    weights = resumed.model.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in whole.model.state_dict().items())
+    ignored = ("step_time", "time/", "memory/", "train_", "total_flos", "kl")
+    rows, again = (
+        [{name: value for name, value in row.items() if not name.startswith(ignored)} for row in each.state.log_history]
+        for each in (whole, resumed)
+    )
+    assert rows == again and any(row.get("tools/call_frequency") for row in rows[step:])
