@@ -257,8 +257,10 @@ def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
             place = {"step": row["step"], "row": number} if in_step and "step" in row else {"row": number}
-            if in_step and "messages" in row:  # with tools `completion` is the last turn alone
-                row["completion"] = json.loads(row.pop("messages"))
+            turns = json.loads(row["messages"]) if in_step and "messages" in row else row.get("messages")
+            if "completion" in row and isinstance(turns, list) and _prompt_and_turn(turns) == ([], turns):
+                row["completion"] = turns  # with tools a run writes the last turn there
+                del row["messages"]
             yield place, {name: cell for name, cell in row.items() if not (in_step and name in _NOT_PASSED_ON)}
 
 

@@ -332,9 +332,11 @@ def reward_specs(trainer: RegionGRPOTrainer) -> list[RewardSpec]:
     """The rewards of a trainer, each under a name by which this process finds it again."""
     specs = []
     weights = trainer.reward_weights.tolist()
+    environments = {getattr(each, "__name__", ""): each for each in (trainer.environment_factories or {}).values()}
     for name, function, weight in zip(trainer.reward_func_names, trainer.reward_funcs, weights, strict=True):
         if LIBRARY.get(name) is not function:
-            name = f"{FROM_PYTHON}{_source_file(function)}:{name}"
+            owner = environments.get(name, function)  # of an environment's `get_reward`, which TRL wraps
+            name = f"{FROM_PYTHON}{_source_file(owner)}:{name}"
             IN_SCRIPT[name] = function
         specs.append(RewardSpec(name, weight))
     return specs

@@ -59,6 +59,7 @@ def test_conversations_are_read_from_the_first_turn_of_the_assistant_on(read):
     [row] = read([{"messages": QUESTION + PARTS, "answer": "7"}])
     assert row.columns == {"prompts": QUESTION, "completions": PARTS, "answer": "7", "solution": "7"}
     assert read([{"messages": QUESTION, "completion": "c"}])[0].columns["completions"] == turn("c")
+    assert read([{"messages": PARTS, "completion": "c"}])[0].columns["completions"] == PARTS
     with pytest.raises(UserError, match="row 1: its completion is "):
         read([{"messages": QUESTION}])
 
