@@ -138,7 +138,7 @@ def make_trainer() -> Callable[..., Any]:
     def alternating(completions: list[Any], **_: Any) -> list[float]:
         return [float(number % 2) for number, _ in enumerate(completions)]
 
-    def make(folder: Path, out: Path, **args: Any) -> Any:
+    def make(folder: Path, out: Path, tools: Any = None, **args: Any) -> Any:
         prompts = [[{"role": "user", "content": f"What is 3 + {number}?"}] for number in range(12)]
         settings = {
             "output_dir": str(out),
@@ -161,6 +161,7 @@ def make_trainer() -> Callable[..., Any]:
             **args,
         }
         dataset = Dataset.from_list([{"prompt": prompt, "solution": ""} for prompt in prompts])
-        return RegionGRPOTrainer(folder, args=grpo_config(settings), reward_funcs=[alternating], train_dataset=dataset)
+        given = {"args": grpo_config(settings), "reward_funcs": [alternating], "train_dataset": dataset}
+        return RegionGRPOTrainer(folder, **given, **({} if tools is None else {"tools": tools}))
 
     return make

@@ -1,6 +1,7 @@
 """`evaluate backend=vllm`: the policy and the seeds are in force, greedy is greedy."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,6 +13,8 @@ from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.evaluate import seeded_sampler
 from rlvr_vocab.evaluation.sampling import Chat, SamplingSettings, load_checkpoint
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
+from rlvr_vocab.tools.format import ToolFormat
+from rlvr_vocab.tools.transcripts import ToolLoop
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -71,6 +74,36 @@ def test_greedy_answers_are_those_of_transformers(chatty_smollm2):
     expected = seeded_sampler(checkpoint, settings)(ROWS, 0)
     with vllm_sampler(folder, checkpoint.chat, PROMPTS, settings) as sample:
         assert sample(ROWS, 0) == expected
+
+
+def ask(letter: str) -> str:
+    """Ask for a letter.
+
+    Args:
+        letter: one
+    """
+    return f"<think>{letter}</think>"
+
+
+@pytest.mark.parametrize("past_thinking", ["keep", "strip", "reencode"])
+def test_turns_after_a_call_are_those_of_transformers_and_have_seeds_of_their_own(past_thinking, calling_shape):
+    folder = calling_shape("llama", size=None, open_thinking="prefill")
+    checkpoint = load_checkpoint(folder)
+    form = ToolFormat(checkpoint.tokenizer, checkpoint.layout, {})
+    tools = ToolLoop(checkpoint.tokenizer, checkpoint.layout, form, [ask], past_thinking=past_thinking)
+    checkpoint = replace(checkpoint, tools=tools)
+    greedy, drawn = (SamplingSettings(max_new_tokens=180, temperature=each, seed=4) for each in (0.0, 1.0))
+    expected = seeded_sampler(checkpoint, greedy)(ROWS, 0)
+    assert any(len(each.segments) > 2 for each in expected)
+    with vllm_sampler(folder, checkpoint.chat, PROMPTS, greedy) as sample:
+        assert sample(ROWS, 0) == expected
+    with vllm_sampler(folder, checkpoint.chat, PROMPTS, drawn) as sample:
+        together = sample(ROWS, 0)
+        assert [*sample(ROWS[:1], 0), *sample(ROWS[1:], 1)] == together
+    layout = checkpoint.layout
+    for each in together:
+        for context, ids in each.turns_ids:
+            assert not reasoning_tokens(layout, context, ids)[ANSWERING]
 
 
 def test_an_engine_without_our_plugin_is_refused(chatty_smollm2, problems, capfd, monkeypatch, tmp_path):

@@ -46,6 +46,27 @@ def test_three_steps_sample_from_the_policy_that_each_update_made(
     assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
 
 
+def ask(letter: str) -> str:
+    """Ask for a letter.
+
+    Args:
+        letter: one
+    """
+    return f"<think>{letter}</think>" * 3
+
+
+@pytest.mark.usefixtures("weights_kept")
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+def test_turns_after_a_call_are_sampled_from_the_policy_that_scores_them(mode, calling_shape, make_trainer, tmp_path):
+    folder = calling_shape("llama", size=None, mode=mode, open_thinking="prefill")
+    trainer = make_trainer(folder, tmp_path, tools=[ask], max_completion_length=150)
+    trainer.train()
+    rows = trainer.state.log_history[:3]
+    assert trainer.state.global_step == 3 and all(row["tools/call_frequency"] > 0 for row in rows)
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert max(row["sampling/logp_gap"] for row in rows) < 1e-4
+
+
 def test_without_the_plugin_a_run_ends_before_its_first_step(chatty_smollm2, make_trainer, tmp_path, monkeypatch):
     engine_args = vllm.engine.arg_utils.EngineArgs
     monkeypatch.setattr(engine_args, "create_engine_config", engine_args.create_engine_config.__wrapped__)
