@@ -235,6 +235,7 @@ def _config(transformers: ModuleType, name: str, rows: int, tokenizer: Any) -> A
         "qwen3": ("Qwen3", {**tied, "head_dim": 16}),
         "qwen2": ("Qwen2", tied),
         "llama": ("Llama", BODY),
+        "llama_of_vllm": ("Llama", {**BODY, "head_dim": 64}),  # the least that its CPU kernels take
         "gemma3": ("Gemma3Text", {**tied, "head_dim": 16, "final_logit_softcapping": 4.0}),
         "gpt2": ("GPT2", {**gpt2, "tie_word_embeddings": True}),
         "gpt2_untied": ("GPT2", gpt2),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_settings import EvaluateSettings, GenerateSettings
 from rlvr_vocab.config.sections import EnvironmentSettings, RunSettings
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import user_code_record
 from rlvr_vocab.rewards.reward import is_user_code
@@ -54,6 +55,11 @@ class ToolUse:
             given = {"max_tool_calling_iterations": rounds, "past_thinking": past}
             for key in (key for key, value in given.items() if value is not None):
                 raise UserError(f"{key}: there is nothing to call: set tools or environment")
+        named = {"tools": chosen.tools or (), "environment": [chosen.environment.name] if chosen.environment else ()}
+        for key, names in named.items():
+            if held := [name.removeprefix(FROM_PYTHON) for name in names if name.startswith(FROM_PYTHON)]:
+                ways = f"{key}={','.join(held)}, which imports that file, or tools=[] for single turns"
+                raise UserError(f"{key}: the run was trained by a Python script, which has them: give {ways}")
         past = past or ("keep" if run is None else run.model.past_thinking)
         rounds = trained.max_tool_calling_iterations if rounds is None else rounds
         return cls(chosen.tools or (), chosen.environment, rounds, past)

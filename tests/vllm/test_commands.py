@@ -87,7 +87,7 @@ def ask(letter: str) -> str:
 
 @pytest.mark.parametrize("past_thinking", ["keep", "strip", "reencode"])
 def test_turns_after_a_call_are_those_of_transformers_and_have_seeds_of_their_own(past_thinking, calling_shape):
-    folder = calling_shape("llama", size=None, open_thinking="prefill")
+    folder = calling_shape("llama_of_vllm", size=None, open_thinking="prefill")
     checkpoint = load_checkpoint(folder)
     form = ToolFormat(checkpoint.tokenizer, checkpoint.layout, {})
     tools = ToolLoop(checkpoint.tokenizer, checkpoint.layout, form, [ask], past_thinking=past_thinking)

@@ -58,7 +58,7 @@ def ask(letter: str) -> str:
 @pytest.mark.usefixtures("weights_kept")
 @pytest.mark.parametrize("mode", ["expand", "replace"])
 def test_turns_after_a_call_are_sampled_from_the_policy_that_scores_them(mode, calling_shape, make_trainer, tmp_path):
-    folder = calling_shape("llama", size=None, mode=mode, open_thinking="prefill")
+    folder = calling_shape("llama_of_vllm", size=None, mode=mode, open_thinking="prefill")
     trainer = make_trainer(folder, tmp_path, tools=[ask], max_completion_length=150)
     trainer.train()
     rows = trainer.state.log_history[:3]
