@@ -73,8 +73,8 @@ def test_killed_with_reasoning_rows_in_each_rank(rank, point, forks, undisturbed
 def test_killed_between_turns_that_call_a_tool(forks, undisturbed, outcome_of, tmp_path):
     words = (
         *("experiment=calculator", "dataset.generator.digits=1", "dataset.generator.num_problems=40"),
-        *("warmup.max_steps=60", "warmup.batch_size=16", "warmup.learning_rate=5e-3"),
-        *("training.max_completion_length=128", "training.max_steps=5"),
+        *("warmup.max_steps=70", "warmup.batch_size=16", "warmup.learning_rate=5e-3"),
+        *("training.max_completion_length=128", "training.learning_rate=1e-5", "training.max_steps=5"),
     )
     run = undisturbed(*words)
     expected, events = outcome_of(run), forks.changes(run)
