@@ -162,7 +162,6 @@ def interval_chart(rows: Sequence[IntervalRow], *, title: str, x_label: str, des
 
 
 def _figure(height: float = 2.6) -> tuple[Figure, Axes]:
-    """An empty chart, its height in inches."""
     drawn = Figure(figsize=(4.2, height), layout="constrained")
     axes = drawn.add_subplot()
     axes.set_axisbelow(True)

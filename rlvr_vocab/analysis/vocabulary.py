@@ -76,7 +76,6 @@ def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
 
 
 def _count_sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> np.ndarray:
-    """`VocabularyAnalysis.sampled`, of at most `MOST_STEPS` steps."""
     steps = evenly_spread(files.steps, MOST_STEPS)
     sampled = np.zeros(layout.rows, np.int64)
     for step in steps:
@@ -92,7 +91,6 @@ def _count_sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]
 
 
 def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
-    """The sampled ids of a step that were chosen while thinking."""
     found = [np.zeros(0, np.int64)]
     segments = table["segments"].to_pylist() if "segments" in table.column_names else [()] * len(table)
     columns = (table["prompt_ids"].to_numpy(), table["completion_ids"].to_numpy(), segments)

@@ -164,7 +164,6 @@ def _has_adapter(keys: Mapping[str, str]) -> bool:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two values are equal, compared as numbers if both are numbers: 0 and 0.0."""
     try:
         return one == other or float(one) == float(other)
     except ValueError:

@@ -250,7 +250,6 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
 
 
 def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The origin of each row, and its cells."""
     for file in step_files(path) if path.is_dir() else [path]:
         in_step = is_step_file(file)
         for number, row in enumerate(read_rows(file), start=1):
@@ -315,7 +314,6 @@ def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console)
 
 
 def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
-    """The output of a row: origin, completion, prompt, gold answer, total, and the score of each reward."""
     columns = {"prompts": "prompt", "solution": "solution"}
     known = {name: row.columns[column] for column, name in columns.items() if column in row.columns}
     scores = {

@@ -274,7 +274,6 @@ def raised(error: BaseException) -> str:
 
 
 def _shown_row(completions: Any, row: int) -> str:
-    """The number of a row, from 1, and the beginning of its completion."""
     text = " ".join(assistant_text(completions[row]).split())
     return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
 

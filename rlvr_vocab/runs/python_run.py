@@ -282,25 +282,12 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
             "max_eval_samples": trainer.max_eval_samples,
             "system_prompt": systems.pop() if len(systems) == 1 else None,
         },
-        **_tool_keys(trainer),
         "training": {name: value for name, value in training.items() if name not in derived},
         "tools": [_recorded_name(tool) for tool in trainer._standalone_tools],
         "environment": _environment_keys(trainer),
         "rewards": {"functions": [asdict(spec) for spec in specs]},
         "logging": {"enabled": bool(args.report_to), "project": args.project, "mode": "online"},
     }
-
-
-def _tool_keys(trainer: RegionGRPOTrainer) -> dict[str, Any]:
-    """The tools and environments of a trainer, by the script that holds them."""
-
-    def name_of(code: Callable[..., Any]) -> str:
-        name = getattr(getattr(code, "func", code), "__name__", type(code).__name__)
-        return name if TOOLS.get(name) is code else f"{FROM_PYTHON}{_source_file(code)}:{name}"
-
-    classes = ", ".join(map(name_of, (trainer.environment_factories or {}).values()))
-    functions = [name_of(tool) for tool in trainer.tools if not inspect.ismethod(tool)]
-    return {"tools": functions, "environment": {"name": classes} if classes else None}
 
 
 def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """A run from Python leaves what a run from the command line leaves, and the commands read it."""
 
-import inspect
 import json
 import runpy
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +15,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.rewards.build import find_function, logged_names
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.runs.python_run import _tool_keys, problem_row
-from rlvr_vocab.tools.calculator import calculator
+from rlvr_vocab.runs.python_run import problem_row
 from tests.settings import refusal
 
 SCRIPT = """
@@ -203,15 +200,3 @@ def test_a_reward_object_goes_on_from_a_checkpoint_with_its_state(script, make_s
         trainer.eval_dataset, trainer.reward_funcs[1], trainer.reward_func_names[1] = None, Counting(), "counting"
         trainer.train(resume_from_checkpoint=resume)
     assert [row["rewards/counting/mean"] for row in rows_in(tmp_path / "run") if "loss" in row] == [1.0, 2.0, 3.0]
-
-
-def test_tools_are_recorded_by_the_script_that_holds_them():
-    def own(text: str) -> str: ...
-
-    trainer = SimpleNamespace(
-        tools=[calculator, own, Path().exists], environment_factories={None: Path, "b": partial(Path)}
-    )
-    here = f"python:{Path(__file__).resolve()}:own"
-    files = f"python:{inspect.getsourcefile(Path)}:Path"
-    assert _tool_keys(trainer) == {"tools": ["calculator", here], "environment": {"name": f"{files}, {files}"}}
-    assert _tool_keys(SimpleNamespace(tools=[], environment_factories=None)) == {"tools": [], "environment": None}

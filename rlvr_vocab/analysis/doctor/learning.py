@@ -83,7 +83,6 @@ def spread_lost(history: History) -> Finding | None:
 
 
 def _are_alike(history: History, rows: list[Row]) -> bool:
-    """Whether the rewards of a group hardly differ."""
     alike, spread, within = (mean(rows, name) for name in _SPREADS)
     if alike is not None and alike >= _ALIKE:
         return True

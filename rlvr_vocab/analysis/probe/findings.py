@@ -200,7 +200,6 @@ def _results(runs: Sequence[ProbedRun], arm: str, field: str) -> ArmResults:
 
 
 def _figures(runs: Sequence[ProbedRun], arm: str, metric: HeldOutMetric) -> ArmFigures | None:
-    """The means of an arm; None for one without a graded answer."""
     answers = [each for run in runs for each in run.answers.get(arm, ())]
     values = [each.value for each in answers if each.value is not None]
     gold = [each.gold_logp for each in answers if each.gold_logp is not None]

@@ -174,7 +174,6 @@ def _is_right_or_wrong(files: CompletionFiles, reward: str) -> bool:
 
 
 def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:
-    """The metrics that the run has logged, each under its name."""
     lines = [Line(name, *record.series(metric)) for metric, name in names.items()]
     return [line for line in lines if line.steps]
 

@@ -119,7 +119,6 @@ def _function_name(*named: Any) -> str | None:
 
 
 def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> ProgramTests | str:
-    """The tests of a row; a reason where it has none that can be read."""
     if isinstance(given, str) and given.lstrip().startswith(("{", "[")):
         try:
             given = json.loads(given)

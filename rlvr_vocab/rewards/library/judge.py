@@ -129,7 +129,6 @@ def llm_judge(
 
 
 def _key(url: str, request: dict[str, Any]) -> str:
-    """The key of a request without its mark in the cache."""
     return hashlib.sha256(json.dumps([url, request], sort_keys=True).encode()).hexdigest()
 
 

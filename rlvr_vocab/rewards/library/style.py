@@ -208,6 +208,5 @@ def diversity(
 
 
 def _shingles(text: str) -> set[tuple[str, ...]]:
-    """Every three words in a row."""
     words = text.lower().split(maxsplit=_MOST_WORDS)[:_MOST_WORDS]
     return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}

@@ -9,16 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
-from rlvr_vocab.rewards.reward import (
-    ERRORS,
-    THINK_TAGS,
-    AssistantTurn,
-    Score,
-    Tags,
-    after_thinking,
-    assistant_turns,
-    reward,
-)
+from rlvr_vocab.rewards.reward import ERRORS, THINK_TAGS, Score, Tags, after_thinking, assistant_turns, reward
 from rlvr_vocab.text import pluralize, short_text
 
 Credit = Annotated[float, Field(ge=0, le=1)]
@@ -48,7 +39,7 @@ def tool_calls(
     credit = {"valid": 1.0, "failed": failed, "without a result": failed, "unreadable": unreadable}
 
     def score(completion: Any) -> Score:
-        calls = [call for turn in assistant_turns(completion) for call in _calls(turn, call_tag, think_tags)]
+        calls = list(_calls(completion, call_tag, think_tags))
         counts = Counter(kind for kind, _ in calls)
         others = "".join(f", {counts[kind]} {kind}" for kind in credit if kind != "valid" and counts[kind])
         error = next((f": {short_text(result, 40)}" for kind, result in calls if kind == "failed"), "")
@@ -58,9 +49,10 @@ def tool_calls(
     return list(map(score, completions))
 
 
-def _calls(turn: AssistantTurn, call_tag: str, think_tags: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The kind of each call of a turn, and its result."""
-    for _, result in zip_longest(turn.calls, turn.results):
-        kind = "without a result" if result is None else "failed" if result.startswith(ERRORS) else "valid"
-        yield kind, result or ""
-    yield from [("unreadable", "")] * (after_thinking(turn.text, think_tags) or "").count(call_tag)
+def _calls(completion: Any, call_tag: str, think_tags: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """Kind and result of each call."""
+    for turn in assistant_turns(completion):
+        for _, result in zip_longest(turn.calls, turn.results):
+            kind = "without a result" if result is None else "failed" if result.startswith(ERRORS) else "valid"
+            yield kind, result or ""
+        yield from [("unreadable", "")] * (after_thinking(turn.text, think_tags) or "").count(call_tag)
