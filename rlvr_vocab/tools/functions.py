@@ -114,10 +114,10 @@ _output: ContextVar[TextIO | None] = ContextVar("_output", default=None)  # of a
 
 
 def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Callable[..., Any]:
-    """The tool, with calls that cannot harm the run by mistake: what fails is a ToolError of one short message.
+    """The tool, with calls that cannot harm the run by mistake.
 
-    A call fails when it raises, has not returned by its deadline in seconds (None: there is none), or returns what has
-    no text. Its arguments are copies, a long result is cut, and what it prints to stdout is dropped.
+    Arguments are copies. A call has a deadline in seconds (None: no limit). Its result is text, cut where it is long;
+    stdout is dropped. Every failure is a ToolError of one short message.
     """
     if getattr(tool, "is_guarded", False):
         return tool

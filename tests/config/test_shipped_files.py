@@ -20,12 +20,13 @@ pytestmark = pytest.mark.slow
 NAMES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
 CHOICES = [name for name in NAMES if find_spec("reasoning_gym") or not re.search(r"reasoning_gym|=gym_", name)]
 # Choices with which no section is null.
+ENVIRONMENT = "environment={name: my.py:Env, params: {n: 1}}"
 EVERY_SECTION = {
-    "train": ["model=tiny", "dataset=arithmetic"],
+    "train": ["model=tiny", "dataset=arithmetic", ENVIRONMENT],
     "check": ["model=tiny", "dataset=arithmetic"],
     "score": ["model=tiny", "dataset=arithmetic"],
-    "evaluate": ["dataset=arithmetic"],
-    "generate": [],
+    "evaluate": ["dataset=arithmetic", ENVIRONMENT],
+    "generate": [ENVIRONMENT],
     "merge": [],
     "expand": ["model=tiny"],
 }

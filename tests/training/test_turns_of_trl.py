@@ -26,7 +26,18 @@ async def ask_later(letter: str) -> str:
     return f"It was {ord(letter)}."
 
 
-ask_later.__name__ = "ask"  # which the models call
+def ask_unsteadily(letter: str) -> dict:
+    """Answers a letter.
+
+    Args:
+        letter: a letter.
+    """
+    if ord(letter) % 2:
+        raise KeyError(letter)
+    return {letter: [ord(letter), None]}
+
+
+ask_later.__name__ = ask_unsteadily.__name__ = "ask"  # which the models call
 
 
 class Counter:
@@ -67,6 +78,7 @@ ROWS = [
 KINDS = {
     "a function": {"tools": [ask]},
     "a coroutine function": {"tools": [ask_later]},
+    "a function that raises, or returns a mapping": {"tools": [ask_unsteadily]},
     "an environment": {"environment_factory": Counter},
     "two environments": {"environment_factory": {"one": Counter, "other": Other}},
 }
