@@ -56,10 +56,10 @@ class Counter:
         return self.total
 
 
-def loop_of(**given):
+def loop_of(copies=(), **given):
     tokenizer = tiny_tokenizer([], TAGS)
     opened, closed = map(tokenizer.convert_tokens_to_ids, TAGS)
-    layout = VocabLayout(len(tokenizer), (), opened, closed, find_turn_ids(tokenizer, TAGS), ())
+    layout = VocabLayout(len(tokenizer), copies, opened, closed, find_turn_ids(tokenizer, TAGS), ())
     open_thinking_in_template(tokenizer, layout, "prefill", base_knows_tag=False)
     return tokenizer, ToolLoop(tokenizer, layout, ToolFormat(tokenizer, layout, {}), **given)
 
@@ -72,6 +72,28 @@ def said(tokenizer, texts, contexts):
         return [SampledTurn(tokenizer.encode(texts[request.turn])[: request.room], True) for request in requests]
 
     return generate
+
+
+@pytest.mark.parametrize(("past_thinking", "right"), [("keep", 6), ("strip", 3), ("reencode", 3)])
+def test_a_channel_of_copies_across_a_call_ends_where_later_turns_see_none(past_thinking, right):
+    """A policy that notes whether a number is odd by a copy, and after its call reads it there."""
+    tokenizer, standard = loop_of()[0], loop_of()[0].encode("so")
+    copies = tuple(standard)
+    tokenizer, loop = loop_of(copies=copies, tools=[add], past_thinking=past_thinking)
+
+    def policy(requests):
+        turns = []
+        for request in requests:
+            noted = any(token >= len(tokenizer) for token in request.context_ids)
+            odd = int(tokenizer.decode(request.context_ids).split("?")[0][-1]) % 2
+            thought = [len(tokenizer)] if odd else standard[:1]
+            text = f"</think>{CALL % 1}" if request.turn == 0 else f"</think>{'odd' if noted else 'even'}<|im_end|>"
+            turns.append(SampledTurn([*(() if request.turn else thought), *tokenizer.encode(text)], True))
+        return turns
+
+    rows = [{"prompt": [{"role": "user", "content": f"{number}?"}]} for number in range(6)]
+    said = [each.messages[-1]["content"].removeprefix("<think>\n</think>") for each in loop.complete(rows, policy, 900)]
+    assert sum(text == ("odd" if number % 2 else "even") for number, text in enumerate(said)) == right
 
 
 @pytest.mark.parametrize("past_thinking", ["keep", "strip"])
