@@ -61,7 +61,7 @@ def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
     ("turn", "reason"),
     [
         (r"<think>a</think>b \boxed{\frac{1}{2}} c", "one box"),
-        (r"<think>\boxed{1}</think>b", "the box is not in the answer"),
+        (r"<think>\boxed{1}</think>b", "the box is in the thinking"),
         (r"\boxed{\boxed{1}}", "2 boxes"),
         (r"<think>\boxed{1}", "thinking never closed"),
         (r"\boxed{1", "the box is not closed"),

@@ -109,24 +109,23 @@ def xml_tags(
 
 @reward(is_format=True, answer_in="box")
 def boxed(completions: Sequence[Any], *, think_tags: Tags = THINK_TAGS, **_columns: Any) -> list[Score]:
-    r"""1 where there is exactly one box, closed, and it stands in the answer; 0 where not.
+    r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
 
     >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])
     [1.0, 0.0, 0.0]
     """
 
-    def score(completion: Any) -> Score:
-        answer = after_thinking(turn_text(completion), think_tags)
-        boxes = sum(boxes_opened(turn.text) for turn in assistant_turns(completion))
+    def score(turn: str) -> Score:
+        answer, boxes = after_thinking(turn, think_tags), boxes_opened(turn)
         if answer is None:
             return Score(0.0, "thinking never closed")
         if boxes != 1:
             return Score(0.0, pluralize(boxes, "box", "boxes") if boxes else "no box")
         if not boxes_opened(answer):
-            return Score(0.0, "the box is not in the answer")
+            return Score(0.0, "the box is in the thinking")
         return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
 
-    return list(map(score, completions))
+    return [score(turn_text(completion)) for completion in completions]
 
 
 @reward(is_format=True, skip_gold_check="a made-up turn has its answer in a box")
