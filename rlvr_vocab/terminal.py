@@ -120,6 +120,7 @@ def quiet_libraries() -> None:
     datasets.disable_progress_bars()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
+    warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
     warnings.filterwarnings("ignore", message=".use_liger_kernel=True. is deprecated")  # of TRL 2, not of this one
     warnings.filterwarnings("ignore", message="Paged optimizers are not supported on CPU")  # a warning of ours says it
     logging.getLogger("trl.trainer.grpo_trainer").addFilter(lambda record: _NO_SCORE not in record.getMessage())

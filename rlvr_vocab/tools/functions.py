@@ -34,7 +34,7 @@ from rlvr_vocab.tools.calculator import calculator
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 TOOLS: dict[str, Callable[..., Any]] = {"calculator": calculator}  # those that a run names without a file
-DEADLINE = 10.0  # seconds for a call
+DEADLINE = 10  # seconds for a call
 LONGEST_RESULT = 32_000  # characters
 LONGEST_ERROR = 1_000
 
