@@ -133,7 +133,7 @@ def boxed_answer(text: str) -> str:
 
 
 # A number with a decimal comma; dots, spaces or quotes between its thousands.
-_GROUPS = r"[1-9][0-9]{0,2}(?:[.' \u00a0\u202f][0-9]{3})+"
+_GROUPS = r"[1-9][0-9]{0,2}(?:(?:[.' ~\u00a0\u2009\u202f]|\\[,:; ]|\{\.\})[0-9]{3})+"
 _COMMA_NUMBER = re.compile(
     rf"(?<![\w.,])(?P<whole>{_GROUPS}|[0-9]+)(?:(?:,|\{{,\}})(?P<part>[0-9]+))?(?![0-9]|[.,][0-9])"
 )
@@ -145,7 +145,7 @@ _SURELY_POINT = re.compile(r"[0-9,]*\.[0-9]+|[0-9]+(?:,[0-9]+){2,}")
 
 
 def with_decimal_points(text: str) -> str:
-    """A text with its numbers in English notation, without thousands separators.
+    """A text with its numbers in English notation, without thousands separators; `12.5` and `1,234.5` have it already.
 
     >>> with_decimal_points("12,5 kg"), with_decimal_points("1.234,56"), with_decimal_points("9.000")
     ('12.5 kg', '1234.56', '9000')

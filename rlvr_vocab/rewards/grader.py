@@ -126,7 +126,7 @@ class Grader:
         self._format_reward = build_rewards([spec.form], context)[0] if spec.form is not None else None
         self.reads_answers = len(self._parts) == 1 and self._parts[0].function is accuracy
         params = self._parts[0].params
-        self._places = {name: params[name] for name in ("think_tags", "answer_from") if name in params}
+        self._places = {name: params[name] for name in ("think_tags", "answer_from", "decimal_mark") if name in params}
 
     def check_parameters(self) -> None:
         """Raises UserError where a reward of the library cannot take the values of its parameters."""

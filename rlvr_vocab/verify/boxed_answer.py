@@ -25,6 +25,7 @@ _CORRECTION = re.compile(
 )
 _TAKEN_BACK = re.compile(
     r"\b(?:not|neither|(?<!the )only|but|however|except|unless|extraneous|invalid|wrong|incorrect|false|impossible"
+    r"|nicht|keine?|nur|aber|falsch|ungültig|pas|mais|faux|pero|sauf|excepto"
     r"|reject\w*|discard\w*|exclud\w*|intermediate|latter|former|(?:first|last|other) (?:two|three|ones?))\b|n't\b",
     re.IGNORECASE,
 )
@@ -41,8 +42,9 @@ _NUMBERED = re.compile(r"\b(?:case|solution|root|value|number) *[0-9]\b")
 _PART_OF_MORE = re.compile(r"(?:(?<!\\)[(\[{+\-*/^|<>0-9]|\\[a-z]+) *\Z")
 _COUNTING = frozenset(
     ("and", "or", "also", "well", "other", "another", "first", "second", "third", "fourth", "last", "remaining", "case")
-)
+).union(("und", "oder", "bzw", "sowie", "auch", "et", "ou", "aussi", "y", "o", "e"))
 _JOINING = _COUNTING.union(("as", "the", "a", "an", "one", "is", "are", "solution", "root", "value", "number", "zero"))
+_JOINING |= {"der", "die", "das", "ist", "sind", "le", "la", "el", "est", "es"}
 
 
 @dataclass(frozen=True)

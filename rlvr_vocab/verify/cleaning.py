@@ -11,6 +11,9 @@ import unicodedata
 
 from rlvr_vocab.verify.scanning import group_end
 
+# A letter of the languages of Western Europe, for a character class.
+LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœ"
+
 _LATEX = str.maketrans(
     {
         **dict.fromkeys("−‒–—―‐‑", "-"), "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/",
@@ -35,6 +38,7 @@ _FACES = ("<wide>", "<narrow>", "<font>")
 def ascii_latex(text: str) -> str:
     """A text with its Unicode mathematics as LaTeX and all white space as spaces; the rest is unchanged."""
     if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
         text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{unicodedata.normalize('NFKC', run[0])}}}", text)
         text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{unicodedata.normalize('NFKC', run[0])}}}", text)
         text = _VULGAR_FRACTION.sub(_fraction, text).translate(_LATEX)
@@ -104,10 +108,16 @@ _WIDE_SPACE = re.compile(rf"(?<=[0-9])(?:[ ~]|\\[,;: ])*+{_WIDE}(?:[ ~]|\\[,;: ]
 # Single letters that are units; without a space before the bracket only long words. Other letters are factors.
 NUMBER_WITH_UNIT = re.compile(
     r"\(?(?:\\text\{ *)?(?P<number>(?:[A-Za-z] *= *)?[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?"
-    r"|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\})(?: +|(?=[(\[][A-Za-z]{4}))[(\[] *"
-    r"(?P<unit>(?:[A-Za-z][A-Za-z./ '-]*[A-Za-z.]|[mgslhLNJWVK])(?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)[)\]]\}?\)?"
+    r"|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\})"
+    rf"(?: +|(?=[(\[][{LETTER}]{{4}}))[(\[] *(?P<unit>(?:[{LETTER}][{LETTER}./ '-]*[{LETTER}.]"
+    r"|[mgslhLNJWVK])(?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)[)\]]\}?\)?"
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
+# Money, unlike the sign at one end of a formula.
+_LONE_DOLLAR = re.compile(r" *([-+]?) *\$ *([0-9][0-9., ]*)| *([-+]?[0-9][0-9., ]*)\$ *")
+# Other words for `and` and `or`. Short ones only between numbers.
+_JOINTS = {**dict.fromkeys(("und", "sowie", "et", "y", "e"), "and"), **dict.fromkeys(("oder", "ou", "o"), "or")}
+_JOINT = re.compile(rf"(?<![{LETTER}\\])(?:und|sowie|oder)(?![{LETTER}])|(?<=[0-9}}] )(?:et|ou|y|e|o)(?= -?[0-9\\])")
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
 # Names that plain text writes without a backslash. A letter before one makes it part of a word.
 PLAIN_NAMES = re.compile(
@@ -138,7 +148,10 @@ def clean(text: str) -> str:
     text = _THOUSANDS.sub(_without_separators, text)
     text = _WIDE_SPACE.sub(";", _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text)))
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
-    text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", without_fonts(text)))
+    text = _JOINT.sub(lambda word: _JOINTS[word[0]], without_fonts(text))
+    if money := _LONE_DOLLAR.fullmatch(text):
+        text = (money[1] or "") + r"\$" + (money[2] or money[3])
+    text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", text))
     text = _RELATION.sub(lambda sign: _RELATIONS.get(sign[0], r"\ne "), _INTRODUCTION.sub("", text))
     text = PLAIN_NAMES.sub(lambda name: rf"\{name[0]} ", text).replace(r"\infinity", r"\infty")
     text = _DEGREE.sub(r"\\degree ", _PRIMES.sub(lambda primes: "'" * primes[1].count("prime"), text))
@@ -199,8 +212,8 @@ def _without_needless_spaces(text: str) -> str:
     """Keep only spaces that separate two words or numbers, or a macro from a letter."""
     text = re.sub(r" +", " ", text).strip()
     text = re.sub(r"(\\[A-Za-z]+) (?![A-Za-z])", r"\1", text)
-    text = re.sub(r"(?<![A-Za-z0-9.%)\]]) ", "", text)
-    return re.sub(r" (?![A-Za-z0-9.])", "", text)
+    text = re.sub(rf"(?<![{LETTER}0-9.%)\]]) ", "", text)
+    return re.sub(rf" (?![{LETTER}0-9.])", "", text)
 
 
 _NUM_ARGUMENTS = {r"\frac": 2, r"\binom": 2} | dict.fromkeys(
@@ -287,7 +300,7 @@ _FONT = re.compile(
 
 _TEXT_GROUP = re.compile(r"\\text\{([^{}]*)\}")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp")
-_WORDS = re.compile(r"[A-Za-z ./'-]{2,}")
+_WORDS = re.compile(rf"[{LETTER} ./'-]{{2,}}")
 _POWER_OF_UNIT = re.compile(r"([A-Za-z ./]+)\^\{?([23])\}?")
 # Single upright letters that are units after a number, and names of numbers elsewhere.
 _UNIT_LETTERS = frozenset("mgslhLNJWVK")
@@ -333,7 +346,7 @@ _DASHES = re.compile(r"-{2,3}")
 _PUNCTUATION = re.compile(r"\.(?![0-9])|(?<![0-9])\.|(?<=[A-Za-z]{2})[:!?]+(?= |$)")
 _COMMA = re.compile(r"[,;]+(?![0-9])|(?<![0-9])[,;]+")
 _END_OF_LIST = re.compile(r" , and(?= )")
-_WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*")
+_WORD = re.compile(rf"[{LETTER}]+(?:['-][{LETTER}]+)*")
 _SHORT_WORDS = "a an and at by if in is it no nor of on or to we he yes odd even true false none"
 WORDS_OF_TWO_LETTERS = tuple(word for word in _SHORT_WORDS.split() if len(word) == 2)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from rlvr_vocab.verify.cleaning import LETTER
 from rlvr_vocab.verify.scanning import MAX_BITS, MAX_DIGITS, TooLarge, Unreadable
 
 _SIGN = r"(?P<sign>[+-]?)"
@@ -127,6 +128,10 @@ def _periodic(whole: str, fixed: str, period: str) -> Fraction:
 
 _CURRENCIES = {r"\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen", "₹": "rupee"}
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES |= {"hundert": 10**2, **dict.fromkeys(("tausend", "mila"), 10**3)}
+_SCALES |= dict.fromkeys(("millionen", "millón", "millone", "milione", "milioni", "milhão", "milhõe"), 10**6)
+_SCALES |= dict.fromkeys(("milliarde", "milliarden", "milliard", "miliardo", "miliardi"), 10**9)
+_PER_CENT = ("per cent", "pour cent", "por ciento", "per cento", "por cento")
 # Each unit with its other spellings. Other units are compared by their letters, ignoring a plural s.
 _SPELLINGS = {
     "mm": ("millimeter", "millimetre"),
@@ -153,7 +158,7 @@ _SPELLINGS = {
     "km/h": ("kilometer per hour", "kilometers per hour", "kilometres per hour", "kph", "kmh", "km/hr"),
     "m/s": ("meter per second", "meters per second", "metres per second", "m/sec"),
     "ft/s": ("foot per second", "feet per second", "ft/sec"),
-    "percent": ("%", "per cent", "percentage"),
+    "percent": ("%", "percentage", "prozent", "procent", "pourcent", *_PER_CENT),
     "degree": (r"\degree", "deg"),
     "degree c": (r"\degree C", r"\degreeC", "degrees c", "degrees celsius", "celsius"),
     "degree f": (r"\degree F", r"\degreeF", "degrees f", "degrees fahrenheit", "fahrenheit"),
@@ -161,7 +166,7 @@ _SPELLINGS = {
     "euro": ("€", "eur"),
     "pound sterling": ("£", "gbp"),
     "cent": ("¢",),
-    "radian": ("rad",),
+    "radian": ("rad", "radiant", "radianten", "radianti", "radián", "radiane", "radiano"),
     "unit": (),
     "ordered pair": (),
 }
@@ -188,16 +193,27 @@ _NUMBERS = _words("""
     permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
     deka myria deci centi milli micro nano pico femto atto zepto yocto
     twice thrice double treble quadruple doubled tripled halved inverse reciprocal ish
+    zwei drei vier fünf fuenf sechs sieben acht neun zwölf zwoelf paar paare paaren tsd teur dtzd hälfte promille helft
+    anderthalb eineinhalb duizend honderd dozijn tusen hundra tusind hundrede dusin deux trois quatre cinq huit neuf dix
+    onze douze vingt trente millier paire demi demie moitié moitie dos tres cuatro cinco seis siete ocho nueve diez doce
+    veinte treinta cien ciento docena decena centena centenar centenares mitad mitades medio media tercio cuarto quinto
+    octavo décimo décima centésimo centésima milésimo milésima doble triple tre quattro cinque sei sette otto nove dieci
+    venti trenta cento mila dozzina dozzine decina decine centinaio centinaia migliaio migliaia coppia coppie paio paia
+    mezzo mezza mezzi metà terzo terzi quarti decimi centesimi millesimi doppio triplo dois duas três quatro sete oito
+    dez vinte trinta dúzia duzia dezena metade meio meia terço dobro
 """)
 # The same, but not in the plural: 5 logs.
 _OPERATORS = _words("""
     minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
     remainder fold log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
+    mal fois veces vezes volte moins menos meno geteilt durch quadrat hoch
 """)
 # Words that withdraw an answer or cast doubt on it.
 DENIALS = _words("""
     not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly
     perhaps probably unsure unclear unknown guess error except excluding unless instead rather
+    nicht kein keine keinen keiner niemals falsch vielleicht jamais nunca jamás quizá quizás não nao talvez forse
+    incorrecto sbagliato errado
 """)
 # Words after a number are not the counted thing if one of these is among them.
 _NOT_COUNTED = DENIALS | _words("""
@@ -205,15 +221,23 @@ _NOT_COUNTED = DENIALS | _words("""
     estimated rounded under above below exceeding exactly least most if when for where with without except only is are
     was right true correct the other another point each either neither both percent debt loss deficit too zero negative
     positive answer solution undetermined undefined
+    oder und mehr mill mia weniger als etwa ungefähr circa zirka knapp rund über ueber unter mindestens höchstens genau
+    bis zwischen wenn für ohne außer ausser nur ist sind richtig andere anderen schulden verlust null negativ negative
+    negativo positiv antwort pas non faux plus que environ presque près entre sans avec sauf seulement est vrai autre
+    autres chaque aucun dette perte zéro sin más mas par pares casi aproximadamente salvo otro otra otros otras deuda
+    pérdida cero più piu quasi tra fra senza altro altri altre minder debito mais quase sem outro outros outra dívida
 """)
 # Not units by themselves: 5 squared, a score, a grand, fivefold, and some 5.
 _NOT_COUNTED_ALONE = frozenset(("square", "cube", "score", "grand", "odd", "something", "arab", "kharab", "bil"))
 _CHANGES_NUMBER = re.compile(
     r"\w*illi(?:on|ard)\w*|(?:twen|thir|four|for|fif|six|seven|eigh|nine)t(?:een|y|ie)|\w*(?:eenth|ieth|llionth|fth)"
     r"|(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand|many)fold"
+    r"|(?:m|b|tr)il[lhij]+(?:on|ón|oe|õe|ão|ard)\w*|mil[lh]ar(?:es)?|\w+zig|drei(?:ß|ss)ig|\w*fache?[mnrs]?"
+    r"|\w*(?:zehn|hundert|tausend|dutzend|pro[cz]ent|doppelt)\w*|halb(?:e[mnrs]?)?"
+    r"|(?:drit|vier|fünf|fuenf|sechs|sieb|ach|neun|zwölf)teln?|\w+igstel|\w+i[eè]me|(?:di|dou|quin|ving|tren|cen)[tz]aine"
 )
 _TRAILING_TEXT = re.compile(r"(?P<opened>\()?\\text\{(?P<words>[^{}]*)\}(?P<power>\^\{[23]\})?(?(opened)\))$")
-_TRAILING_WORDS = re.compile(r"(?:(?<=[0-9)}])| )(?P<words>[A-Za-z][A-Za-z./ ]{0,60})(?P<power>\^\{[23]\})?$")
+_TRAILING_WORDS = re.compile(rf"(?:(?<=[0-9)}}])| )(?P<words>[{LETTER}][{LETTER}./ ]{{0,60}})(?P<power>\^\{{[23]\}})?$")
 _TRAILING_SIGN = re.compile(r"(?P<words>%|\\degree(?: ?[CF]| ?\\text\{ *[CF] *\})?|€|£|¢|\\\$)$")
 _TEXT_OF = re.compile(r"\\text\{ *([A-Za-z]) *\}")
 _LEADING = re.compile(r"(?P<sign>[+-]?)(?P<currency>\\\$|€|£|¥|₹)(?P<rest>.+)")
@@ -280,7 +304,7 @@ def _unit_name(words: list[str]) -> str | None:
     for spelling in (name, _singular(name), folded, _singular(folded)):
         if spelling in _BY_SPELLING:
             return _BY_SPELLING[spelling]
-    countable = words and all(re.fullmatch(r"[A-Za-z/']{3,}|of|in", word) for word in words)
+    countable = words and all(re.fullmatch(rf"[{LETTER}/']{{3,}}|of|in", word) for word in words)
     says_more = any(word in _NOT_COUNTED or changes_number(word) for word in folded.split())
     says_more = says_more or _singular(folded) in _NOT_COUNTED_ALONE
     return _singular(folded) if countable and not says_more else None

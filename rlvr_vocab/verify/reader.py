@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 from rlvr_vocab.verify.cleaning import (
+    LETTER,
     NUMBER_WITH_UNIT,
     PLAIN_NAMES,
     WORDS_OF_TWO_LETTERS,
@@ -54,7 +55,7 @@ _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 _ONLY_TEXT = re.compile(r"\\text\{([^{}]+)\}[.):]?")
 _COMMAS = separators("[,;]")
 _COMMAS_OF_LIST = separators("[,;]", except_in=r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])")
-_AND_OR = separators(r"\\text\{ *,? *(?:or|and) *,? *\}|(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])")
+_AND_OR = separators(rf"\\text\{{ *,? *(?:or|and) *,? *\}}|(?<![{LETTER}\\])(?:or|and)(?![{LETTER}])")
 _CUP = separators(r"\\cup(?![A-Za-z])")
 _SUCH_THAT = separators(r"\\mid(?![A-Za-z])|[:|]")
 _SIGN = re.compile(r"\\(pm|mp)(?![A-Za-z]) ?")

@@ -225,15 +225,36 @@ def test_an_answer_without_a_box_names_what_it_concludes(letters, texts):
 
 @pytest.mark.parametrize("name", ["accuracy", "numeric", "cosine_length"])
 @pytest.mark.parametrize(
-    ("gold", "answer"), [("12.50", "12,5"), ("7.023", "7{,}023"), ("7.023", "7.023"), ("1234.5", "1.234,5")]
+    ("gold", "answer"),
+    [
+        *(("12.50", "12,5"), ("7.023", "7{,}023"), ("12.50", "12.5"), ("1234.5", "1.234,5"), ("1234.5", "1,234.5")),
+        *(("1234.5", group % "234,5") for group in (r"1\,%s", r"1\ %s", "1~%s", "1{.}%s", "1\u2009%s", "1'%s")),
+        ("1234.5", r"1\,234{,}5"),
+    ],
 )
 def test_with_decimal_commas_an_answer_counts_in_either_notation(name, gold, answer):
     [comma] = build_rewards([RewardSpec(name)], RewardContext(max_completion_length=9, decimal_mark="comma"))
-    [point] = build_rewards([RewardSpec(name)], RewardContext(max_completion_length=9))
-    columns = {
-        "completions": [f"\\boxed{{{answer}}}", r"\boxed{3}"],
-        "solution": [gold] * 2,
-        "completion_ids": [[1], [1]],
-    }
-    right, wrong = comma(**columns)
-    assert right > 0 >= wrong and (point(**columns)[0] > 0) is (gold == answer)
+    columns = {"completions": [f"\\boxed{{{answer}}}", r"\boxed{3}"], "solution": [gold] * 2}
+    right, wrong = comma(**columns, completion_ids=[[1], [1]])
+    assert right > 0 >= wrong
+
+
+@pytest.mark.parametrize(
+    ("gold", "turn", "score"),
+    [
+        *(("1234", r"\boxed{1,234}", 0.0), ("1.234", r"\boxed{1,234}", 1.0), ("1.234", r"\boxed{1.234}", 0.0)),
+        *(("1; 5", r"\boxed{1,5}", 0.0), ("1; 5", r"\boxed{1, 5}", 1.0)),
+        ("12.50", r"\boxed{1} or \boxed{2} or \boxed{12,50}", 0.0),
+        ("12.50", r"\boxed{1,00}, \boxed{2,00}, \boxed{12,50}", 0.0),
+        ("12.50", r"\boxed{1} oder \boxed{12,50}", 0.0),
+        ("12.50", r"\boxed{11} bzw. \boxed{12,50}", 0.0),
+        ("12.50", r"\boxed{11 oder 12,50}", 0.0),
+        ("12.50", r"\boxed{11} ist falsch, also \boxed{12,50}", 1.0),
+        ("1.5; 2.5", r"\boxed{1,5} and \boxed{2,5}", 1.0),
+        ("1.5; 2.5", r"$x=\boxed{1,5}$ oder $x=\boxed{2,5}$", 1.0),
+        ("1.5; 2.5", r"\boxed{1,5} und \boxed{2,5}. Der Wert 2,5 ist falsch.", 0.0),
+        ("12.50 €", r"\boxed{12,50 $}", 0.0),
+    ],
+)
+def test_with_decimal_commas_no_answer_counts_in_two_readings(gold, turn, score):
+    assert accuracy([turn], [gold], decimal_mark="comma") == [score]

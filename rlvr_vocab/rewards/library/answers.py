@@ -48,13 +48,8 @@ def accuracy(
     >>> accuracy.explain([r"\boxed{\frac24}", r"\boxed{0.6}"], solution=["1/2", "1/2"])
     [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 0.6 is not 1/2')]
     """
-    answers = [extracted_answer(turn_text(turn), think_tags, answer_from) for turn in completions]
-    golds = [gold_text(gold) for gold in solution]
-    verdicts = verify(golds, answers, deadline)
-    if decimal_mark == "comma":  # an answer may be in either notation
-        in_points = [answer and with_decimal_points(answer) for answer in answers]
-        pairs = zip(verdicts, verify(golds, in_points, deadline), strict=True)
-        verdicts = [max(pair, key=lambda verdict: verdict.score or 0.0) for pair in pairs]
+    answers = [extracted_answer(turn_text(turn), think_tags, answer_from, decimal_mark) for turn in completions]
+    verdicts = verify([gold_text(gold) for gold in solution], answers, deadline)
     return [Score(each.score, str(each), timed_out=each.reason == TIMEOUT) for each in verdicts]
 
 
@@ -64,11 +59,20 @@ def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
 
 
 def extracted_answer(
-    turn: str, think_tags: tuple[str, str] = THINK_TAGS, answer_from: str | Sequence[str] = "box"
+    turn: str,
+    think_tags: tuple[str, str] = THINK_TAGS,
+    answer_from: str | Sequence[str] = "box",
+    decimal_mark: DecimalMark = "point",
 ) -> str | None:
     """The final answer of a turn as `accuracy` finds it; None where there is none, or thinking was never closed."""
-    text = after_thinking(turn, think_tags)
+    text = _answering(turn, think_tags, decimal_mark)
     return None if text is None else final_answer(text, sources_of(answer_from))
+
+
+def _answering(turn: str, think_tags: tuple[str, str], decimal_mark: DecimalMark) -> str | None:
+    """The part of a turn after its thinking, with decimal points: with commas, boxes would look like lists."""
+    text = after_thinking(turn, think_tags)
+    return with_decimal_points(text) if text and decimal_mark == "comma" else text
 
 
 @reward(grades=True, answer_in="box")
@@ -120,7 +124,7 @@ def numeric(
     """
     absolute, relative = Fraction(str(absolute_tolerance)), Fraction(str(relative_tolerance))
 
-    def judge_one(answer: str, in_box: bool, expected: Number) -> Score:
+    def judge(answer: str, in_box: bool, expected: Number) -> Score:
         given = whole_text_number(answer) if in_box else last_number(answer)
         if given is None:
             return Score(0.0, "the box is not a number" if in_box else "no number in the answer")
@@ -129,12 +133,8 @@ def numeric(
             return Score(1.0, "within the tolerance" if distance else "equal")
         return Score(0.0, "another number")
 
-    def judge(answer: str, in_box: bool, expected: Number) -> Score:
-        notations = [answer, with_decimal_points(answer)] if decimal_mark == "comma" else [answer]
-        return max((judge_one(each, in_box, expected) for each in notations), key=lambda score: score.value or 0.0)
-
-    no_gold = "the gold answer is not a number"
-    return _scores(completions, solution, think_tags, partial(whole_text_number, read=read_gold), no_gold, judge)
+    no_gold, gold_number = "the gold answer is not a number", partial(whole_text_number, read=read_gold)
+    return _scores(completions, solution, think_tags, gold_number, no_gold, judge, decimal_mark)
 
 
 @reward(grades=True, answer_in="box")
@@ -174,6 +174,7 @@ def _scores(
     read_gold: Callable[[str], T | None],
     no_gold: str,
     judge: Callable[[str, bool, T], Score],
+    decimal_mark: DecimalMark = "point",
 ) -> list[Score]:
     """Each answer judged against its gold answer as `read_gold` reads it; None, with `no_gold`, where it reads none.
 
@@ -185,7 +186,7 @@ def _scores(
         expected = None if text is None else read_gold(text if (box := last_box(text)) is None else box)
         if expected is None:
             return Score(None, _NOT_TEXT if text is None else no_gold)
-        answer = after_thinking(turn_text(completion), think_tags)
+        answer = _answering(turn_text(completion), think_tags, decimal_mark)
         if answer is None:
             return Score(0.0, "thinking never closed")
         if (box := last_box(answer)) is not None:
@@ -309,7 +310,8 @@ _FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}
 _UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|[gmlLh]|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
 # Check marks and faces, and the signs that end a proof.
 _PICTURE = re.compile("[\u25a0-\u25ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff∎]")
-_CONNECTING = frozenset(("a", "an", "and", "be", "into", "is", "of", "out", "the", "was"))
+_CONNECTING = frozenset(("a", "an", "and", "be", "into", "is", "of", "out", "the", "was", "von", "de", "di", "und"))
+_TIMES = ("times", "mal", "fois", "veces", "vezes", "volte")
 _BELONGING = DENIALS.union(("least", "most", "negative", "than"))
 
 
@@ -332,7 +334,7 @@ def last_number(text: str) -> Number | None:
     for line in reversed(text[-_SEARCHED:].splitlines()):
         line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
         line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1", line)))
-        line = _UNIT_BEHIND.sub(" ", re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line))
+        line = _UNIT_BEHIND.sub(" ", re.sub(r" ?(?:\\?%|(?:per|pour|por) ?c(?:ent|i?ento)\b)", r"\\%", line))
         line = re.sub(r"(?<![<>!])=|(?<=[A-Za-z]):(?=\S)", r" \g<0> ", _PICTURE.sub(" ", line))
         if found := list(_NUMBER.finditer(line)):
             return whole_text_number(_with_what_belongs(line, found[-1].start()))
@@ -346,7 +348,7 @@ def _with_what_belongs(line: str, start: int) -> str:
     run = [word]
     while before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
         run.insert(0, before.pop())
-    while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4], ("times",)):
+    while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4], _TIMES):
         run.append(behind.pop(0))
     return " ".join(run).lstrip("()[]\"',;:?# ").rstrip("()[]\"'.,;:?# ")
 
