@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +16,8 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.device import device_type, weights_dtype
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import turn_text
 from rlvr_vocab.text import short_text
-from rlvr_vocab.tools.format import Message
-from rlvr_vocab.tools.transcripts import Generate, Request, SampledTurn, ToolLoop
+from rlvr_vocab.tools.transcripts import Completion, Generate, Request, SampledTurn, ToolLoop
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -44,29 +41,6 @@ class SamplingSettings:
 
 
 @dataclass(frozen=True)
-class Completion:
-    """One sampled answer: ids as the model saw and gave them, and the surface text of the assistant's whole turn.
-
-    With tools the ids are those of all turns and answers, `turn` is the last one (empty where it calls), `messages` are
-    all, and `segments` the lengths of the runs of sampled and of given ids in turn; without, both are empty.
-    """
-
-    prompt_ids: list[int]
-    completion_ids: list[int]
-    turn: str
-    finished: bool
-    messages: list[Message] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
-    environment: Any = field(default=None, repr=False, compare=False)
-
-    @property
-    def turns_ids(self) -> list[tuple[list[int], list[int]]]:
-        """The ids before each sampled turn, and those of the turn."""
-        ids, ends = self.completion_ids, [0, *accumulate(self.segments or [len(self.completion_ids)])]
-        return [([*self.prompt_ids, *ids[:start]], ids[start:end]) for start, end in [*pairwise(ends)][::2]]
-
-
-@dataclass(frozen=True)
 class Chat:
     """How to talk to a model: its tokenizer, arguments for its chat template, and the tools that it may call."""
 
@@ -86,18 +60,7 @@ class Chat:
     ) -> list[Completion]:
         """A completion of the `prompt` of each row, of `limit` ids at most in a context of so many ids."""
         if self.tools is not None:
-            return [
-                Completion(
-                    each.prompt_ids,
-                    each.ids,
-                    turn_text(each.messages),
-                    each.finished,
-                    each.messages,
-                    each.segments,
-                    each.environment,
-                )
-                for each in self.tools.complete(rows, generate, limit, context)
-            ]
+            return self.tools.complete(rows, generate, limit, context)
         asked = self.prompt_ids([row["prompt"] for row in rows])
         turns = generate([Request(row, 0, prompt_ids, limit) for row, prompt_ids in enumerate(asked)])
         return [

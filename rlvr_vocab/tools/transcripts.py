@@ -10,11 +10,12 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import run_coroutine
-from rlvr_vocab.rewards.reward import content_text, parameters_of
+from rlvr_vocab.rewards.reward import content_text, turn_text
 from rlvr_vocab.tools.format import Message, ToolFormat
 from rlvr_vocab.tools.functions import ToolError, guarded_tools, methods_of, offered_tools
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -46,27 +47,36 @@ Generate = Callable[[Sequence[Request]], list[SampledTurn]]
 
 
 @dataclass
-class Transcript:
-    """A completion in the making.
+class Completion:
+    """One sampled answer: ids as the model saw and gave them, and the surface text of the assistant's whole turn.
 
-    Attributes:
-        context_ids: what the next turn sees, the prompt too; by `past_thinking` other than what was sampled.
-        ids: all ids after the prompt, as they were sampled and given.
-        segments: the lengths of the runs of sampled and of given ids in turn, the first of them sampled.
+    With tools the ids are those of all turns and answers, `turn` is the last one (empty where it calls), `messages` are
+    all, and `segments` the lengths of the runs of sampled and of given ids in turn; without, both are empty.
+    `context_ids` are what a next turn sees, by `past_thinking` other than what was sampled.
     """
 
     prompt_ids: list[int]
-    tools: list[Callable[..., Any]]
-    environment: Any
-    context_ids: list[int]
-    ids: list[int] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
+    completion_ids: list[int]
+    turn: str
+    finished: bool
     messages: list[Message] = field(default_factory=list)
-    finished: bool = False
+    segments: list[int] = field(default_factory=list)
+    environment: Any = field(default=None, repr=False, compare=False)
+    tools: Sequence[Callable[..., Any]] = field(default=(), repr=False, compare=False)
+    context_ids: list[int] = field(default_factory=list, repr=False, compare=False)
+
+    def room(self, limit: int, context: int) -> int:
+        return min(limit - len(self.completion_ids), context - len(self.context_ids))
 
     def add(self, ids: Sequence[int]) -> None:
-        self.ids += ids
+        self.completion_ids += ids
         self.segments.append(len(ids))
+
+    @property
+    def turns_ids(self) -> list[tuple[list[int], list[int]]]:
+        """The ids before each sampled turn, and those of the turn."""
+        ids, ends = self.completion_ids, [0, *accumulate(self.segments or [len(self.completion_ids)])]
+        return [([*self.prompt_ids, *ids[:start]], ids[start:end]) for start, end in [*pairwise(ends)][::2]]
 
 
 class ToolLoop:
@@ -102,12 +112,8 @@ class ToolLoop:
         return [self._format.prompt_ids(prompt, tools) for prompt in prompts]
 
     def complete(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        generate: Generate,
-        limit: int,
-        context: int | None = None,
-    ) -> list[Transcript]:
+        self, rows: Sequence[Mapping[str, Any]], generate: Generate, limit: int, context: int | None = None
+    ) -> list[Completion]:
         """A completion of the `prompt` of each row; environments are reset with its columns.
 
         Args:
@@ -120,37 +126,36 @@ class ToolLoop:
         if (most := max(len(each.prompt_ids) for each in started)) >= longest:
             raise UserError(f"a prompt has {most} tokens with what its environment adds, and the context {context}")
         while going:
-            requests = [
-                Request(row, turn, each.context_ids, min(limit - len(each.ids), longest - len(each.context_ids)))
-                for row, each in going
-            ]
+            requests = [Request(row, turn, each.context_ids, each.room(limit, longest)) for row, each in going]
             for (_, each), sampled in zip(going, generate(requests), strict=True):
                 self._take(each, sampled)
             calling = [(row, each) for row, each in going if each.messages[-1].get("tool_calls")]
             going = calling if turn < self._max_iterations else []
             going = [(row, each) for row, each in going if self._answered(each, limit, longest)]
             turn += 1
+        for each in started:
+            each.turn = turn_text(each.messages)
         return started
 
-    def _started(self, row: Mapping[str, Any]) -> Transcript:
+    def _started(self, row: Mapping[str, Any]) -> Completion:
         prompt, environment, tools = row["prompt"], None, self._tools
         if self._factories:
-            is_only = None in self._factories
-            environment = self._factories[None if is_only else row["environment"]]()
-            named, takes_any = parameters_of(environment.reset)
-            for name, item in named.items():
-                if item.default is item.empty and name not in row:
-                    kind = type(environment).__name__
-                    raise UserError(f"environment {kind}: reset needs a column {name!r}, which the problems lack")
-            taken = {name for name in row if name in named or (takes_any and (is_only or name != "environment"))}
-            added = environment.reset(**{name: row[name] for name in row if name in taken})
+            several = None not in self._factories
+            environment = self._factories[row["environment"] if several else None]()
+            columns = {name: value for name, value in row.items() if not (several and name == "environment")}
+            try:
+                inspect.signature(environment.reset).bind(**columns)
+            except TypeError as error:  # of problems without a column
+                kind = type(environment).__name__
+                raise UserError(f"environment {kind}: reset: {error}; tools=[] answers without it") from None
+            added = environment.reset(**columns)
             if added is not None:
                 prompt = [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + content_text(added)}]
             tools = [*tools, *(getattr(environment, each.__name__) for each in methods_of(type(environment)))]
         prompt_ids = self._format.prompt_ids(prompt, tools)
-        return Transcript(prompt_ids, tools, environment, prompt_ids)
+        return Completion(prompt_ids, [], "", False, environment=environment, tools=tools, context_ids=prompt_ids)
 
-    def _take(self, transcript: Transcript, sampled: SampledTurn) -> None:
+    def _take(self, transcript: Completion, sampled: SampledTurn) -> None:
         """Add a sampled turn to a transcript."""
         context_ids, ids = transcript.context_ids, sampled.ids
         text = assistant_turn(self._tokenizer, self._layout, context_ids, ids)
@@ -161,23 +166,23 @@ class ToolLoop:
         past = past_turn_ids([*context_ids[start:], *ids], self._past_thinking, self._layout, self._line_breaks)
         transcript.context_ids = [*context_ids[:start], *past]
 
-    def _answered(self, transcript: Transcript, limit: int, context: int) -> bool:
+    def _answered(self, transcript: Completion, limit: int, context: int) -> bool:
         """Carry out the calls of the last turn; False where there is no room for the answers, or none after them."""
         answers = tool_messages(transcript.messages[-1]["tool_calls"], transcript.tools)
         ids = self._format.answer_ids(answers)
-        if len(transcript.ids) + len(ids) > limit or len(transcript.context_ids) + len(ids) >= context:
+        if len(transcript.completion_ids) + len(ids) > limit or len(transcript.context_ids) + len(ids) >= context:
             return False
         transcript.add(ids)
         transcript.messages += answers
         transcript.context_ids = [*transcript.context_ids, *ids]
         transcript.finished = False
-        return len(transcript.ids) < limit
+        return len(transcript.completion_ids) < limit
 
 
 def tool_messages(calls: Sequence[Mapping[str, Any]], tools: Sequence[Callable[..., Any]]) -> list[Message]:
     """A message with the result of each call, or its error; as in TRL those of coroutines are the last."""
     by_name = guarded_tools({tool.__name__: tool for tool in tools})
-    results, waiting = list[tuple[str, Any]](), list[tuple[str, Awaitable[Any]]]()
+    results, waiting = list[tuple[str, Any]](), list[tuple[str, Any]]()
     for call in calls:
         name = call.get("function", call).get("name", "unknown")
         try:
@@ -186,16 +191,20 @@ def tool_messages(calls: Sequence[Mapping[str, Any]], tools: Sequence[Callable[.
             if name not in by_name:
                 raise ValueError(f"Tool {name} not found.")
             result = by_name[name](**call["function"]["arguments"])
+            (waiting if inspect.isawaitable(result) else results).append((name, result))
         except (ToolError, TypeError, ValueError) as error:  # arguments may be anything
             results.append((name, {"error": str(error)}))
-        else:
-            (waiting if inspect.isawaitable(result) else results).append((name, result))
 
-    async def all_waiting() -> list[Any]:
-        return await asyncio.gather(*(each for _, each in waiting), return_exceptions=True)
+    async def answered(name: str, result: Awaitable[Any]) -> tuple[str, Any]:
+        try:
+            return name, await result
+        except ToolError as error:
+            return name, {"error": str(error)}
 
-    for (name, _), result in zip(waiting, run_coroutine(all_waiting()) if waiting else (), strict=True):
-        results.append((name, {"error": str(result)} if isinstance(result, Exception) else result))
+    async def all_waiting() -> list[tuple[str, Any]]:
+        return await asyncio.gather(*(answered(*each) for each in waiting))
+
+    results += run_coroutine(all_waiting()) if waiting else []
     return [
         {"role": "tool", "name": name, "content": result if isinstance(result, list) else str(result)}
         for name, result in results

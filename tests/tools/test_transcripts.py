@@ -42,7 +42,7 @@ def add(a: int) -> str:
 class Counter:
     """Begins at `start`, and adds up."""
 
-    def reset(self, start: int) -> str:
+    def reset(self, start: int, **row) -> str:
         self.total = start
         return f" Begin at {start}."
 
@@ -102,11 +102,11 @@ def test_a_turn_sees_what_came_before_it_and_the_completion_keeps_what_was_sampl
     contexts, texts = [], [f"one</think>\n{CALL % 1}", f"two</think>{CALL % '[]'}", "three</think>5<|im_end|>"]
     [found] = loop.complete([{"prompt": [{"role": "user", "content": "1?"}]}], said(tokenizer, texts, contexts), 900)
     assert found.messages[1]["content"] == "2 <think>"
-    whole = tokenizer.decode(found.prompt_ids + found.ids)
+    whole = tokenizer.decode(found.prompt_ids + found.completion_ids)
     assert found.messages[1]["name"] == "add" and "error" in found.messages[3]["content"]
     assert found.messages[-1]["content"] == "<think>\nthree</think>5" and found.finished
     assert found.segments[::2] == [len(tokenizer.encode(text)) for text in texts]
-    assert sum(found.segments) == len(found.ids) and whole.count("</think>") == 3
+    assert sum(found.segments) == len(found.completion_ids) and whole.count("</think>") == 3
     before = [whole[: whole.index(text)] for text in texts]
     if past_thinking == "strip":
         before = [text.replace("<think>\none</think>\n", "").replace("<think>\ntwo</think>", "") for text in before]
@@ -119,7 +119,7 @@ def test_each_row_acts_in_an_environment_of_its_own():
     contexts, texts = [], [f"</think>{CALL % 2}", f"</think>{CALL % 10}", "done<|im_end|>"]
     found = loop.complete(rows, said(tokenizer, texts, contexts), 900)
     assert [each.environment.total for each in found] == [15, 52] and "Go. Begin at 40." in contexts[1]
-    with pytest.raises(UserError, match="environment Counter: reset needs a column 'start'"):
+    with pytest.raises(UserError, match=r"environment Counter: reset: missing a required argument: .start."):
         loop.complete([{"prompt": rows[0]["prompt"]}], said(tokenizer, texts, []), 900)
 
 
@@ -135,7 +135,9 @@ def test_turns_are_cut_at_the_limit_of_a_completion_and_answers_are_given_whole(
     assert whole.segments[:4] == [65, 53, 65, 53] and found.segments[:kept] == whole.segments[:kept]
     left = limit - sum(whole.segments[:kept])
     assert found.segments[kept:] == ([left] if kept % 2 == 0 and left else [])
-    assert found.ids == whole.ids[: len(found.ids)] and len(found.messages) == len(found.segments)
+    assert found.completion_ids == whole.completion_ids[: len(found.completion_ids)] and len(found.messages) == len(
+        found.segments
+    )
 
 
 def test_a_call_that_is_none_gets_an_error():
