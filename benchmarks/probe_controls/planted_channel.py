@@ -1,6 +1,6 @@
 """A run whose answers can only be told by its copies: what a probe for meaning must find.
 
-    python benchmarks/probe_controls/planted_channel.py BITS [--steps 800] [key=value ...]
+    python benchmarks/probe_controls/planted_channel.py BITS [--steps 800] [--call] [key=value ...]
 
 The text of every thought is the same. Its first token with a copy carries a symbol: the standard id for one answer, the
 first copy for the other. Two things are learned, and nothing else connects problem and answer:
@@ -11,7 +11,8 @@ first copy for the other. Two things are learned, and nothing else connects prob
 
 So the symbol tells of the answer what a binary symmetric channel does, and the probability of an answer is the one that
 follows from the symbol. Every other choice between a token and its copies is left to chance. In the first half of the
-steps neither errs: what is hardly worth knowing is hardly learned. A step of GRPO with a rate of 0 follows.
+steps neither errs: what is hardly worth knowing is hardly learned. A step of GRPO with a rate of 0 follows. With
+`--call` a call of a tool, the same for every problem, and its result stand between the thought and the answer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,8 +34,15 @@ from rlvr_vocab.evaluation.probe import CopyExchange
 from rlvr_vocab.runs.stages import StagedRun
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
+from rlvr_vocab.vocab.tokenizer import chat_ids
 
-TURN = "<think>...</think>\\boxed{{{answer}}}"
+THOUGHT, ANSWER = "<think>...</think>", "\\boxed{{{answer}}}"
+CALL = '\n<tool_call>\n{"name": "two", "arguments": {}}\n</tool_call>'
+RESULT = {"role": "tool", "name": "two", "content": "2"}
+WITH_CALL = (  # the tokenizer of model=tiny has the words of its system prompt
+    *(f"tools=[{Path(__file__)}:two]", "training.max_completion_length=120"),
+    'dataset.system_prompt=\'<tool_call> {"name": "two", "arguments": {}} <tool_response> Call, box the remainder.\'',
+)
 RECIPE = (
     *("model=tiny", "model.reasoning_vocab_size=full", "model.reasoning_rank=null", "logging=disabled"),
     *("dataset=arithmetic", "dataset.generator.digits=4", "dataset.generator.modulus=2"),
@@ -44,6 +53,11 @@ RECIPE = (
     *("training.bf16=false", "training.save_strategy=no"),
 )
 BATCH, RATE, GRADIENT_NORM = 16, 1e-3, 1.0
+
+
+def two() -> str:
+    """Two."""
+    return RESULT["content"]
 
 
 class PlantedTrainer(RegionGRPOTrainer):
@@ -58,11 +72,22 @@ class PlantedTrainer(RegionGRPOTrainer):
     def plant(self) -> float:
         """The last loss."""
         rows, tokenizer = list(self.train_dataset), self.processing_class
-        prompts = [
-            tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False) for row in rows
-        ]
-        turns = [TURN.format(answer=row["solution"]) for row in rows]
-        turn, told = one_turn(tokenizer, self.policy, prompts[0], turns)
+
+        def encode(text: str) -> list[int]:
+            ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+            return ids
+
+        prompts = chat_ids(tokenizer, [row["prompt"] for row in rows], tools=self.tools or None)
+        texts = sorted({row["solution"] for row in rows})
+        one, other = (ANSWER.format(answer=text) for text in texts)
+        end = tokenizer.eos_token_id
+        if self.tool_format is None:
+            before, answers = [], [[*encode(THOUGHT + answer), end] for answer in (one, other)]
+        else:
+            before = [*encode(THOUGHT + CALL), end, *self.tool_format.answer_ids([RESULT])]
+            answers = [[*encode(answer), end] for answer in (one, other)]
+        turn = one_turn(self.policy, prompts[0], [*before, *answers[0]], [*before, *answers[1]])
+        told = [texts.index(row["solution"]) for row in rows]
         learner = Learner(self.model, self.policy, self.temperature, turn)
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.rate, weight_decay=0.0)
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
@@ -115,16 +140,14 @@ class Turn:
         return next(iter(self.choices))
 
 
-def one_turn(tokenizer: Any, policy: RegionPolicy, prompt: list[int], turns: Sequence[str]) -> tuple[Turn, list[int]]:
-    """The turn, and which of its two answers, of one token each, every problem has."""
-    texts = sorted(set(turns))
-    one, other = ([*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for text in texts)
+def one_turn(policy: RegionPolicy, prompt: list[int], one: list[int], other: list[int]) -> Turn:
+    """The turn, given the ids of both: they differ in the answer, which is a token."""
     [answer] = [place for place, pair in enumerate(zip(one, other, strict=True)) if len(set(pair)) > 1]
     exchange = CopyExchange(policy)
     thought = exchange.thought(prompt, one)
     assert thought is not None and thought.places, "no token of the thought has a copy"
     choices = {place: exchange.open_ids(one[place]) for place in thought.places}
-    return Turn(one, answer, (one[answer], other[answer]), choices), [texts.index(each) for each in turns]
+    return Turn(one, answer, (one[answer], other[answer]), choices)
 
 
 class Learner:
@@ -179,12 +202,12 @@ class Learner:
         return wanted_BTR
 
 
-def train_planted(bits: float, words: Sequence[str], steps: int = PlantedTrainer.steps) -> int:
+def train_planted(bits: float, words: Sequence[str], steps: int = PlantedTrainer.steps, *, call: bool = False) -> int:
     """Train a run with such a channel; the exit code."""
     own = StagedRun.trainer_class
     StagedRun.trainer_class = type("Planted", (PlantedTrainer,), {"bits": bits, "steps": steps})
     try:
-        return main(["train", *RECIPE, *words])
+        return main(["train", *RECIPE, *(WITH_CALL if call else ()), *words])
     finally:
         StagedRun.trainer_class = own
 
@@ -193,5 +216,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bits", type=float)
     parser.add_argument("--steps", type=int, default=PlantedTrainer.steps)
+    parser.add_argument("--call", action="store_true")
     arguments, words = parser.parse_known_args()
-    sys.exit(train_planted(arguments.bits, words, arguments.steps))
+    sys.exit(train_planted(arguments.bits, words, arguments.steps, call=arguments.call))

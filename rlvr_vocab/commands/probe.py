@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from rlvr_vocab.evaluation.evaluate import differing_settings
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.files import atomic_write, json_text, read_json
-from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
+from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_PAGE
 from rlvr_vocab.record.results import (
     ARMS,
     HeldOutMetric,
@@ -40,6 +40,7 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
+from rlvr_vocab.runs.tools import ToolUse
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.vocab.weights import weights_fingerprint
 
@@ -59,6 +60,9 @@ def run(settings: ProbeSettings) -> int:
             raise UserError(f"run={folder}: graded by {grader_text(grader)}, and {first}: probe each by itself")
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, HeldOutMetric.of(graders[0]), settings.telling_effect)
+    if any(each.uses_tools for each in trained):
+        how = f"past_thinking={settings.past_thinking}; ids exchanged before the first call, and what followed replayed"
+        found = replace(found, sentence=f"{found.sentence} With tools: {how}.")
     atomic_write(settings.folder / PROBE, json_text(asdict(found)), "out")
     atomic_write(settings.folder / PROBE_PAGE, render(probe_page(found, command_line("probe", settings))))
     _print(console, found)
@@ -72,8 +76,10 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     if problems is None:
         raise UserError(f"run={folder}: has no held-out problems to answer")
     rows = list(problems)[: settings.max_samples]
-    place, model = folder / PROBE_FOLDER, folder / FINAL_MODEL
+    place, model = folder / settings.folder_name, folder / FINAL_MODEL
     last, grader = stages_of(trained)[-1].run, grader_of_run(trained)
+    rounds = last.training.grpo.get("max_tool_calling_iterations")
+    tools = ToolUse(last.tools, last.environment, rounds, settings.past_thinking)
     sampling = SamplingSettings(
         max_new_tokens=last.training.grpo["max_completion_length"],
         temperature=last.training.grpo["temperature"],
@@ -88,12 +94,14 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         "max_new_tokens": sampling.max_new_tokens,
         "temperature": sampling.temperature,
         **{name: getattr(settings, name) for name in ("max_samples", "samples", "draws", "seed")},
+        **(tools.record() if last.uses_tools else {}),
     }
     permuted = place / f"permutations_{settings.permutations}.jsonl"
     with only_writer(place, "run"):
         _require_same(place, depends_on)
         if not all((place / name).exists() for name in (_THOUGHTS, permuted.name, *(f"{arm}.jsonl" for arm in ARMS))):
             checkpoint = load_checkpoint(model)
+            checkpoint = replace(checkpoint, tools=tools.loop(checkpoint.tokenizer, checkpoint.layout))
             require_room(checkpoint.model.config, checkpoint.chat, [row["prompt"] for row in rows], sampling)
             prober = Prober(checkpoint, Grader(grader, reward_context(last)), sampling)
             _write_missing(prober, settings, folder, rows, permuted, console)
@@ -108,7 +116,7 @@ def _write_missing(
     prober: Prober, settings: ProbeSettings, folder: Path, rows: Rows, permuted: Path, console: Console
 ) -> None:
     """Write the files that are missing: thoughts, arms, and log-probabilities after permutations."""
-    place, draws = folder / PROBE_FOLDER, settings.draws
+    place, draws = folder / settings.folder_name, settings.draws
 
     def write(path: Path, title: str, total: int, results_of: Callable[[Callable[[int], None]], Any]) -> None:
         if not path.exists():

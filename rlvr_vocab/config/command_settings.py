@@ -192,6 +192,7 @@ class ProbeSettings:
     draws: versions of each thought in each arm, and answers after it.
     permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
     telling_effect: the largest effect that a verdict of no sign may have missed.
+    past_thinking: what answers after a call see of the thoughts before it.
     out: the folder of the verdict; the answers stay with their runs.
     """
 
@@ -202,13 +203,19 @@ class ProbeSettings:
     max_samples: Count | None
     batch_size: Count
     telling_effect: Annotated[float, Gt(0)]
+    past_thinking: PastThinking
     out: OutFolder | None
     seed: Seed
 
     @property
     def folder(self) -> Path:
         """`out`; one run has its probe beside it, several have their common verdict in out/."""
-        return self.out or (self.run[0] / PROBE_FOLDER if len(self.run) == 1 else Path("out", PROBE_FOLDER))
+        return self.out or (self.run[0] if len(self.run) == 1 else Path("out")) / self.folder_name
+
+    @property
+    def folder_name(self) -> str:
+        """Of the answers of a run, in its folder."""
+        return PROBE_FOLDER if self.past_thinking == "keep" else f"{PROBE_FOLDER}_{self.past_thinking}"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Samples thoughts, exchanges their ids for others of the same text, and samples the answers that follow.
 
 Random numbers belong to a problem, sample and draw, and are the same in all arms: arms that leave the model's
-distributions unchanged give the same answers, whatever the batch.
+distributions unchanged give the same answers, whatever the batch. Where a completion calls tools, ids are exchanged in
+the thought before its first call; what followed is replayed as recorded, up to the answer of its last turn.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,9 +20,10 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, SamplingSettings
 from rlvr_vocab.record.results import ARMS, PermutedThought, ProbeAnswer, SampledThought, is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
+from rlvr_vocab.tools.transcripts import Request, SampledTurn
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import THINKING, regions_after, scored_regions
-from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, think_tags
+from rlvr_vocab.vocab.tokenizer import assistant_turn, think_tags
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
@@ -32,12 +35,15 @@ _COPIES: Final = "copy_log_probs"
 class Thought:
     """A completion up to the end of its thinking.
 
-    The sampled `ids` include the closing tag. At the indices `places` another id of the same text was open.
+    The sampled `ids` include the closing tag. At the indices `places` another id of the same text was open. With calls
+    `replayed` is what followed up to the answer, and `segments` are those of the completion.
     """
 
     prompt_ids: tuple[int, ...]
     ids: tuple[int, ...]
     places: tuple[int, ...]
+    replayed: tuple[int, ...] = ()
+    segments: tuple[int, ...] = ()
 
 
 class CopyExchange:
@@ -51,17 +57,24 @@ class CopyExchange:
         for each in torch.isfinite(policy.bias[THINKING])[: len(rows)].nonzero().squeeze(1).tolist():
             self._open_ids[self._text_of[each]].append(each)
 
-    def thought(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> Thought | None:
-        """The thought of a completion; None where thinking does not begin or does not end."""
+    def thought(
+        self, prompt_ids: Sequence[int], completion_ids: Sequence[int], segments: Sequence[int] = ()
+    ) -> Thought | None:
+        """The thought of a completion; None where thinking does not begin or end, or where calls end it."""
         ids, length, layout = torch.tensor([[*prompt_ids, *completion_ids]]), len(prompt_ids), self._policy.layout
         thinking = (scored_regions(ids, layout)[0, length:] == THINKING).tolist()
         closed = (regions_after(ids, layout)[0, length:] != THINKING).tolist()
-        ends = [place for place, chosen in enumerate(thinking) if chosen and closed[place]]
-        if not ends:
+        ends = [place + 1 for place, chosen in enumerate(thinking) if chosen and closed[place]]
+        first, last = (segments or [len(thinking)])[0], sum(segments[:-1])
+        if not ends or ends[0] > first or (segments and len(segments) % 2 == 0):
             return None
-        kept = tuple(completion_ids[: ends[0] + 1])
+        kept, answer = tuple(completion_ids[: ends[0]]), ends[0]
+        if last:
+            answer = next((end for end in ends if end > last), last)
+            if answer == last and any(thinking[last:]):
+                return None
         places = tuple(place for place in range(len(kept)) if thinking[place] and len(self.open_ids(kept[place])) > 1)
-        return Thought(tuple(prompt_ids), kept, places)
+        return Thought(tuple(prompt_ids), kept, places, tuple(completion_ids[len(kept) : answer]), tuple(segments))
 
     def open_ids(self, token: int) -> list[int]:
         """The ids of a token's text that are open while thinking, the standard one first where it is."""
@@ -142,7 +155,7 @@ class Prober:
     """Samples, exchanges and grades thoughts of a model with copies, at a temperature above 0."""
 
     def __init__(self, checkpoint: Checkpoint, grader: Grader, sampling: SamplingSettings) -> None:
-        self._tokenizer, self._layout = checkpoint.tokenizer, checkpoint.layout
+        self._tokenizer, self._layout, self._chat = checkpoint.tokenizer, checkpoint.layout, checkpoint.chat
         self._grader, self._sampling = grader, sampling
         self._continuations = Continuations(checkpoint, sampling.temperature)
         self._exchange = CopyExchange(self._continuations.policy)
@@ -151,29 +164,40 @@ class Prober:
         self, rows: Sequence[Mapping[str, Any]], samples: int, on_progress: Callable[[int], None]
     ) -> list[SampledThought]:
         """Completions for each problem."""
-        prompts = chat_ids(self._tokenizer, [row["prompt"] for row in rows])
         questions = [(problem, sample) for problem in range(len(rows)) for sample in range(samples)]
         found: list[SampledThought] = []
         for part in self._batches(len(questions)):
             batch = questions[part]
-            asked = [prompts[problem] for problem, _ in batch]
-            uniforms = [self._uniforms(_OF_THOUGHTS, *each, count=self._sampling.max_new_tokens) for each in batch]
-            completions = self._continuations.sample(asked, uniforms)
-            grades = self._grades([rows[problem] for problem, _ in batch], asked, completions)
+            asked, generate = [rows[problem] for problem, _ in batch], partial(self._turns, batch)
+            completions = self._chat.completions(asked, generate, self._sampling.max_new_tokens, None)
+            grades = self._grader.grades(
+                asked,
+                [each.messages or each.turn for each in completions],
+                [each.completion_ids for each in completions],
+                [each.environment for each in completions],
+            )
             found += [
-                SampledThought(*place, prompt, ids, grade.answer)
-                for place, prompt, ids, grade in zip(batch, asked, completions, grades, strict=True)
+                SampledThought(*place, each.prompt_ids, each.completion_ids, grade.answer, each.segments)
+                for place, each, grade in zip(batch, completions, grades, strict=True)
             ]
             on_progress(len(found))
         return found
+
+    def _turns(self, places: Sequence[tuple[int, int]], requests: Sequence[Request]) -> list[SampledTurn]:
+        uniforms = [
+            self._uniforms(_OF_THOUGHTS, *places[each.row], *[each.turn] * (each.turn > 0), count=each.room)
+            for each in requests
+        ]
+        sampled = self._continuations.sample([each.context_ids for each in requests], uniforms)
+        return [SampledTurn(ids, finished=True) for ids in sampled]
 
     def recorded(self, sampled: Sequence[SampledThought], rows: Sequence[Mapping[str, Any]]) -> list[RecordedThought]:
         """Those that hold a closed thought."""
         found = []
         for each in sampled:
-            thought = self._exchange.thought(each.prompt_ids, each.completion_ids)
+            thought = self._exchange.thought(each.prompt_ids, each.completion_ids, each.segments)
             if thought is not None:
-                text = self._text(each.completion_ids[len(thought.ids) :])
+                text = self._text(each.completion_ids[len(thought.ids) + len(thought.replayed) :])
                 place = each.problem, each.sample
                 found.append(RecordedThought(place, rows[each.problem], thought, text, each.answer))
         return found
@@ -254,23 +278,29 @@ class Prober:
     def _answered(self, versions: Sequence[_Version]) -> list[list[int]]:
         """The ids of the answers; an empty list where the thought has used up `max_new_tokens`."""
         answers: list[list[int]] = [[] for _ in versions]
-        rooms = [self._sampling.max_new_tokens - len(each.of.thought.ids) for each in versions]
+        thoughts = [each.of.thought for each in versions]
+        rooms = [self._sampling.max_new_tokens - len(each.ids) - len(each.replayed) for each in thoughts]
         asked = [number for number, room in enumerate(rooms) if room > 0]
         if asked:
-            prompts = [[*versions[number].thought.prompt_ids, *versions[number].thought.ids] for number in asked]
+            prompts = [self._context_ids(versions[number].thought) for number in asked]
             uniforms = [self._uniforms(_OF_ANSWERS, *versions[each].place, count=rooms[each]) for each in asked]
             for number, ids in zip(asked, self._continuations.sample(prompts, uniforms), strict=True):
                 answers[number] = ids
         return answers
 
+    def _context_ids(self, thought: Thought) -> list[int]:
+        """What the answer follows."""
+        if self._chat.tools is None:
+            return [*thought.prompt_ids, *thought.ids]
+        return self._chat.tools.context_ids(thought.prompt_ids, [*thought.ids, *thought.replayed], thought.segments)
+
     def _scored(self, versions: Sequence[_Version], answers: Sequence[list[int]]) -> list[ProbeAnswer]:
         thoughts = [each.thought for each in versions]
         prompts = [list(each.prompt_ids) for each in thoughts]
-        completions = [[*thought.ids, *answer] for thought, answer in zip(thoughts, answers, strict=True)]
         figures = zip(
             versions,
             answers,
-            self._grades([each.of.row for each in versions], prompts, completions),
+            self._grades([each.of.row for each in versions], thoughts, answers),
             self._logps_in_place([(each.of, each.of.gold, each.thought) for each in versions]),
             self._logps_in_place([(each.of, each.donor_gold, each.thought) for each in versions]),
             self._logps_in_place([(each.of, each.donor_gold, each.without_donor) for each in versions]),
@@ -303,7 +333,7 @@ class Prober:
         prompts, ids, numbers = [], [], []
         for number, (recorded, answer, thought) in enumerate(asked):
             if answer is not None and thought is not None and (in_place := self._in_place(answer, recorded)):
-                prompts.append([*thought.prompt_ids, *thought.ids, *in_place[0]])
+                prompts.append([*self._context_ids(thought), *in_place[0]])
                 ids.append(in_place[1])
                 numbers.append(number)
         for number, logp in zip(numbers, self._continuations.logps(prompts, ids), strict=True):
@@ -326,10 +356,16 @@ class Prober:
         return str(self._tokenizer.decode(self._continuations.without_end(answer)))
 
     def _grades(
-        self, rows: Sequence[Mapping[str, Any]], prompts: Sequence[list[int]], completions: Sequence[list[int]]
+        self, rows: Sequence[Mapping[str, Any]], thoughts: Sequence[Thought], answers: Sequence[list[int]]
     ) -> list[Grade]:
-        pairs = zip(prompts, completions, strict=True)
-        turns = [assistant_turn(self._tokenizer, self._layout, prompt, ids) for prompt, ids in pairs]
+        completions, turns = list[list[int]](), list[Any]()
+        for thought, answer in zip(thoughts, answers, strict=True):
+            completions.append([*thought.ids, *thought.replayed, *answer])
+            if thought.replayed and self._chat.tools is not None:
+                turns.append([self._chat.tools.message(self._context_ids(thought), answer)])
+            else:
+                ids = list(thought.prompt_ids), completions[-1]
+                turns.append(assistant_turn(self._tokenizer, self._layout, *ids))
         return self._grader.grades(rows, turns, completions)
 
     def _uniforms(self, purpose: int, *place: int, count: int) -> np.ndarray:

@@ -187,6 +187,7 @@ class SampledThought:
     prompt_ids: list[int]
     completion_ids: list[int]
     answer: str | None
+    segments: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -158,13 +158,28 @@ class ToolLoop:
     def _take(self, transcript: Completion, sampled: SampledTurn) -> None:
         """Add a sampled turn to a transcript."""
         context_ids, ids = transcript.context_ids, sampled.ids
-        text = assistant_turn(self._tokenizer, self._layout, context_ids, ids)
-        transcript.messages.append(self._format.message(text, context_ids, ids, transcript.tools))
+        transcript.messages.append(self.message(context_ids, ids, transcript.tools))
         transcript.add(ids)
         transcript.finished = sampled.finished
+        transcript.context_ids = self._context_after(context_ids, ids)
+
+    def message(self, context_ids: list[int], ids: list[int], tools: Sequence[Callable[..., Any]] = ()) -> Message:
+        """The message of a sampled turn."""
+        text = assistant_turn(self._tokenizer, self._layout, context_ids, ids)
+        return self._format.message(text, context_ids, ids, tools)
+
+    def context_ids(self, prompt_ids: Sequence[int], ids: Sequence[int], segments: Sequence[int]) -> list[int]:
+        """What the model sees after the recorded ids of a transcript that goes on in its last turn."""
+        context, start = list(prompt_ids), 0
+        for sampled, given in zip(segments[::2], segments[1::2], strict=False):
+            turn, start = ids[start : start + sampled], start + sampled + given
+            context = [*self._context_after(context, turn), *ids[start - given : start]]
+        return [*context, *ids[start:]]
+
+    def _context_after(self, context_ids: list[int], ids: Sequence[int]) -> list[int]:
         start = len(context_ids) - len(prefilled_ids(context_ids, self._layout))
         past = past_turn_ids([*context_ids[start:], *ids], self._past_thinking, self._layout, self._line_breaks)
-        transcript.context_ids = [*context_ids[:start], *past]
+        return [*context_ids[:start], *past]
 
     def _answered(self, transcript: Completion, limit: int, context: int) -> bool:
         """Carry out the calls of the last turn; False where there is no room for the answers, or none after them."""

@@ -43,6 +43,22 @@ def test_a_thought_ends_with_its_closing_tag_and_only_thinking_places_can_be_exc
         assert exchange_of().thought(PROMPT, completion) is None
 
 
+def test_what_follows_the_first_call_is_replayed_up_to_the_last_answer():
+    exchange, called, given = exchange_of(), [OPEN, 15, CLOSE, 4, END], [7, 15, 8]
+    direct = exchange.thought(PROMPT, [*called, *given, 6, END], [5, 3, 2])
+    assert direct.ids == (OPEN, 15, CLOSE) and direct.places == (1,) and direct.replayed == (4, END, *given)
+    again = exchange.thought(PROMPT, [*called, *given, OPEN, 3, CLOSE, 6, END], [5, 3, 5])
+    assert again.ids == direct.ids and again.replayed == (*direct.replayed, OPEN, 3, CLOSE)
+    alone = exchange.thought(PROMPT, called, [5])
+    assert (alone.ids, alone.replayed) == (direct.ids, ())
+    for ids, segments in (
+        ([*called, *given], [5, 3]),  # no turn follows
+        ([*called, *given, OPEN, 3, 6], [5, 3, 3]),  # the last thought does not close
+        ([4, END, *given, OPEN, 3, CLOSE, 6, END], [2, 3, 5]),  # no thought before the call
+    ):
+        assert exchange.thought(PROMPT, ids, segments) is None
+
+
 def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
     exchange = exchange_of()
     thoughts = thoughts_of(exchange)
