@@ -12,16 +12,14 @@ import logging
 import os
 import re
 import signal
-import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import load_attribute, load_function
@@ -110,14 +108,13 @@ class _DeadlineOver(BaseException):
 
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError, _DeadlineOver)
 _failures = Counter[str]()
-_output: ContextVar[TextIO | None] = ContextVar("_output", default=None)  # of a call
 
 
 def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Callable[..., Any]:
     """The tool, with calls that cannot harm the run by mistake.
 
     Arguments are copies. A call has a deadline in seconds (None: no limit). Its result is text, cut where it is long;
-    stdout is dropped. Every failure is a ToolError of one short message.
+    stdout is dropped, but of coroutines. Every failure is a ToolError of one short message.
     """
     if getattr(tool, "is_guarded", False):
         return tool
@@ -125,14 +122,18 @@ def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Call
 
         @functools.wraps(tool)
         async def call(*args: Any, **arguments: Any) -> Any:
-            with _errors_of(tool, deadline), _without_output():
+            with _errors_of(tool, deadline):  # several run at once, and sys.stdout is one
                 return content_of(await _ended_by(deadline, tool(*args, **deepcopy(arguments))))
 
     else:
 
         @functools.wraps(tool)
         def call(*args: Any, **arguments: Any) -> Any:
-            with _errors_of(tool, deadline), _without_output():
+            with (
+                _errors_of(tool, deadline),
+                Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere,
+                redirect_stdout(nowhere),
+            ):
                 return _within(deadline, lambda: content_of(tool(*args, **deepcopy(arguments))), tool.__name__)
 
     vars(call)["is_guarded"] = True
@@ -195,29 +196,6 @@ async def _ended_by(deadline: float | None, coroutine: Awaitable[T]) -> T:
         task.cancel()
         raise _DeadlineOver
     return task.result()
-
-
-class _Stdout:
-    """Stays in place of sys.stdout: drops what calls print, several at a time, and prints what others do."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_output.get() or self.stream, name)
-
-
-@contextmanager
-def _without_output() -> Iterator[None]:
-    current: Any = sys.stdout
-    sys.stdout = ours = current if isinstance(current, _Stdout) else _Stdout(current)
-    with Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere:
-        token = _output.set(nowhere)
-        try:
-            yield
-        finally:
-            _output.reset(token)
-            sys.stdout = ours  # a call may put another there
 
 
 # --- results ---
