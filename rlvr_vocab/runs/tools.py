@@ -51,15 +51,13 @@ class ToolUse:
         own, run = settings.tools is not None or settings.environment is not None, trained.settings
         chosen = settings if own or run is None else run
         rounds, past = settings.max_tool_calling_iterations, settings.past_thinking
-        if not (chosen.tools or chosen.environment):
-            given = {"max_tool_calling_iterations": rounds, "past_thinking": past}
-            for key in (key for key, value in given.items() if value is not None):
+        for key, value in (("max_tool_calling_iterations", rounds), ("past_thinking", past)):
+            if value is not None and not (chosen.tools or chosen.environment):
                 raise UserError(f"{key}: there is nothing to call: set tools or environment")
-        named = {"tools": chosen.tools or (), "environment": [chosen.environment.name] if chosen.environment else ()}
-        for key, names in named.items():
-            if held := [name.removeprefix(FROM_PYTHON) for name in names if name.startswith(FROM_PYTHON)]:
-                ways = f"{key}={','.join(held)}, which imports that file, or tools=[] for single turns"
-                raise UserError(f"{key}: the run was trained by a Python script, which has them: give {ways}")
+        for name in (*(chosen.tools or ()), *([chosen.environment.name] if chosen.environment else ())):
+            if name.startswith(FROM_PYTHON):
+                held = f"{name.removeprefix(FROM_PYTHON)} is of a Python script, which trained the run"
+                raise UserError(f"tools: {held}: name it, to import that file, or set tools=[]")
         past = past or ("keep" if run is None else run.model.past_thinking)
         rounds = trained.max_tool_calling_iterations if rounds is None else rounds
         return cls(chosen.tools or (), chosen.environment, rounds, past)

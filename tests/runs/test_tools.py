@@ -45,5 +45,5 @@ def test_a_tool_that_a_recorded_run_alone_names_is_not_imported():
 
 
 def test_tools_of_a_script_are_to_be_named():
-    with pytest.raises(UserError, match=r"Python script, which has them: give tools=/a/train.py:look, which imports"):
+    with pytest.raises(UserError, match=r"/a/train.py:look is of a Python script, which trained the run: name it"):
         use(run=("tools=[python:/a/train.py:look]",))
