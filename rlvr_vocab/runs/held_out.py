@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -140,8 +141,13 @@ class HeldOutEvaluator:
         self, trainer: RegionGRPOTrainer, on_progress: Callable[[int, int], None] = lambda done, total: None
     ) -> list[ProblemResult]:
         assert self.problems is not None
+        rewards = [reward for _, reward in trainer.checkpoints.stateful_rewards()]
+        states = [copy.deepcopy(reward.state_dict()) for reward in rewards]
         checkpoint = _checkpoint(trainer)
-        return evaluate_checkpoint(checkpoint, self.problems, self._grader, self._sampling, on_progress=on_progress)
+        results = evaluate_checkpoint(checkpoint, self.problems, self._grader, self._sampling, on_progress=on_progress)
+        for reward, state in zip(rewards, states, strict=True):  # to measure is not to train
+            reward.load_state_dict(state)
+        return results
 
     @peak_memory.phase("evaluation")
     def _sample(self, trainer: RegionGRPOTrainer) -> dict[str, Any] | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
 import os
+import re
 import shutil
 import sys
 import time
@@ -14,20 +16,21 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import yaml
 from datasets import Dataset, IterableDataset
 from peft import LoraConfig, PeftModel
 from torch import nn
 from transformers.trainer_utils import TrainOutput
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import config_yaml, is_from_python, read_recorded
+from rlvr_vocab.config.recorded import config_yaml, differences, is_from_python, read_recorded
 from rlvr_vocab.config.trl_fields import NOT_USED, held_out_batch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings
-from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.plan.forecast import FORECAST
 from rlvr_vocab.record.files import (
     CONFIG,
@@ -54,13 +57,22 @@ from rlvr_vocab.terminal import make_console
 from rlvr_vocab.tools.functions import TOOLS
 from rlvr_vocab.training.arguments import prompt_tokens
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
+from rlvr_vocab.training.models.load import differing_parts
 from rlvr_vocab.training.stage import MetricsFile, start_trackers
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import think_tags
 
 _ROWS_READ = 1_000  # of the training problems, for their system prompt and the lengths of their prompts
 # Arguments that other keys or the machine decide.
 _NOT_RECORDED = {*NOT_USED, "activation_checkpointing", "dataloader_pin_memory", "disable_tqdm", "log_level"}
+
+# Keys with which a run may go on: how long it trains, what it saves and logs, and names of files.
+_MAY_CHANGE = re.compile(
+    r"exp_name|(dataset|model)\.name|rewards\.|training\.(max_steps|num_train_epochs|(save|log|eval|hub|push|run|"
+    r"project|report|dataloader|torch_compile|per_device_eval|gradient_checkpointing|resume)\w*)"
+)
+_REWARDS = "rewards"  # of `environment.json`: of each name the weight, and a hash of the lines of its function
 
 
 class RecordedTrainer(RegionGRPOTrainer):
@@ -80,6 +92,7 @@ class RecordedTrainer(RegionGRPOTrainer):
         checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
         if self._recorder is None:
             self._recorder = _Recorder(self)
+        self._recorder.check(checkpoint)
         self._recorder.begin(checkpoint)
         if checkpoint is not None and self.checkpoints.load_if_finished(checkpoint):  # Transformers would add a step
             result = TrainOutput(self.state.global_step, math.nan, {})
@@ -113,8 +126,48 @@ class _Recorder:
         self._seconds = self._grpo_seconds = 0.0  # of earlier trainings
         specs = reward_specs(trainer)
         self._config = configuration(trainer, specs)
+        rewards = zip(trainer.reward_func_names, specs, trainer.reward_funcs, strict=True)
+        self._rewards = {name: [spec.weight, _source_digest(function)] for name, spec, function in rewards}
         self._held_out = self._evaluator(specs)
         trainer.add_callback(MetricsFile(self._folder / METRICS, trainer.stage_context))
+
+    def check(self, checkpoint: Path | None) -> None:
+        """UserError where the folder holds another run than this one; nothing has been changed or deleted by then."""
+        trainer, folder = self._trainer, self._folder
+        initial, given = folder / INITIAL_MODEL, trainer.initial_model
+        if (folder / CONFIG).is_file() and not is_from_python(read_recorded(folder)):
+            raise UserError(f"output_dir={folder} holds a run from the command line; choose another output_dir")
+        if initial.resolve() != given.resolve() and initial.is_dir() and not initial.is_symlink():
+            differ = ", ".join(differing_parts(given, initial)) or "its folder"
+            sizes = [VocabLayout.load(each).size for each in (initial, given)]
+            raise UserError(
+                f"output_dir={folder}: its {INITIAL_MODEL} was expanded otherwise than the model that is given "
+                f"(reasoning_vocab_size {sizes[0]}, now {sizes[1]}; {differ}): give reasoning_vocab_size and expansion "
+                "as then, or choose another output_dir"
+            )
+        if checkpoint is not None:
+            trainer.checkpoints.require_resumable(checkpoint)
+            if not self._trained and (folder / CONFIG).is_file():
+                self._require_same_run()
+        trainer.accelerator.wait_for_everyone()
+
+    def _require_same_run(self) -> None:
+        """UserError where rewards, problems or other keys than how long to train differ from those recorded."""
+        folder, there = self._folder, yaml.safe_load((self._folder / CONFIG).read_text(encoding="utf-8"))
+        here = yaml.safe_load(config_yaml(self._config))
+        changed = [
+            f"{key} {now}, was {then}" for key, then, now in differences(there, here) if not _MAY_CHANGE.match(key)
+        ]
+        now, then = self._rewards, (read_json_if_there(folder / ENVIRONMENT) or {}).get(_REWARDS, self._rewards)
+        changed += [f"reward {name}, or its weight" for name in {**then, **now} if then.get(name) != now.get(name)]
+        problems = self._problems_record()["keys"]
+        if (read_json_if_there(folder / PROBLEMS) or {}).get("keys", problems) != problems:
+            changed.append("the problems")
+        if changed:
+            raise UserError(
+                f"{folder}: cannot be resumed, since this run differs from what was interrupted ({'; '.join(changed)}): "
+                "give it as then, or train its checkpoint further in another output_dir"
+            )
 
     def begin(self, checkpoint: Path | None) -> None:
         """Write what is known before a training, and evaluate the held-out problems before the first one."""
@@ -167,8 +220,6 @@ class _Recorder:
 
     def _start_folder(self, *, resumes: bool) -> None:
         trainer, folder = self._trainer, self._folder
-        if (folder / CONFIG).is_file() and not is_from_python(read_recorded(folder)):
-            raise UserError(f"output_dir={folder} holds a run from the command line; choose another output_dir")
         if not resumes:  # TRL trains anew into a folder that is there
             for name in (PROBLEMS, FORECAST, TRACKERS, METRICS):
                 (folder / name).unlink(missing_ok=True)
@@ -177,14 +228,10 @@ class _Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         initial = folder / INITIAL_MODEL
         if initial.resolve() != trainer.initial_model.resolve():  # the given folder was an expanded one
-            if initial.is_dir() and not initial.is_symlink():
-                raise UserError(
-                    f"output_dir={folder}: its {INITIAL_MODEL} is another model's; choose another output_dir"
-                )
             initial.unlink(missing_ok=True)
             initial.symlink_to(trainer.initial_model.resolve())
         atomic_write(folder / CONFIG, config_yaml(self._config))
-        atomic_write(folder / ENVIRONMENT, json_text(environment()))
+        atomic_write(folder / ENVIRONMENT, json_text({**environment(), _REWARDS: self._rewards}))
         atomic_write(folder / PROBLEMS, json_text(self._problems_record()))
         self._write_forecast()
 
@@ -318,14 +365,14 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
 def reward_specs(trainer: RegionGRPOTrainer) -> list[RewardSpec]:
     """The rewards of a trainer, each under a name by which this process finds it again."""
     specs = []
-    weights = trainer.reward_weights.tolist()
+    weights = trainer.args.reward_weights or [1.0] * len(trainer.reward_funcs)  # TRL's tensor rounds 0.2 to float32
     environments = {getattr(each, "__name__", ""): each for each in (trainer.environment_factories or {}).values()}
     for name, function, weight in zip(trainer.reward_func_names, trainer.reward_funcs, weights, strict=True):
         if LIBRARY.get(name) is not function:
             owner = environments.get(name, function)  # of an environment's `get_reward`, which TRL wraps
             name = f"{FROM_PYTHON}{_source_file(owner)}:{name}"
             IN_SCRIPT[name] = function
-        specs.append(RewardSpec(name, weight))
+        specs.append(RewardSpec(name, float(weight)))
     return specs
 
 
@@ -341,13 +388,23 @@ def _recorded_name(code: Callable[..., Any]) -> str:
 
 
 def _source_file(function: Callable[..., Any]) -> str:
-    code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
-    code = code if inspect.isroutine(code) or isinstance(code, type) else type(code)
     try:
-        file = inspect.getsourcefile(code)
+        file = inspect.getsourcefile(_code_of(function))
     except TypeError:  # written in C, or in a session
         file = None
     return str(Path(file).resolve()) if file else "a session"
+
+
+def _source_digest(function: Callable[..., Any]) -> str | None:
+    try:
+        return hashlib.sha256(inspect.getsource(_code_of(function)).encode()).hexdigest()
+    except (TypeError, OSError):
+        return None
+
+
+def _code_of(function: Callable[..., Any]) -> Any:
+    code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
+    return code if inspect.isroutine(code) or isinstance(code, type) else type(code)
 
 
 # --- the problems of a script ---

@@ -38,7 +38,7 @@ from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.runs.tools import tools_of_run
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all, clear_leftovers, problem_of_checkpoint, steps_in
+from rlvr_vocab.training.checkpoint_folders import clear_leftovers, newest_for_all, problem_of_checkpoint, steps_in
 from rlvr_vocab.training.display import LiveDisplay, live_display
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.metrics.weights import parameter_table
@@ -133,7 +133,7 @@ def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | 
         if resume != "auto":
             _set_later_aside(resume, folder, console)
             (folder / STAGE_RECORD).unlink(missing_ok=True)  # where the stage has ended, it is trained further
-    checkpoint = checkpoint_for_all(folder, resume=True)
+    checkpoint = newest_for_all(folder)
     if checkpoint is not None:
         console.print(f"going on from {checkpoint}", markup=False)
     return checkpoint

@@ -32,6 +32,7 @@ from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.folder import Run, changes_of, run_record
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize, short_text, visible_text
+from rlvr_vocab.training.checkpoint_folders import newest_checkpoint
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
@@ -136,10 +137,13 @@ def next_commands(summary: Mapping[str, Any], folder: Path) -> list[str]:
         why = "no clear gain" if summary["held_out_problems"] else "no gain was measured"
         found.append((["samples", f"run={folder}", "order=lowest"], f"{why}: read what it writes"))
     else:
-        if (folder / FINAL_MODEL).is_dir():  # a script saves its own
-            ask = ["generate", f"checkpoint={folder}/{FINAL_MODEL}", f"prompt={short_text(problem)}"]
+        final = folder / FINAL_MODEL
+        is_whole = (final / MANIFEST).is_file()  # a script has none yet, or its own
+        trained = final if is_whole else newest_checkpoint(folder, hashed=False)
+        if trained is not None:
+            ask = ["generate", f"checkpoint={trained}", f"prompt={short_text(problem)}"]
             found.append((ask, "ask the trained model"))
-        if summary.get("reasoning_vocab_size"):
+        if summary.get("reasoning_vocab_size") and is_whole:
             found.append((["probe", f"run={folder}"], "whether the reasoning tokens carry meaning"))
         if (folder / FINAL_ADAPTER).is_dir():
             merge = ["merge", f"checkpoint={folder}/{FINAL_ADAPTER}", f"out={folder}/merged", "dtype=auto"]

@@ -64,12 +64,26 @@ def newest_checkpoint(output_dir: Path, *, hashed: bool = True) -> Path | None:
 def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Path | None:
     """The checkpoint that a trainer resumes: the named one, checked by sizes, or, for True, the newest valid one."""
     if resume is True:
-        [newest] = broadcast_object_list([_set_invalid_aside(output_dir) if PartialState().is_main_process else None])
+        newest = newest_for_all(output_dir)
+        if newest is None:
+            raise UserError(f"resume_from_checkpoint=True: {output_dir} has no valid checkpoint; leave it out to begin")
         return newest
-    problem = problem_of_checkpoint(Path(resume), hashed=False) if resume else None
+    if not resume:
+        return None
+    folder = Path(resume)
+    if not folder.is_dir():
+        newest = newest_checkpoint(folder.parent, hashed=False)
+        raise UserError(f"{resume}: no such folder" + (f"; the newest is {newest.name}" if newest else ""))
+    problem = problem_of_checkpoint(folder, hashed=False)
     if problem is not None:
         raise UserError(f"{resume}: cannot resume from it: {problem}")
-    return Path(resume) if resume else None
+    return folder
+
+
+def newest_for_all(output_dir: Path) -> Path | None:
+    """The newest valid checkpoint, in every process; newer folders are set aside."""
+    [newest] = broadcast_object_list([_set_invalid_aside(output_dir) if PartialState().is_main_process else None])
+    return newest
 
 
 def _set_invalid_aside(output_dir: Path) -> Path | None:

@@ -58,6 +58,14 @@ class TrainerCheckpoints:
 
     # --- resuming ---
 
+    def require_resumable(self, checkpoint: Path) -> None:
+        """UserError where a training cannot go on from a checkpoint."""
+        require_rollout_state(checkpoint, self._trainer.args.world_size)
+        other = other_weights(checkpoint, self._trainer.initial_model)
+        if other is not None:
+            raise UserError(other)
+        require_same_sharding(checkpoint, self._trainer.accelerator.state)
+
     def prepare_start(self, checkpoint: Path | None) -> None:
         """Check that a training can go on from a checkpoint, or from its beginning where it is None.
 
@@ -65,11 +73,7 @@ class TrainerCheckpoints:
         """
         trainer, state = self._trainer, TrainerState()
         if checkpoint is not None:
-            require_rollout_state(checkpoint, trainer.args.world_size)
-            other = other_weights(checkpoint, trainer.initial_model)
-            if other is not None:
-                raise UserError(other)
-            require_same_sharding(checkpoint, trainer.accelerator.state)
+            self.require_resumable(checkpoint)
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
         self._resumed, self._finished_epochs = checkpoint, int(state.epoch or 0)
         self._began = time.monotonic()
@@ -202,7 +206,7 @@ class TrainerCheckpoints:
             "adaptive_weights": {name: weight.state() for name, weight in trainer.adaptive_weights.items()},
             "problem_order": None if sampling is None else sampling.order.state(),
             "reward_failures": {each.name: each.failures for each in self._counting_functions() if each.failures},
-            "reward_states": {name: each.state_dict() for name, each in self._stateful_rewards()},
+            "reward_states": {name: each.state_dict() for name, each in self.stateful_rewards()},
             "seconds": self.trained_seconds,
         }
         torch.save(content, _pending(folder, trainer.accelerator.process_index))
@@ -239,7 +243,7 @@ class TrainerCheckpoints:
         trainer.apply_adaptive_weights()
         if trainer.dynamic_sampling is not None and content["problem_order"] is not None:
             trainer.dynamic_sampling.order.restore(content["problem_order"])
-        for name, function in self._stateful_rewards():
+        for name, function in self.stateful_rewards():
             if name in content.get("reward_states", ()):
                 function.load_state_dict(content["reward_states"][name])
         self.seconds_before = content["seconds"]
@@ -254,7 +258,7 @@ class TrainerCheckpoints:
         args, iterations = self._trainer.args, self._trainer.num_iterations
         return [args.per_device_train_batch_size, args.steps_per_generation, iterations, args.world_size]
 
-    def _stateful_rewards(self) -> list[tuple[str, Any]]:
+    def stateful_rewards(self) -> list[tuple[str, Any]]:
         """The reward objects that have a state to save, by name; a reward model has its folder."""
         named = zip(self._trainer.reward_func_names, self._trainer.reward_funcs, strict=True)
         return [each for each in named if hasattr(each[1], "load_state_dict") and not isinstance(each[1], nn.Module)]

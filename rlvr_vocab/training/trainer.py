@@ -137,6 +137,8 @@ class RegionGRPOTrainer(TRLSeams):
         if with_tools and args.use_vllm and args.world_size > 1 and shares_vllm:
             alone = "vllm_mode=colocate, vllm_tensor_parallel_size=1"
             raise UserError(f"tools: TRL mixes up the turns of processes that share a vLLM: {alone}")
+        if expansion is not None and reasoning_vocab_size != 0:
+            raise UserError(f"reasoning_vocab_size={reasoning_vocab_size} beside expansion=…: give Expansion(size=…)")
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
         self.model_name = str(model) if isinstance(model, str | Path) else model.config.name_or_path

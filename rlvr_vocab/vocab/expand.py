@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from transformers import (
@@ -73,6 +73,9 @@ class Expansion:
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 0:
             raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
+        for name, choices in (("open_thinking", get_args(OpenThinking)), ("mode", get_args(Mode))):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(choices)}")
         if self.init_noise and self.reasoning_rank == 0:
             raise UserError(f"init_noise={self.init_noise}: reasoning_rank=0 keeps copies equal to their sources")
 

@@ -53,9 +53,9 @@ GAINED = {"accuracy_before": 0.2, "accuracy_after": 0.6, "held_out_problems": 20
 @pytest.mark.parametrize(
     ("summary", "files", "expected"),
     [
-        (GAINED, ("final_model/x",), ["generate", "report"]),
-        (GAINED | {"reasoning_vocab_size": 9}, ("final_model/x", "trackers.json"), ["generate", "probe"]),
-        (GAINED | {"findings": [{}]}, ("final_adapter/x", "final_model/x"), ["doctor", "generate", "merge"]),
+        (GAINED, ("final_model/manifest.json",), ["generate", "report"]),
+        (GAINED | {"reasoning_vocab_size": 9}, ("final_model/manifest.json", "trackers.json"), ["generate", "probe"]),
+        (GAINED | {"findings": [{}]}, ("final_adapter/x", "final_model/manifest.json"), ["doctor", "generate", "merge"]),
         (GAINED, ("trackers.json",), ["report"]),  # from Python
         ({"accuracy_after": 0.3}, (), ["samples", "report"]),  # 8 problems: chance
         ({"accuracy_before": None, "findings": [{}], "held_out_problems": 0}, (), ["doctor", "samples", "report"]),

@@ -11,6 +11,7 @@ from itertools import pairwise
 from rlvr_vocab.analysis.doctor.history import (
     BEGINNING,
     FEWEST_ROWS,
+    RISEN,
     Estimate,
     Evaluation,
     Finding,
@@ -37,6 +38,9 @@ def no_group_differs(history: History) -> Finding | None:
     rows, first_rows = history.sampled.recent(), history.sampled.earliest(BEGINNING, fewest=1)
     reward, first = mean(rows, "reward"), values(history.sampled.earliest(BEGINNING), "reward")
     if reward is None or not first or not _are_alike(history, rows):
+        return None
+    now, before = history.reward_in(rows), history.first_reward
+    if now is not None and before is not None and now.is_above(before, RISEN):
         return None
     title, cause, remedy = (
         "The reward never varies within a group",
@@ -90,7 +94,8 @@ def _are_alike(history: History, rows: list[Row]) -> bool:
         return False
     # Scaled by the batch, a group without spread is not logged as one.
     narrow = within is not None and within < _WITHIN * spread
-    return narrow or spread < _LEAST_STD * history.largest_weight
+    # Where no group is flat, TRL divides by the group's own small spread.
+    return narrow or (alike != 0 and spread < _LEAST_STD * history.largest_weight)
 
 
 def _spreads(history: History) -> str:

@@ -139,7 +139,7 @@ def kl_high(history: History) -> Finding | None:
     dense = values(history.rows.recent(WINDOW / 2), "kl")
     if len(dense) >= FEWEST_ROWS:
         kl = statistics.median(dense)
-    if kl <= _KL:
+    if kl <= _KL or first > _KL >= kl - first:  # a stage that began far from the reference
         return None
     return Finding(
         "The KL to the initial model is above its limit",

@@ -191,13 +191,17 @@ def _publish(
             return
         with tempfile.TemporaryDirectory(dir=folder.parent) as now:
             write(Path(now))
-            other = [name for name in _DECIDES if _content(Path(now, name)) != _content(folder / name)]
-            if other or weights_fingerprint(Path(now)) != weights_fingerprint(folder):
-                differs = ", ".join(map(str, other)) or "weights"
+            if differs := differing_parts(Path(now), folder):
                 raise UserError(
-                    f"{folder} holds another model than the one that is given ({differs}): choose another output_dir, "
-                    "or delete that folder"
+                    f"{folder} holds another model than the one that is given ({', '.join(differs)}): choose another "
+                    "output_dir, or delete that folder"
                 )
+
+
+def differing_parts(model: Path, other: Path) -> list[str]:
+    """What differs between two initial models: files that decide what a model is, or its weights."""
+    files = [name for name in _DECIDES if _content(model / name) != _content(other / name)]
+    return files or ["weights"] * (weights_fingerprint(model) != weights_fingerprint(other))
 
 
 def _content(path: Path) -> bytes | None:

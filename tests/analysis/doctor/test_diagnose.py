@@ -29,7 +29,7 @@ def after(step, change):
 SICK: dict[str, tuple[str, Row | Callable[[Row], Row]]] = {
     "every problem out of reach": ("no_group_differs", {"reward": 0.0, **NO_SPREAD}),
     "every problem solved": ("no_group_differs", {"reward": 1.0, **NO_SPREAD}),
-    "a reward that hardly varies": ("no_group_differs", {"reward_std": 0.05}),
+    "a reward that hardly varies": ("no_group_differs", {"reward_std": 0.05, "reward": 0.4}),
     "a spread that falls away": ("spread_lost", after(8, {"reward": 0.6, **NO_SPREAD})),
     "a reward that stays": ("reward_flat", lambda row: {"reward": 0.3 + 0.01 * (row["step"] % 3)}),
     "a reward that is lost": ("reward_collapsed", after(40, {"reward": 0.02})),

@@ -125,6 +125,11 @@ def test_a_reward_on_any_scale_may_be_learned(full, offset, mark, healthy_rows, 
     assert names_of(rows, rewards=(replace(OWN, full_mark=mark),)) == []
 
 
+def test_a_dense_reward_of_small_spread_teaches_where_no_group_is_flat(rows_with, names_of):
+    assert names_of(rows_with({"reward_std": 0.045, "frac_reward_zero_std": 0.0})) == []
+    assert names_of(rows_with(lambda row: {"kl": 3.9 + 0.001 * row["step"]})) == []  # of a stage: from its first step
+
+
 def test_a_reward_of_the_problem_alone_never_varies_on_any_scale(healthy_rows, names_of):
     rows = [{**of_own(row, 0.5, 0.5), "groups/reward_std": 0.0, "frac_reward_zero_std": 0.0} for row in healthy_rows]
     assert names_of(rows, rewards=(OWN,)) == ["no_group_differs"]
