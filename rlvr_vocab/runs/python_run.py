@@ -67,10 +67,9 @@ _ROWS_READ = 1_000  # of the training problems, for their system prompt and the 
 # Arguments that other keys or the machine decide.
 _NOT_RECORDED = {*NOT_USED, "activation_checkpointing", "dataloader_pin_memory", "disable_tqdm", "log_level"}
 
-# Keys with which a run may go on: how long it trains, what it saves and logs, and names of files.
+# Keys with which a run may go on: how long it trains, what it saves and logs; others are compared by content.
 _MAY_CHANGE = re.compile(
-    r"exp_name|(dataset|model)\.name|rewards\.|training\.(max_steps|num_train_epochs|(save|log|eval|hub|push|run|"
-    r"project|report|dataloader|torch_compile|per_device_eval|gradient_checkpointing|resume)\w*)"
+    r"exp_name|(dataset|model)\.name|model\.generation|rewards|training\.(max_steps|num_train|save|log|eval|hub|push|run_)"
 )
 _REWARDS = "rewards"  # of `environment.json`: of each name the weight, and a hash of the lines of its function
 
@@ -138,12 +137,10 @@ class _Recorder:
         if (folder / CONFIG).is_file() and not is_from_python(read_recorded(folder)):
             raise UserError(f"output_dir={folder} holds a run from the command line; choose another output_dir")
         if initial.resolve() != given.resolve() and initial.is_dir() and not initial.is_symlink():
-            differ = ", ".join(differing_parts(given, initial)) or "its folder"
-            sizes = [VocabLayout.load(each).size for each in (initial, given)]
+            sizes = f"reasoning_vocab_size {VocabLayout.load(initial).size}, now {trainer.policy.layout.size}"
             raise UserError(
-                f"output_dir={folder}: its {INITIAL_MODEL} was expanded otherwise than the model that is given "
-                f"(reasoning_vocab_size {sizes[0]}, now {sizes[1]}; {differ}): give reasoning_vocab_size and expansion "
-                "as then, or choose another output_dir"
+                f"output_dir={folder}: its {INITIAL_MODEL} was made otherwise than the model that is given ({sizes}; "
+                f"{', '.join(differing_parts(given, initial))}): give it as then, or choose another output_dir"
             )
         if checkpoint is not None:
             trainer.checkpoints.require_resumable(checkpoint)
@@ -153,19 +150,17 @@ class _Recorder:
 
     def _require_same_run(self) -> None:
         """UserError where rewards, problems or other keys than how long to train differ from those recorded."""
-        folder, there = self._folder, yaml.safe_load((self._folder / CONFIG).read_text(encoding="utf-8"))
-        here = yaml.safe_load(config_yaml(self._config))
-        changed = [
-            f"{key} {now}, was {then}" for key, then, now in differences(there, here) if not _MAY_CHANGE.match(key)
-        ]
+        folder = self._folder
+        configs = map(yaml.safe_load, ((folder / CONFIG).read_text(encoding="utf-8"), config_yaml(self._config)))
+        differ = [each for each in differences(*configs) if not _MAY_CHANGE.match(each[0])]
+        changed = [f"{key} {now}, was {then}" for key, then, now in differ]
         now, then = self._rewards, (read_json_if_there(folder / ENVIRONMENT) or {}).get(_REWARDS, self._rewards)
         changed += [f"reward {name}, or its weight" for name in {**then, **now} if then.get(name) != now.get(name)]
-        problems = self._problems_record()["keys"]
-        if (read_json_if_there(folder / PROBLEMS) or {}).get("keys", problems) != problems:
-            changed.append("the problems")
+        problems, there = self._problems_record()["keys"], (read_json_if_there(folder / PROBLEMS) or {}).get("keys")
+        changed += ["the problems"] * (there not in (None, problems))
         if changed:
             raise UserError(
-                f"{folder}: cannot be resumed, since this run differs from what was interrupted ({'; '.join(changed)}): "
+                f"{folder}: cannot be resumed, since this run differs from the recorded one ({'; '.join(changed)}): "
                 "give it as then, or train its checkpoint further in another output_dir"
             )
 
@@ -350,7 +345,7 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
         lora["target_modules"] = sorted(found) if isinstance(found := adapter.target_modules, set) else found
         lora["enabled"] = True
     return {
-        "name": trainer.model_name,
+        "name": "./tiny" if trainer.model_name == "tiny" else trainer.model_name,  # a folder, not model=tiny
         "reasoning_vocab_size": layout.size,
         "source_ids": None if cyclic else list(layout.source_ids),
         **(of_copies if layout.size else {}),

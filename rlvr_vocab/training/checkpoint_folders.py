@@ -66,7 +66,7 @@ def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Pa
     if resume is True:
         newest = newest_for_all(output_dir)
         if newest is None:
-            raise UserError(f"resume_from_checkpoint=True: {output_dir} has no valid checkpoint; leave it out to begin")
+            raise UserError(f"resume_from_checkpoint=True: {output_dir} has no valid checkpoint")
         return newest
     if not resume:
         return None

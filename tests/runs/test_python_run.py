@@ -160,6 +160,33 @@ def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(script, m
     assert "train.py:length × 0.5" in (tmp_path / "saved" / "README.md").read_text()
 
 
+@pytest.mark.slow
+def test_a_refused_training_leaves_every_byte_of_the_folder(script, make_shape, expand_shape, tmp_path):
+    def contents():
+        return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+    def length(completions, **columns):
+        return [1.0] * len(completions)
+
+    make, base, run = runpy.run_path(str(script))["trainer"], expand_shape("qwen3", size=0), tmp_path / "out"
+    make(run, base, 5).train()
+    before = contents()
+    reweighted, rewritten = make(run, base, 5, steps=3), make(run, base, 5, steps=3)
+    reweighted.args.reward_weights, rewritten.reward_funcs[1] = [1.0, 50.0], length
+    for trainer, resume, words in (
+        (make(run, base, 0), None, "reasoning_vocab_size 5, now 0; reasoning_vocab.json"),
+        (reweighted, True, "reward length, or its weight"),
+        (rewritten, True, "reward length, or its weight"),
+        (make(run, base, 5, temperature=0.5), True, "training.temperature 0.5, was 1.0"),
+        (make(run, base, 5), str(run / "checkpoint-9"), "checkpoint-9: no such folder; the newest is checkpoint-2"),
+    ):
+        with pytest.raises(UserError, match=words):
+            trainer.train(resume_from_checkpoint=resume)
+        assert contents() == before
+    with pytest.raises(UserError, match=r"resume_from_checkpoint=True: .* has no valid checkpoint"):
+        make(tmp_path / "empty", base, 5).train(resume_from_checkpoint=True)
+
+
 def test_problems_of_a_script_have_the_fingerprint_of_the_same_problems_in_a_file():
     prompt = [{"role": "system", "content": "Box it."}, {"role": "user", "content": "What is 3 + 4?"}]
     row = problem_row({"prompt": prompt, "answer": "7"})
@@ -197,6 +224,6 @@ def test_a_reward_object_goes_on_from_a_checkpoint_with_its_state(script, make_s
     make, base = runpy.run_path(str(script))["trainer"], make_shape("qwen3").folder
     for steps, resume in ((2, None), (3, True)):
         trainer = make(tmp_path / "run", base, 0, steps=steps)
-        trainer.eval_dataset, trainer.reward_funcs[1], trainer.reward_func_names[1] = None, Counting(), "counting"
+        trainer.reward_funcs[0], trainer.reward_func_names[0] = Counting(), "counting"  # held-out answers count not
         trainer.train(resume_from_checkpoint=resume)
     assert [row["rewards/counting/mean"] for row in rows_in(tmp_path / "run") if "loss" in row] == [1.0, 2.0, 3.0]

@@ -47,15 +47,16 @@ def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor():
     assert "⟦" not in coloured and "\x1b[2J" not in coloured
 
 
+MODEL = "final_model/manifest.json"
 GAINED = {"accuracy_before": 0.2, "accuracy_after": 0.6, "held_out_problems": 200}
 
 
 @pytest.mark.parametrize(
     ("summary", "files", "expected"),
     [
-        (GAINED, ("final_model/manifest.json",), ["generate", "report"]),
-        (GAINED | {"reasoning_vocab_size": 9}, ("final_model/manifest.json", "trackers.json"), ["generate", "probe"]),
-        (GAINED | {"findings": [{}]}, ("final_adapter/x", "final_model/manifest.json"), ["doctor", "generate", "merge"]),
+        (GAINED, (MODEL,), ["generate", "report"]),
+        (GAINED | {"reasoning_vocab_size": 9}, (MODEL, "trackers.json"), ["generate", "probe"]),
+        (GAINED | {"findings": [{}]}, ("final_adapter/x", MODEL), ["doctor", "generate", "merge"]),
         (GAINED, ("trackers.json",), ["report"]),  # from Python
         ({"accuracy_after": 0.3}, (), ["samples", "report"]),  # 8 problems: chance
         ({"accuracy_before": None, "findings": [{}], "held_out_problems": 0}, (), ["doctor", "samples", "report"]),

@@ -200,7 +200,7 @@ def _publish(
 
 def differing_parts(model: Path, other: Path) -> list[str]:
     """What differs between two initial models: files that decide what a model is, or its weights."""
-    files = [name for name in _DECIDES if _content(model / name) != _content(other / name)]
+    files = [str(name) for name in _DECIDES if _content(model / name) != _content(other / name)]
     return files or ["weights"] * (weights_fingerprint(model) != weights_fingerprint(other))
 
 
