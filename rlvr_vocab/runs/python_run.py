@@ -55,7 +55,7 @@ from rlvr_vocab.runs.problems import fingerprint_of, hashes
 from rlvr_vocab.runs.summary import next_commands, outcome_line, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.tools.functions import TOOLS
-from rlvr_vocab.training.arguments import prompt_tokens
+from rlvr_vocab.training.arguments import prompt_of, prompt_tokens
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.models.load import differing_parts
 from rlvr_vocab.training.stage import MetricsFile, start_trackers
@@ -232,7 +232,7 @@ class _Recorder:
 
     def _warn_where_nothing_opens(self) -> None:
         tokenizer, layout = self._trainer.tokenizer, self._trainer.policy.layout
-        tag, prompts = think_tags(tokenizer, layout)[0], [str(row["prompt"]) for row in _first_rows(self._trainer)]
+        tag, prompts = think_tags(tokenizer, layout)[0], [str(prompt_of(row)) for row in _first_rows(self._trainer)]
         if layout.size and prompts and not any(tag in text for text in [str(tokenizer.chat_template), *prompts]):
             why = f"no prompt and no template mentions {tag}; set Expansion(open_thinking='prefill')"
             self._console.print(f"warning: nothing opens the thinking: {why}", style="yellow", markup=False)
@@ -407,10 +407,10 @@ def _code_of(function: Callable[..., Any]) -> Any:
 
 def problem_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a script with the columns `problem`, its text without the system prompt, and `solution`."""
-    prompt = row["prompt"]
+    prompt = prompt_of(row)
     asked = [message for message in prompt if message["role"] != "system"] if not isinstance(prompt, str) else []
     text = prompt if isinstance(prompt, str) else "\n\n".join(content_text(each["content"]) for each in asked)
-    found = {"problem": row["problem"] if isinstance(row.get("problem"), str) else text}
+    found = {"prompt": prompt, "problem": row["problem"] if isinstance(row.get("problem"), str) else text}
     return {**row, **found, **({"solution": row["answer"]} if "solution" not in row and "answer" in row else {})}
 
 
@@ -423,7 +423,8 @@ def _first_rows(trainer: RegionGRPOTrainer) -> list[Mapping[str, Any]]:
 
 
 def _system_prompt(row: Mapping[str, Any]) -> str | None:
-    first = row["prompt"][0] if row["prompt"] else None
+    prompt = prompt_of(row)
+    first = prompt[0] if prompt else None
     return first["content"] if isinstance(first, Mapping) and first["role"] == "system" else None
 
 

@@ -95,8 +95,13 @@ def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: i
     return kept
 
 
+def prompt_of(row: Mapping[str, Any]) -> Any:
+    """The prompt of a row; as in TRL an empty question where an environment brings all of it."""
+    return row.get("prompt", [{"role": "user", "content": ""}])
+
+
 def prompt_tokens(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, **of_template: Any) -> int:
-    prompt = row["prompt"]
+    prompt = prompt_of(row)
     if isinstance(prompt, str):
         return len(tokenizer(prompt)["input_ids"])
     return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False, **of_template))
