@@ -11,8 +11,7 @@ import unicodedata
 
 from rlvr_vocab.verify.scanning import group_end
 
-# A letter of the languages of Western Europe, for a character class.
-LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœ"
+LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœ"  # of the languages of Western Europe, for a character class
 
 _LATEX = str.maketrans(
     {
@@ -121,7 +120,7 @@ _JOINT = re.compile(rf"(?<![{LETTER}\\])(?:und|sowie|oder)(?![{LETTER}])|(?<=[0-
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
 # Names that plain text writes without a backslash. A letter before one makes it part of a word.
 PLAIN_NAMES = re.compile(
-    r"(?<![A-Za-z\\])(?:(pi|infty|infinity|sqrt)(?![A-Za-z])"
+    rf"(?<![{LETTER}\\])(?:(pi|infty|infinity|sqrt)(?![{LETTER}])"
     r"|((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=[ (^_{0-9]))"
 )
 _RELATIONS = {"!=": r"\ne ", "<=": r"\le ", ">=": r"\ge ", "**": "^"}
@@ -305,7 +304,7 @@ _POWER_OF_UNIT = re.compile(r"([A-Za-z ./]+)\^\{?([23])\}?")
 # Single upright letters that are units after a number, and names of numbers elsewhere.
 _UNIT_LETTERS = frozenset("mgslhLNJWVK")
 _BEHIND_NUMBER = re.compile(r"[0-9)}/]\s*$")
-_UNIT = r"\\text\{ *([A-Za-z]+) *\}"
+_UNIT = rf"\\text\{{ *([{LETTER}]+) *\}}"
 _RATIO = re.compile(rf"{_UNIT} */ *{_UNIT}")
 _FRACTION = re.compile(rf"\\frac *\{{ *{_UNIT} *\}} *\{{ *{_UNIT} *\}}")
 

@@ -135,32 +135,32 @@ _PER_CENT = ("per cent", "pour cent", "por ciento", "per cento", "por cento")
 # Each unit with its other spellings. Other units are compared by their letters, ignoring a plural s.
 _SPELLINGS = {
     "mm": ("millimeter", "millimetre"),
-    "cm": ("centimeter", "centimetre"),
+    "cm": ("centimeter", "centimetre", "zentimeter", "centimètre", "centímetro", "centimetro"),
     "dm": ("decimeter", "decimetre"),
-    "m": ("meter", "metre"),
-    "km": ("kilometer", "kilometre"),
+    "m": ("meter", "metre", "mètre", "metro", "metri"),
+    "km": ("kilometer", "kilometre", "kilomètre", "kilómetro", "quilômetro", "chilometri"),
     "in": ("inch", "inches"),
     "ft": ("foot", "feet"),
     "yd": ("yard",),
     "mi": ("mile",),
     "mg": ("milligram",),
-    "g": ("gram",),
-    "kg": ("kilogram", "kilo"),
+    "g": ("gram", "gramm", "gramme", "gramo", "grammi", "grama"),
+    "kg": ("kilogram", "kilo", "kilogramm", "kilogramme", "kilogramo"),
     "lb": ("pound", "lbs"),
     "oz": ("ounce",),
     "ml": ("milliliter", "millilitre", "mL"),
-    "l": ("liter", "litre", "L"),
-    "s": ("second", "sec"),
-    "min": ("minute",),
-    "h": ("hour", "hr"),
-    "day": ("d",),
+    "l": ("liter", "litre", "L", "litro", "litri"),
+    "s": ("second", "sec", "sekunde", "sekunden", "seconde", "segundo", "secondi"),
+    "min": ("minute", "minuten", "minuto", "minuti"),
+    "h": ("hour", "hr", "stunde", "stunden", "std", "heure", "hora", "ore"),
+    "day": ("d", "tage", "tagen", "jour", "día", "dia", "giorni"),
     "mph": ("mile per hour", "miles per hour", "mi/h", "mi/hr", "miles/hour"),
     "km/h": ("kilometer per hour", "kilometers per hour", "kilometres per hour", "kph", "kmh", "km/hr"),
     "m/s": ("meter per second", "meters per second", "metres per second", "m/sec"),
     "ft/s": ("foot per second", "feet per second", "ft/sec"),
     "percent": ("%", "percentage", "prozent", "procent", "pourcent", *_PER_CENT),
     "degree": (r"\degree", "deg"),
-    "degree c": (r"\degree C", r"\degreeC", "degrees c", "degrees celsius", "celsius"),
+    "degree c": (r"\degree C", r"\degreeC", "degrees c", "degrees celsius", "celsius", "grad celsius"),
     "degree f": (r"\degree F", r"\degreeF", "degrees f", "degrees fahrenheit", "fahrenheit"),
     "dollar": (r"\$", "usd"),
     "euro": ("€", "eur"),
@@ -168,6 +168,7 @@ _SPELLINGS = {
     "cent": ("¢",),
     "radian": ("rad", "radiant", "radianten", "radianti", "radián", "radiane", "radiano"),
     "unit": (),
+    "stück": ("stk", "stücke"),
     "ordered pair": (),
 }
 _BY_SPELLING = {spelling: unit for unit, others in _SPELLINGS.items() for spelling in (unit, *others)}
@@ -193,14 +194,14 @@ _NUMBERS = _words("""
     permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
     deka myria deci centi milli micro nano pico femto atto zepto yocto
     twice thrice double treble quadruple doubled tripled halved inverse reciprocal ish
-    zwei drei vier fünf fuenf sechs sieben acht neun zwölf zwoelf paar paare paaren tsd teur dtzd hälfte promille helft
-    anderthalb eineinhalb duizend honderd dozijn tusen hundra tusind hundrede dusin deux trois quatre cinq huit neuf dix
-    onze douze vingt trente millier paire demi demie moitié moitie dos tres cuatro cinco seis siete ocho nueve diez doce
-    veinte treinta cien ciento docena decena centena centenar centenares mitad mitades medio media tercio cuarto quinto
-    octavo décimo décima centésimo centésima milésimo milésima doble triple tre quattro cinque sei sette otto nove dieci
-    venti trenta cento mila dozzina dozzine decina decine centinaio centinaia migliaio migliaia coppia coppie paio paia
-    mezzo mezza mezzi metà terzo terzi quarti decimi centesimi millesimi doppio triplo dois duas três quatro sete oito
-    dez vinte trinta dúzia duzia dezena metade meio meia terço dobro
+    zwei drei vier fünf fuenf sechs sieben acht neun zwölf paar paare paaren tsd teur dtzd hälfte promille anderthalb
+    duizend honderd dozijn helft deux trois quatre cinq huit neuf dix onze douze vingt trente millier paire demi demie
+    moitié dos tres cuatro cinco seis siete ocho nueve diez doce veinte treinta cien ciento docena decena centena
+    centenar centenares mitad mitades medio media tercio cuarto quinto décimo décima centésimo centésima milésimo
+    milésima doble triple tre quattro cinque sei sette otto nove dieci venti trenta cento mila dozzina dozzine decina
+    decine centinaio centinaia migliaio migliaia coppia coppie paio paia mezzo mezza mezzi metà terzo terzi quarti
+    decimi centesimi millesimi doppio triplo dois duas três quatro sete oito dez vinte dúzia duzia dezena metade meio
+    meia terço dobro
 """)
 # The same, but not in the plural: 5 logs.
 _OPERATORS = _words("""
@@ -222,10 +223,9 @@ _NOT_COUNTED = DENIALS | _words("""
     was right true correct the other another point each either neither both percent debt loss deficit too zero negative
     positive answer solution undetermined undefined
     oder und mehr mill mia weniger als etwa ungefähr circa zirka knapp rund über ueber unter mindestens höchstens genau
-    bis zwischen wenn für ohne außer ausser nur ist sind richtig andere anderen schulden verlust null negativ negative
-    negativo positiv antwort pas non faux plus que environ presque près entre sans avec sauf seulement est vrai autre
-    autres chaque aucun dette perte zéro sin más mas par pares casi aproximadamente salvo otro otra otros otras deuda
-    pérdida cero più piu quasi tra fra senza altro altri altre minder debito mais quase sem outro outros outra dívida
+    bis zwischen wenn für ohne außer ausser nur ist sind richtig schulden verlust null negativ negative negativo positiv
+    antwort pas non faux plus que environ presque près entre sans avec sauf seulement est vrai dette perte zéro sin más
+    mas par pares casi aproximadamente salvo deuda pérdida cero più piu quasi tra fra senza minder debito mais quase sem
 """)
 # Not units by themselves: 5 squared, a score, a grand, fivefold, and some 5.
 _NOT_COUNTED_ALONE = frozenset(("square", "cube", "score", "grand", "odd", "something", "arab", "kharab", "bil"))

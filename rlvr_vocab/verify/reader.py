@@ -232,7 +232,7 @@ _HALF_BRACKET = re.compile(r"^(?P<text>\\text\{ *)?(?P<letter>[A-J])\)")
 # A bare letter in brackets may be a factor, so the text after it must begin a new term.
 _LABELLED = re.compile(
     r"(?:\\text\{ *\(?(?P<text>[A-J])[.):]+ *\} *|\\text\{ *(?P<bold>[A-J]) *\}[.):] ?"
-    r"|\((?P<bracketed>[A-J])\) ?(?=[0-9A-Za-z\\])|(?P<marked>[A-J])[.):] ?(?=[0-9A-Za-z\\]))(?P<content>.+)",
+    rf"|\((?P<bracketed>[A-J])\) ?(?=[0-9{LETTER}\\])|(?P<marked>[A-J])[.):] ?(?=[0-9{LETTER}\\]))(?P<content>.+)",
     re.DOTALL,
 )
 # Words that withdraw a letter, or add another one.
@@ -377,14 +377,16 @@ _INDEX = r"(?:_\{[^{}]*\})?'*"
 _NAME = re.compile(
     rf"(?:{_VARIABLE}{_INDEX}"  # x, \theta, a_1
     rf"|{_VARIABLE}{_INDEX}(?:\^\{{-1\}})?\([^()]*\)"  # f(x), f^{-1}(x), P(A)
-    r"|[A-Za-z][a-z]{2,}(?: [a-z]+)*"  # Area
+    rf"|[{LETTER}][a-zß-öø-ÿœ]{{2,}}(?: [a-zß-öø-ÿœ]+)*"  # Area, Fläche
     r"|\[?[A-Z]{2,4}\]?|\|[A-Z]{2}\||\\overline\{[A-Z]{2}\}"  # AB, [ABC]
     r"|m?\\angle ?[A-Z]{1,3})"
 )
 _COORDINATES = re.compile(r"\(([a-z](?:,[a-z]){1,5})\)")
 _POLAR = (r"(r,\theta)", r"(r,\theta,z)", r"(\rho,\theta,\phi)")
 _NOT_A_NAME = frozenset(("e", "i"))
-_TAKES_BACK = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))}|minus|negative|half|twice|double|triple)\b")
+_TAKES_BACK = re.compile(
+    rf"\b(?:{'|'.join(sorted(DENIALS))}|minus|negative|half|twice|double|triple|halb\w*|hälfte|doppelt\w*|mitad|moitié)\b"
+)
 
 
 def plain_name(text: str) -> str | None:
@@ -393,7 +395,7 @@ def plain_name(text: str) -> str | None:
     Several names in brackets, `(x,y)`, must be in the usual order; otherwise the values would be in another order too.
     """
     text = text.strip()
-    if words := re.fullmatch(r"\\text\{ *([A-Za-z ]+?) *\}", text):
+    if words := re.fullmatch(rf"\\text\{{ *([{LETTER} ]+?) *\}}", text):
         return None if _TAKES_BACK.search(words[1].lower()) else words[1]
     if letters := _COORDINATES.fullmatch(text):
         return text if letters[1] == ",".join(sorted(letters[1].split(","))) else None

@@ -15,7 +15,7 @@ from rlvr_vocab.data.answers import gold_text, with_decimal_points
 from rlvr_vocab.data.source import DecimalMark
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, reward, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
-from rlvr_vocab.verify.cleaning import ascii_latex
+from rlvr_vocab.verify.cleaning import LETTER, ascii_latex
 from rlvr_vocab.verify.quantities import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
 from rlvr_vocab.verify.reader import read, read_gold
 from rlvr_vocab.verify.readings import Equality, Number, Reading
@@ -59,10 +59,7 @@ def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
 
 
 def extracted_answer(
-    turn: str,
-    think_tags: tuple[str, str] = THINK_TAGS,
-    answer_from: str | Sequence[str] = "box",
-    decimal_mark: DecimalMark = "point",
+    turn: str, think_tags: Tags = THINK_TAGS, answer_from: AnswerFrom = "box", decimal_mark: DecimalMark = "point"
 ) -> str | None:
     """The final answer of a turn as `accuracy` finds it; None where there is none, or thinking was never closed."""
     text = _answering(turn, think_tags, decimal_mark)
@@ -307,7 +304,9 @@ _ENDS = re.compile(
 _UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$|[ap]\.m)")
 _FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}")
 # Between a number and a unit, `25ml` and `$7/year`, where this is no product and no quotient of variables.
-_UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|[gmlLh]|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
+_UNIT_BEHIND = re.compile(
+    rf"(?<=[0-9])/?(?=(?:[{LETTER}]{{3,}}|[gmlLh]|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![{LETTER}]))"
+)
 # Check marks and faces, and the signs that end a proof.
 _PICTURE = re.compile("[\u25a0-\u25ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff∎]")
 _CONNECTING = frozenset(("a", "an", "and", "be", "into", "is", "of", "out", "the", "was", "von", "de", "di", "und"))
@@ -358,6 +357,6 @@ def _belongs(words: Sequence[str], also_connecting: Sequence[str] = ()) -> bool:
     word = words[0].strip("()[]{}\"'.,;:?")
     if word in _CONNECTING or word in also_connecting:
         return len(words) > 1 and not re.search("[0-9]", words[1]) and _belongs(words[1:])
-    if not re.search("[A-Za-z]{2}", re.sub(r"\\[A-Za-z]+", "", word)):
+    if not re.search(f"[{LETTER}]{{2}}", re.sub(r"\\[A-Za-z]+", "", word)):
         return not _UNIT_OR_ARTICLE.match(word)
     return changes_number(word) or word.lower() in _BELONGING or word.endswith("n't")
