@@ -41,13 +41,12 @@ LONGEST_ERROR = 1_000
 
 def load_tools(names: Sequence[str]) -> list[Callable[..., Any]]:
     """The functions that `tools` names; UserError for one that is unknown, broken, or has no schema."""
-    tools = []
     for name in names:
         if not is_user_code(name) and name not in TOOLS:
             own = "; a function of your own is file.py:function or module:function"
             raise UserError(f"tools: no tool {name}{nearest_and_all(name, sorted(TOOLS))}{own}")
-        tools.append(load_function(name, "tools") if is_user_code(name) else TOOLS[name])
-        check_tools(tools[-1:], "tools: ")
+    tools = [load_function(name, "tools") if is_user_code(name) else TOOLS[name] for name in names]
+    check_tools(tools, "tools: ")
     [(twice, count)] = Counter(tool.__name__ for tool in tools).most_common(1) or [("", 0)]
     if count > 1:
         raise UserError(f"tools: several are called {twice}, and a model calls a tool by its name: rename one")

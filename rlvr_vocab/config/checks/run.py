@@ -157,13 +157,11 @@ def _check_tools(settings: RunSettings) -> None:
     if not settings.uses_tools:
         if training.grpo.get("max_tool_calling_iterations") is not None:
             raise UserError("training.max_tool_calling_iterations: there is nothing to call: set tools or environment")
-        return
-    chooses = {
-        "training.dynamic_sampling=true": training.dynamic_sampling,
-        "dataset.curriculum.skip_solved": settings.dataset.curriculum.skip_solved is not None,
-    }
-    for key in (key for key, is_set in chooses.items() if is_set):
-        raise UserError(f"{key}: completions with tools cannot be drawn anew; leave it out, or tools and environment")
+    elif training.dynamic_sampling or settings.dataset.curriculum.skip_solved is not None:
+        keys = "training.dynamic_sampling and dataset.curriculum.skip_solved"
+        raise UserError(
+            f"{keys}: completions with tools cannot be drawn anew; leave them out, or tools and environment"
+        )
 
 
 def _check_trainer(settings: RunSettings) -> None:

@@ -59,7 +59,7 @@ def installed(monkeypatch):
         (["tools=[gone.py:f]"], ["tools: no such file gone.py"]),
         (["environment=gone.py:Env"], ["environment: no such file gone.py"]),
         (["environment=Env"], ["environment=Env: write file.py:Class"]),
-        (["tools=[calculator]", "training.dynamic_sampling=true"], ["dynamic_sampling=true", "drawn anew"]),
+        (["tools=[calculator]", "training.dynamic_sampling=true"], ["dynamic_sampling", "drawn anew"]),
         (["tools=[calculator]", SKIP_SOLVED], ["skip_solved", "drawn anew"]),
         (["training.max_tool_calling_iterations=3"], ["nothing to call: set tools or environment"]),
         (["model.past_thinking=strip"], ["model.past_thinking=strip", "set keep"]),
