@@ -99,34 +99,24 @@ def _pairs(generator: random.Random, smallest: int, task: ArithmeticTask) -> lis
 
 
 def _products(task: ArithmeticTask, right_calls: float, seed: int) -> list[dict[str, Any]]:
-    """Worked by messages; the wrong ones add, write a multiplication that the tool refuses, or guess without a call."""
+    """Worked by messages; wrong ones guess without a call, write a multiplication that the tool refuses, or add."""
     generator, rows = random.Random(seed), []
     for a, b in _pairs(generator, 10 ** (task.digits - 1), task):
-        right = generator.random() < right_calls
-        guess = _worked_turn(f"{a}*{b}", _boxed(round(a, 1 - task.digits) * round(b, 1 - task.digits)))
-        refused = worked_call(f"{a}x{b}", f"{{'error': 'no arithmetic expression: {a}x{b}'}}")[:2]
-        mistake = generator.choice([[guess], [*refused, guess], worked_call(f"{a}+{b}", a + b)])
-        worked = worked_call(f"{a}*{b}", a * b) if right else mistake
+        right, mistake = generator.random() < right_calls, generator.choice(("", "x", "+"))
+        sign = "*" if right else mistake
+        expression, rounded = f"{a}{sign}{b}", round(a, 1 - task.digits) * round(b, 1 - task.digits)
+        answer = {"*": a * b, "+": a + b}.get(sign, rounded)
+        result = f"{{'error': 'no arithmetic expression: {expression}'}}" if sign == "x" else str(answer)
+        call = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": expression}}}
+        called = [
+            {"role": "assistant", "reasoning_content": expression, "content": "", "tool_calls": [call]},
+            {"role": "tool", "name": "calculator", "content": result},
+        ]
+        thought = str(answer) if sign in ("*", "+") else f"{a}*{b}"
+        last = {"role": "assistant", "reasoning_content": thought, "content": f"\\boxed{{{answer}}}"}
+        worked = [*called, last] if sign else [last]
         rows.append({"problem": f"{a}*{b}=", "answer": str(a * b), "reasoning": worked})
     return rows
-
-
-def worked_call(expression: str, result: int | str) -> list[dict[str, Any]]:
-    """The messages of a solution: a thought with a call of `calculator`, its result, a thought with the answer."""
-    call = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": expression}}}
-    return [
-        {**_worked_turn(expression, ""), "tool_calls": [call]},
-        {"role": "tool", "name": "calculator", "content": str(result)},
-        _worked_turn(result, _boxed(result)),
-    ]
-
-
-def _worked_turn(thought: int | str, content: str) -> dict[str, Any]:
-    return {"role": "assistant", "reasoning_content": str(thought), "content": content}
-
-
-def _boxed(answer: int | str) -> str:
-    return f"\\boxed{{{answer}}}"
 
 
 def worked_sum(a: int, b: int) -> str:

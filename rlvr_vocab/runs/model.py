@@ -134,11 +134,7 @@ def untrained_base(model: ModelSettings, seed: int, dataset: DatasetSettings | N
     """Hub name or folder of the model before any warm-up: as named, or created once on this machine."""
     if model.tiny is None:
         return model.name
-    texts = (
-        vocabulary_texts(None, ())
-        if dataset is None
-        else vocabulary_texts(dataset.system_prompt, dataset.tasks or (), dataset.generator)
-    )
+    texts = vocabulary_texts(*(() if dataset is None else (dataset.system_prompt, dataset.tasks, dataset.generator)))
     shape = {**asdict(model.tiny), "context": CONTEXT, "template": CHAT_TEMPLATE}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
@@ -313,12 +309,10 @@ def worked_turns(row: Mapping[str, Any], form: str, tags: tuple[str, str]) -> li
     if not isinstance(row["reasoning"], list):
         turn = form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"]))
         return [{"role": "assistant", "content": turn}]
-    turns = []
-    for message in row["reasoning"]:
-        given = dict(message)
-        thought = given.pop("reasoning_content", None)
-        opened, closed = ("", "") if thought is None else tags
-        turns.append({**given, "content": f"{opened}{thought or ''}{closed}{given.get('content') or ''}"})
+    turns = [dict(message) for message in row["reasoning"]]
+    for each in turns:
+        thought = each.pop("reasoning_content", None)
+        each["content"] = ("" if thought is None else f"{tags[0]}{thought}{tags[1]}") + (each.get("content") or "")
     return turns
 
 

@@ -56,7 +56,7 @@ CHAT_TEMPLATE = r"""
 
 
 def vocabulary_texts(
-    system_prompt: str | None, tasks: Sequence[GymTask], generator: ArithmeticTask | None = None
+    system_prompt: str | None = None, tasks: Sequence[GymTask] | None = None, generator: ArithmeticTask | None = None
 ) -> list[str]:
     """The texts that the tokenizer gets words for, each often enough: system prompt, wording of tasks, tool calls."""
     wording: list[str] = []
@@ -65,9 +65,9 @@ def vocabulary_texts(
 
         wording = wording_of(tasks)
     if generator is not None and generator.right_calls is not None:
+        tool = f"<tools>\ncalculator(expression): {inspect.getdoc(calculator)}"
         call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "1*2"}}\n</tool_call>'
-        result = "<tool_response></tool_response>"
-        wording = [f"<tools>\ncalculator(expression): {inspect.getdoc(calculator)}", call, result]
+        wording = [tool, call, "<tool_response></tool_response>"]
     return [system_prompt or "", "\\boxed{}", *wording] * 10
 
 
