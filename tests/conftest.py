@@ -121,6 +121,15 @@ CALLS_IN_LETTERS = {
 }
 
 
+def ask(letter: str) -> str:
+    """Answers a letter.
+
+    Args:
+        letter: a letter.
+    """
+    return f"It is {ord(letter)}."
+
+
 @pytest.fixture(scope="session")
 def calling_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The folder of a shape that calls tools by chance, ending turns with one of many tokens, under `Expansion`."""

@@ -35,6 +35,7 @@ from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
+from tests.conftest import ask
 
 QUESTIONS = ("What is 3 + 4?", "12 * 3?", "How many clips did Natalia sell in May, and how many in April?", "And now?")
 LONGEST = 12
@@ -126,15 +127,6 @@ def is_short(completion_ids: list[list[int]], **_: Any) -> list[float]:
 def often_flat(completion_ids: list[list[int]], solution: list[str], **_: Any) -> list[float]:
     """Of some problems all completions score the same."""
     return [float(len(text) % 2 and sum(ids) % 3 == 0) for ids, text in zip(completion_ids, solution, strict=True)]
-
-
-def ask(letter: str) -> str:
-    """Answers a letter.
-
-    Args:
-        letter: a letter.
-    """
-    return letter.upper()
 
 
 def train(case: dict[str, Any]) -> None:

