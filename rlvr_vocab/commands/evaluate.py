@@ -125,6 +125,8 @@ def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows)
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
+    if trained.folder is None and settings.max_new_tokens is None:
+        print(f"max_new_tokens={sampling.max_new_tokens}: {checkpoint} is in no run that says another limit")
     tool_use = ToolUse.of(settings, trained)
     chat = Chat(tokenizer, layout, tools=tool_use.loop(tokenizer, layout))
     tags, decimal_mark = think_tags(tokenizer, layout), settings.dataset.decimal

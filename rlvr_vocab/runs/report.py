@@ -22,7 +22,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, SUMMARY
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, CONFIG, ENVIRONMENT, INITIAL_MODEL, SUMMARY
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, default_configuration_keys, results_file, run_record
@@ -39,6 +39,7 @@ def write_report(settings: ReportSettings) -> None:
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
     vocabulary, recorded = analyse_vocabulary(folder), read_recorded(folder, resolve=True)
+    from_python = is_from_python(recorded)
     report = RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -48,7 +49,8 @@ def write_report(settings: ReportSettings) -> None:
         vocabulary=vocabulary,
         environment=read_json_if_there(folder / ENVIRONMENT),
         probe=read_probe(folder),
-        configuration=without_secrets(config_yaml(recorded)),
+        # As the script gave it, without the defaults of the command line.
+        configuration=without_secrets((folder / CONFIG).read_text() if from_python else config_yaml(recorded)),
         changed_keys=tuple(_changed(recorded)),
         changed_on_resume=tuple(
             (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))

@@ -84,6 +84,7 @@ class RegionGRPOTrainer(TRLSeams):
     """
 
     model: Any  # a union with None in Transformers, which a script would have to narrow at each use
+    processing_class: Any
     num_generations: Any
     # (B, R) rewards of all processes: of the batch, and of all completions drawn for it.
     _rewards_BR: torch.Tensor

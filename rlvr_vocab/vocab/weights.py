@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import json_text, read_json, read_json_if_there
 from rlvr_vocab.record.files import initial_models_of
+from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def reading_model(name: str | Path) -> Iterator[None]:
                 f"{name} needs its own Python code, which is not run; `train` runs it, if you trust it, with "
                 "model.model_kwargs.trust_remote_code=true"
             ) from error
-        reason = str(error).strip().splitlines()[0]
+        reason, parent = str(error).strip().splitlines()[0], Path(name).parent
+        if not Path(name).exists() and parent.is_dir():
+            reason += did_you_mean(str(name), [str(each) for each in parent.iterdir() if each.is_dir()])
         raise UserError(f"{name} cannot be loaded as a language model: {reason}") from error
 
 

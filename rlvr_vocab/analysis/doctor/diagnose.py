@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rlvr_vocab.analysis.doctor import learning, policy
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, Finding, History, steps_needed
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
 RULES: dict[str, Callable[[History], Finding | None]] = {
@@ -71,6 +72,8 @@ class Doctor:
             if name not in self.found and (found := rule(self._history)) is not None:
                 step = found.step if found.step >= 0 else self._history.step
                 remedy = f"{f'in stage {stage}: ' if stage else ''}{found.remedy}"
+                if self._history.facts.dataset.startswith(FROM_PYTHON):  # names of GRPOConfig and the trainer
+                    remedy = remedy.replace("training.dynamic_sampling=true", "max_rounds=3").replace("training.", "")
                 new.append(replace(found, name=name, step=step, remedy=remedy))
         self.found.update({finding.name: finding for finding in new})
         return self._unexplained(new)

@@ -9,7 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
@@ -68,9 +69,11 @@ def write_completions(rows: Rollouts, step: int, tokenizer: PreTrainedTokenizerB
     """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, with its template."""
     folder.mkdir(parents=True, exist_ok=True)
     path, partial = folder / f"step_{step:05d}.parquet", folder / ".step.partial"
-    columns = {"step": step, "prompt": tokenizer.batch_decode(rows["prompt_ids"]), **rows}
-    pd.DataFrame(columns).to_parquet(partial, index=False)  # readers of a running run find whole files
-    return partial.replace(path)
+    prompts = tokenizer.batch_decode(rows["prompt_ids"])
+    columns = {"step": [step] * len(prompts), "prompt": prompts, **rows}
+    # Not by pandas, which resets the filters of warnings: those of libraries would come back at each step.
+    pq.write_table(pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()}), partial)
+    return partial.replace(path)  # readers of a running run find whole files
 
 
 def remove_step_files_after(step: int, run_folder: Path) -> None:
