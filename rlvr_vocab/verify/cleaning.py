@@ -37,10 +37,9 @@ _FACES = ("<wide>", "<narrow>", "<font>")
 def ascii_latex(text: str) -> str:
     """A text with its Unicode mathematics as LaTeX and all white space as spaces; the rest is unchanged."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
         text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{unicodedata.normalize('NFKC', run[0])}}}", text)
         text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{unicodedata.normalize('NFKC', run[0])}}}", text)
-        text = _VULGAR_FRACTION.sub(_fraction, text).translate(_LATEX)
+        text = _VULGAR_FRACTION.sub(_fraction, unicodedata.normalize("NFC", text)).translate(_LATEX)
         text = _NOT_ASCII.sub(_in_common_face, text)
     return _SPACE.sub(" ", text)
 
@@ -113,7 +112,7 @@ NUMBER_WITH_UNIT = re.compile(
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
 # Money, unlike the sign at one end of a formula.
-_LONE_DOLLAR = re.compile(r" *([-+]?) *\$ *([0-9][0-9., ]*)| *([-+]?[0-9][0-9., ]*)\$ *")
+_LONE_DOLLAR = re.compile(r"^ *(?:([-+]?) *\$ *([0-9][0-9., ]*)|([-+]?[0-9][0-9., ]*)\$) *$")
 # Other words for `and` and `or`. Short ones only between numbers.
 _JOINTS = {**dict.fromkeys(("und", "sowie", "et", "y", "e"), "and"), **dict.fromkeys(("oder", "ou", "o"), "or")}
 _JOINT = re.compile(rf"(?<![{LETTER}\\])(?:und|sowie|oder)(?![{LETTER}])|(?<=[0-9}}] )(?:et|ou|y|e|o)(?= -?[0-9\\])")
@@ -148,9 +147,7 @@ def clean(text: str) -> str:
     text = _WIDE_SPACE.sub(";", _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text)))
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
     text = _JOINT.sub(lambda word: _JOINTS[word[0]], without_fonts(text))
-    if money := _LONE_DOLLAR.fullmatch(text):
-        text = (money[1] or "") + r"\$" + (money[2] or money[3])
-    text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", text))
+    text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", _LONE_DOLLAR.sub(r"\1\$\2\3", text)))
     text = _RELATION.sub(lambda sign: _RELATIONS.get(sign[0], r"\ne "), _INTRODUCTION.sub("", text))
     text = PLAIN_NAMES.sub(lambda name: rf"\{name[0]} ", text).replace(r"\infinity", r"\infty")
     text = _DEGREE.sub(r"\\degree ", _PRIMES.sub(lambda primes: "'" * primes[1].count("prime"), text))
