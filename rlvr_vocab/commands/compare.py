@@ -21,7 +21,7 @@ from rlvr_vocab.analysis.compare.runs import (
 from rlvr_vocab.analysis.compare.table import arm_table, table_text
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.config.command_settings import CompareSettings
-from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, command_line, read_recorded
+from rlvr_vocab.config.recorded import ABSENT, CODE, NOT_COMPARED, command_line, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
@@ -51,7 +51,7 @@ _LIKELY = (  # under test
     "training.trainer",
 )
 _NOTHING = {"tools": "[]", "environment": "null"}  # the value of a baseline, for other keys 0
-_LONGEST_VALUE = 24  # characters of a value in an arm's name
+_LONGEST_VALUE = 40  # characters of a value in an arm's name
 
 
 def run(settings: CompareSettings) -> int:
@@ -150,6 +150,8 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
     found = {}
     for key in dict.fromkeys(key for each in flat for key in each):
         values = [each.get(key, ABSENT) for each in flat]
+        if key.startswith(f"{CODE}."):  # another key says where a file is not used
+            values = [max(values) if value == ABSENT else value for value in values]
         found[key] = tuple(next(first for first in values if _same(first, value)) for value in values)
     return {key: values for key, values in found.items() if len(set(values)) > 1}
 
@@ -207,8 +209,9 @@ def _arms(
     shown = [_printable(key, values[of_run.index(each)]) for each in ordered]
     if of_run is not values:
         return list(map(ComparedArm, map(visible_text, ordered), shown, members))
-    short = key.rpartition(".")[2]
-    names = [f"{short}={short_text(value, _LONGEST_VALUE)}" for value in shown]
+    short = Path(key).name if key.startswith(f"{CODE}.") else key.rpartition(".")[2]
+    values = [Path(value).name for value in shown] if key == "training.trainer" else shown
+    names = [f"{short}={short_text(value, _LONGEST_VALUE)}" for value in values]
     if len(set(names)) < len(names):
         names = [f"{short} #{number}" for number in range(1, len(names) + 1)]
     return list(map(ComparedArm, names, shown, members))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS, EvaluateSettings, GenerateSettings
-from rlvr_vocab.config.recorded import CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
+from rlvr_vocab.config.recorded import CODE, CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
 from rlvr_vocab.config.sections import RunSettings, StageKeys, StageSettings, grpo_arguments, stage_error_context
 from rlvr_vocab.config.trl_fields import GrpoFields, field_types, trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_keys
@@ -221,7 +222,8 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
         for key in sorted(composed.given - {"model.lora.enabled"}):
             if key.startswith("model.lora.") and not run.model.trains_adapter:
                 raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
-        return run
+        code = _code_of(run)
+        return replace(run, resolved={**run.resolved, CODE: code}) if code else run
     config = _without_secrets(composed.config)
     for section in _OPTIONAL_SECTIONS.get(line.command, ()):
         if config[section]["name"] is None:
@@ -315,6 +317,16 @@ def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
     if composed.trusts("evaluation.grader"):
         _allow_rewards(run.evaluation.grader or ())
     _refuse_untyped_code(run.resolved, composed)
+
+
+def _code_of(run: RunSettings) -> dict[str, str]:
+    """The files with code of the user's that a run names, each with the first digits of its SHA-256."""
+    runs = [run, *(stage.run for stage in run.stages)]
+    functions = [*(run.evaluation.grader or ()), *(each for one in runs for each in one.rewards.functions)]
+    functions += [run.environment] if run.environment else []
+    names = [*run.tools, *(each.name for each in functions), *(one.training.trainer or "" for one in runs)]
+    files = filter(Path.is_file, {Path(name.rpartition(":")[0]) for name in names})
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in sorted(files)}
 
 
 def _allow_tools(settings: RunSettings | EvaluateSettings | GenerateSettings, composed: Composed) -> None:

@@ -30,6 +30,7 @@ NOT_COMPARED = (
     "training.save_total_limit",
 )
 ABSENT = "(absent)"
+CODE = "code"  # a record of files with code of the user's, and no key
 
 
 def _arm(n: Any, source_ids: Any) -> str:
@@ -137,7 +138,8 @@ def read_config_file(path: Path, groups: Collection[str]) -> ConfigFile:
     content = read_yaml(path) if path.is_file() else {}
     of_a_run = not path.is_file() or (path.name == CONFIG and (path.parent / ENVIRONMENT).is_file())
     if of_a_run or all(key in content for key in _OF_A_RECORDED_RUN):
-        return ConfigFile(path, (), read_recorded(path), recorded=True)
+        keys = {key: value for key, value in read_recorded(path).items() if key != CODE}
+        return ConfigFile(path, (), keys, recorded=True)
     words = []
     defaults = content.pop("defaults", None) or []
     for entry in defaults if isinstance(defaults, list) else [defaults]:  # as a recipe has them: override /model: tiny

@@ -4,6 +4,7 @@ The defaults are in conf/. A key that is no field is unknown.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -99,7 +100,8 @@ def _chosen_tokens(chosen: Any) -> Any:
     try:
         lines = Path(chosen).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"expected a list, {PATTERN}PATTERN, or a text file with a word or an id a line") from error
+        expected = f"expected a list, {PATTERN}PATTERN, or a text file with a word or an id a line"
+        raise ValueError("no such file, " * isinstance(error, FileNotFoundError) + expected) from error
     words = [line.strip() for line in lines if line.strip()]
     return tuple(int(word) if word.isdecimal() else word for word in words)
 
@@ -131,6 +133,8 @@ class ModelSettings:
         ids, n, lora = self.source_ids, self.reasoning_vocab_size, self.lora
         if ids is not None and n != 0 and (self.chooses_by_text or n != len(ids)):
             raise UserError(f"model.source_ids sets the number of copies, and model.reasoning_vocab_size={n} another")
+        if isinstance(ids, tuple) and len(set(ids)) < len(ids) and self.reasoning_multiplicity == 1:
+            raise UserError(f"model.source_ids: {Counter(ids).most_common(1)[0][0]} stands in it twice; give it once")
         if ids is not None and not self.chooses_by_text:
             object.__setattr__(self, "reasoning_vocab_size", len(ids))
         if (self.tiny is not None) != (self.name == "tiny"):

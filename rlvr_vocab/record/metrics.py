@@ -34,6 +34,7 @@ class RunFacts:
         max_steps: None where the number of epochs decides.
         completions_per_step: sampled for an optimisation step by one process.
         tools: names of the functions and the environment that it may call.
+        trainer: `file.py:Class` of a trainer of the user's own.
         stage: name of the stage; empty for the whole run.
         stages: the facts of each of its stages, where it has any.
     """
@@ -51,6 +52,7 @@ class RunFacts:
     use_vllm: bool
     completions_per_step: float
     tools: tuple[str, ...] = ()
+    trainer: str = ""
     stage: str = ""
     stages: tuple[RunFacts, ...] = ()
 

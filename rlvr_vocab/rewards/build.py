@@ -154,6 +154,12 @@ def load_attribute(name: str, key: str = "rewards") -> Any:
         raise UserError(f"{key}: {name}: {attribute!r} does not exist in {where}{near}") from None
 
 
+def overridden(own: type, ours: type) -> list[str]:
+    """The methods of `ours`, and other names without two underscores, that a class of the user's replaces."""
+    theirs = [each for each in own.__mro__[: own.__mro__.index(ours)] if not each.__module__.startswith("rlvr_vocab.")]
+    return [name for each in theirs for name in vars(each) if hasattr(ours, name) and not name.startswith("__")]
+
+
 def code_record(name: str) -> dict[str, str]:
     """A function of the library by the first of its names; user code with its file, and a hash of the content."""
     if name in LIBRARY:

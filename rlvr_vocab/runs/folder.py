@@ -25,7 +25,7 @@ from typing import IO, Any
 from rich.console import Console
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
+from rlvr_vocab.config.recorded import ABSENT, CODE, config_yaml, differences, read_recorded
 from rlvr_vocab.config.sections import RewardSettings, RunSettings, stages_of
 from rlvr_vocab.config.values import leaves, read
 from rlvr_vocab.errors import UserError
@@ -152,8 +152,10 @@ def _is_still_there(file: IO[str], folder: Path) -> bool:
 
 
 def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:
-    """(key, recorded value, new value) of each key that differs from the recorded configuration."""
-    return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
+    """(key, recorded value, new value) of each key, and each file of code, that differs from the recorded ones."""
+    recorded = {CODE: {}, **read_recorded(settings.output_dir, resolve=True)}
+    changes = differences(recorded, {CODE: {}, **settings.resolved})
+    return [each for each in changes if not (each[0].startswith(f"{CODE}.") and ABSENT in each)]  # a key names it
 
 
 def results_file(folder: Path, when: str) -> Path:
@@ -274,6 +276,7 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
         completions_per_step=batch * training["gradient_accumulation_steps"] / training["num_iterations"],
         **{name: training[name] for name in ("num_generations", "max_completion_length", "learning_rate", "use_vllm")},
         tools=tools_of(config),
+        trainer=Path(training.get("trainer") or "").name,
         stages=tuple(stages),
     )
 

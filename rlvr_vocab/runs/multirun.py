@@ -55,7 +55,8 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--job", type=int)
     options, words = parser.parse_known_args(list(argv))
-    values = {word.partition("=")[0]: _values(word) for word in words}  # the last value of a repeated key counts
+    keys = [word.partition("=")[0] if "=" in word else f"{place} {word}" for place, word in enumerate(words)]
+    values = dict(zip(keys, map(_values, words), strict=True))  # the last value of a repeated key counts
     runs = list(dict.fromkeys(itertools.product(*values.values())))
     if options.job is not None and not 0 <= options.job < len(runs):
         raise UserError(f"--job {options.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
@@ -83,7 +84,8 @@ def _values(word: str) -> Words:
         return (word,)
     if override.value_type in (ValueType.INTERVAL_SWEEP, ValueType.GLOB_CHOICE_SWEEP):
         raise UserError(f"cannot read {word!r}: write its values, as in 1,2,3 or range(1,4)")
-    return tuple(f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator())
+    values = override.sweep_string_iterator()  # which escapes the colon of file.py:name
+    return tuple(f"{override.get_key_element()}={value.replace(chr(92) + ':', ':')}" for value in values)
 
 
 def _composed(command: str, words: Words, key: str) -> str:

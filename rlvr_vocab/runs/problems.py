@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -34,7 +35,7 @@ from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED, run_folder_of
 from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.folder import Run, RunOfCheckpoint
 from rlvr_vocab.runs.rewards import (
@@ -346,6 +347,9 @@ def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan)
     if plan.layout.size:
         found = [opening_warning(plan, ids, opener) for ids, opener in zip(prompt_ids, openers, strict=True)]
         shown = settings.warmup.max_steps > 0 and opened in warmup_form(settings, rows)  # with tags that are tokens
+        shown |= (
+            plan.layout.think_open_id not in plan.tag_pieces and run_folder_of(Path(settings.model.name)) is not None
+        )
         if None not in found and (not shown or "nobody" in openers):
             yield f"model.reasoning_vocab_size: {found[0]}"
     if plan.layout.size or "template" in openers:

@@ -29,14 +29,14 @@ from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
-from rlvr_vocab.rewards.build import build_rewards, load_attribute
+from rlvr_vocab.rewards.build import build_rewards, load_attribute, overridden
 from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.runs.tools import tools_of_run
-from rlvr_vocab.text import pluralize
+from rlvr_vocab.text import listed, pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpoint_folders import clear_leftovers, newest_for_all, problem_of_checkpoint, steps_in
 from rlvr_vocab.training.display import LiveDisplay, live_display
@@ -263,6 +263,8 @@ class StagedRun:
         trainer_class = self.trainer_class
         if training.trainer is not None:
             trainer_class = load_attribute(training.trainer, "training.trainer")
+            own = listed(overridden(trainer_class, RegionGRPOTrainer) or ["__init__"])
+            self._console.print(f"{Path(training.trainer).name} overrides {own}", markup=False)
         return trainer_class(
             self._run.initial_model,
             args=args,

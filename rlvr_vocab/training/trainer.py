@@ -308,7 +308,9 @@ class RegionGRPOTrainer(TRLSeams):
         """The checked result of `keep_groups`."""
         kept_N = self.keep_groups(rewards_NGR)
         self._check_shape("keep_groups", kept_N, rewards_NGR[:, 0, 0])
-        return kept_N.bool()
+        if kept_N.dtype != torch.bool:
+            raise UserError(f"{type(self).__name__}.keep_groups returned {kept_N.dtype}, not torch.bool")
+        return kept_N
 
     def _check_shape(self, method: str, found: Any, like: torch.Tensor) -> None:
         shape = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
@@ -452,6 +454,11 @@ class RegionGRPOTrainer(TRLSeams):
         own_BC = self.per_token_loss(logps_BC, logps_BC.detach() if old_BC is None else old_BC, inputs)
         if own_BC is not None:
             self._check_shape("per_token_loss", own_BC, logps_BC)
+            if own_BC.device != logps_BC.device:
+                raise UserError(f"{type(self).__name__}.per_token_loss is on {own_BC.device}, not {logps_BC.device}")
+            own_BC = own_BC.masked_fill(inputs["sampled_mask"] == 0, 0.0)
+            if not own_BC.isfinite().all():
+                raise UserError(f"{type(self).__name__}.per_token_loss: not all are finite")
             take_token_losses(inputs, logps_BC, own_BC + self._text_kl.bias_correction(inputs, logps_BC))
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

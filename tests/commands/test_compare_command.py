@@ -125,6 +125,19 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made, error_of):
     assert compare([*three(made, "w"), *adapters])[1]["differences"] == {}
 
 
+def test_two_contents_of_a_file_are_two_arms(made):
+    one, two, plain = ([made(f"{name}{seed}", seed=seed) for seed in range(2)] for name in "abp")
+    for runs, code in ((one, "0a"), (two, "1b")):
+        for path in (Path(run, "config.yaml") for run in runs):
+            config = yaml.safe_load(path.read_text())
+            config["training"]["trainer"], config["code"] = "/x/my.py:Mine", {"/x/my.py": code}
+            path.write_text(yaml.safe_dump(config))
+    assert {arm["name"] for arm in compare([*one, *two])[1]["arms"]} == {"my.py=0a", "my.py=1b"}
+    _, found = compare([*one, *plain])
+    assert [arm["name"] for arm in found["arms"]] == ["trainer=my.py:Mine", "trainer=null"]
+    assert found["key"] == "training.trainer" and found["differences"] == {}
+
+
 def test_an_evaluation_that_is_not_finished_is_refused(made, error_of):
     runs = evaluated(made, ASKED, {**ASKED, "samples": 4})
     error = error_of("compare", f"runs=[{','.join(runs)}]", "evaluation=test")

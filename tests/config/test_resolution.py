@@ -63,10 +63,14 @@ def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themse
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["model.source_ids=gone.txt"], r"model.source_ids=gone.txt: expected a list, re:PATTERN, or a text file"),
+        (
+            ["model.source_ids=gone.txt"],
+            r"model.source_ids=gone.txt: no such file, expected a list, re:PATTERN, or a text file",
+        ),
         (["model.source_ids=re:("], r"model.source_ids=re:\(: no regular expression: missing \)"),
         (["model.source_ids=[a,b]", "model.reasoning_vocab_size=2"], "sets the number of copies"),
         (["model.source_ids=[]"], "model.source_ids"),
+        (["model.source_ids=[5,5,6]"], "model.source_ids: 5 stands in it twice"),
         (["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"], ""),
         ([f"{LIMIT}=300", f"{LENGTH}=200"], ""),
         (["training=small_gpu", f"{LIMIT}=300"], ""),

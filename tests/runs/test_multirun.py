@@ -93,6 +93,8 @@ def composed(*words):
         (["seed=range(1,4)"], ["seed=1", "seed=2", "seed=3"]),
         (["seed=1,1,2"], ["seed=1", "seed=2"]),
         (["rewards=[accuracy,boxed],[accuracy]"], ["rewards=[accuracy,boxed]", "rewards=[accuracy]"]),
+        (["training.trainer=null,my.py:Mine"], ["training.trainer=null", "training.trainer=my.py:Mine"]),
+        (["seed=1,2", "--show", "seed"], ["seed=1", "seed=2"]),
         (["seed=1,2", "seed=3"], [""]),  # of a key that is given twice the last counts
         (["rewards=[accuracy,boxed]", "dataset.system_prompt=Think (hard), then answer."], [""]),
         (["training=small_gpu,large_gpu", "seed=1,2"],

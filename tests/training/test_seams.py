@@ -142,12 +142,21 @@ def returning(method, value):
         ("advantages", [0.0], r"Own.advantages returned list, not a tensor of \(8,\)"),
         ("advantages", torch.full((8,), torch.nan), "Own.advantages: not all are finite"),
         ("keep_groups", torch.ones(2, 1), r"Own.keep_groups returned \(2, 1\), not a tensor of \(2,\)"),
+        ("keep_groups", torch.ones(2), "Own.keep_groups returned torch.float32, not torch.bool"),
         ("per_token_loss", torch.zeros(()), r"Own.per_token_loss returned \(\), not a tensor of \(8, \d+\)"),
     ],
 )
 def test_a_result_of_another_form_is_named(method, value, message, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(expand_shape("qwen3", size=0), tmp_path, trainer=returning(method, value), **TWO_GROUPS)
     with pytest.raises(UserError, match=message):
+        trainer.train()
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_is_named_before_the_update(expand_shape, make_trainer, tmp_path):
+    own = type("Own", (RegionGRPOTrainer,), {"per_token_loss": lambda self, logps_BC, *given: logps_BC * torch.nan})
+    trainer = make_trainer(expand_shape("qwen3", size=0), tmp_path, trainer=own, **TWO_GROUPS)
+    with pytest.raises(UserError, match=r"Own\.per_token_loss: not all are finite"):
         trainer.train()
 
 

@@ -14,7 +14,8 @@ from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 RULES: dict[str, Callable[[History], Finding | None]] = {
     rule.__name__: rule
     for rule in (
-        *(learning.no_group_differs, learning.spread_lost, learning.format_reward_zero, learning.rows_skipped),
+        *(learning.no_group_differs, learning.spread_lost, learning.no_gradient),
+        *(learning.format_reward_zero, learning.rows_skipped),
         *(learning.reward_flat, learning.reward_collapsed, learning.held_out_accuracy_falls),
         *(policy.completions_cut_off, policy.no_calls, policy.calls_fail, policy.completions_end_in_calls),
         *(policy.mode_collapse, policy.kl_high, policy.entropy_collapsing),
@@ -39,7 +40,7 @@ EXPLAINS = {
     "entropy_collapsing": tuple(name for name in _INCOHERENT if name != "mode_collapse"),
     "sampler_disagrees": _UNSTABLE,
     "loss_not_finite": _UNSTABLE,
-    "weights_not_moving": ("reward_flat",),
+    **dict.fromkeys(("weights_not_moving", "no_gradient"), ("reward_flat",)),
 }
 
 

@@ -54,6 +54,8 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     if not record.is_finished:
         logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"
         parts.append(f"This run is unfinished: it has logged {logged if record.rows else 'no step yet'}.")
+    if record.facts.trainer:
+        parts.append(f"Trained by {record.facts.trainer}.")
     if change := _change(held_out, steps):
         parts.append(change)
     elif record.is_finished and not (record.summary or {}).get("held_out_problems"):

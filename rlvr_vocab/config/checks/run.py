@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,9 @@ from rlvr_vocab.errors import UserError, is_main_process, require_package
 from rlvr_vocab.files import read_json
 from rlvr_vocab.record.files import SUMMARY
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
-from rlvr_vocab.rewards.build import build_rewards, load_attribute, required_columns
+from rlvr_vocab.rewards.build import build_rewards, load_attribute, overridden, required_columns
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.rewards.reward import is_user_code
+from rlvr_vocab.rewards.reward import is_user_code, parameters_of
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import (
     GOLD_COLUMNS,
@@ -40,9 +42,11 @@ from rlvr_vocab.runs.rewards import (
     solved_by,
 )
 from rlvr_vocab.runs.tools import tools_of_run
-from rlvr_vocab.text import nearest_and_all
+from rlvr_vocab.text import did_you_mean, listed, nearest_and_all
 from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
+
+logger = logging.getLogger(__name__)
 
 
 def check_run(settings: RunSettings) -> None:
@@ -171,9 +175,22 @@ def _check_trainer(settings: RunSettings) -> None:
     key = f"training.trainer={name}"
     if not is_user_code(name):
         raise UserError(f"{key}: write file.py:Class or module:Class")
-    found, ours = load_attribute(name, "training.trainer"), "rlvr_vocab.training.trainer.RegionGRPOTrainer"
-    if ours not in [f"{each.__module__}.{each.__qualname__}" for each in getattr(found, "__mro__", ())]:
-        raise UserError(f"{key}: no subclass of GRPOTrainer as `from rlvr_vocab import GRPOTrainer` has it")
+    if name.startswith("{"):
+        raise UserError(f"{key}: it takes no parameters; write file.py:Class, and a subclass for each value")
+    found, above = load_attribute(name, "training.trainer"), "rlvr_vocab.training.trainer.RegionGRPOTrainer"
+    bases = {f"{each.__module__}.{each.__qualname__}": each for each in getattr(found, "__mro__", ())}
+    if (ours := bases.get(above)) is None:
+        raise UserError(f"{key}: inherit from rlvr_vocab's GRPOTrainer, as `from rlvr_vocab import GRPOTrainer` has it")
+    hooks = ("advantages", "keep_groups", "per_token_loss")
+    near = next(filter(None, (did_you_mean(each, hooks) for each in vars(found))), "")
+    if not overridden(found, ours) and (near or "__init__" not in vars(found)):
+        raise UserError(f"{key}: overrides no method of GRPOTrainer{near or f', such as {listed(hooks)}'}")
+    for hook in hooks:
+        given = [*signature(getattr(ours, hook)).parameters]
+        try:
+            signature(getattr(found, hook)).bind(*given)
+        except TypeError as error:
+            raise UserError(f"{key}: {hook} is called with ({', '.join(given)}): {error}") from error
 
 
 def check_loss(grpo: Mapping[str, Any]) -> None:
@@ -243,6 +260,8 @@ def check_rewards(rewards: RewardSettings) -> None:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
     for reward in build_rewards(rewards.functions, dummy_context()):
         reward.check_parameters()
+        for name in reward.params.keys() - parameters_of(reward.function)[0]:
+            logger.warning("reward %s has no parameter %s of its own, and takes it as one of **", reward.name, name)
 
 
 def _check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> None:
@@ -280,7 +299,7 @@ def _check_measurements(settings: RunSettings) -> None:
 # --- its folder ---
 
 # Keys that `allow_changes` may name: the model is made, and the problems are divided.
-_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
+_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs", "code")
 
 
 def _check_run_folder(settings: RunSettings) -> None:

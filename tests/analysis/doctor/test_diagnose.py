@@ -45,6 +45,8 @@ SICK: dict[str, tuple[str, Row | Callable[[Row], Row]]] = {
     "calls at the limit": ("completions_end_in_calls", {"tools/call_frequency": 3.0, "tools/ended_in_call": 0.8}),
     "one text for every problem": ("mode_collapse", {"completions/duplicates": 0.86, "completions/shared": 0.9}),
     "a format that nobody meets": ("format_reward_zero", {"rewards/boxed/mean": 0.0, "rewards/boxed/std": 0.0}),
+    "a filter that keeps nothing": ("no_gradient", {"groups/kept": 0.0}),
+    "a loss without a gradient": ("no_gradient", {"grad_norm": 0.0}),
     "failures": ("rows_skipped", {"rewards/accuracy/failures": 2.0}),
     "rows without a score": ("rows_skipped", {"rewards/accuracy/unscored": 0.2}),
     "another sampler": ("sampler_disagrees", {"sampling/logp_gap": 0.3}),

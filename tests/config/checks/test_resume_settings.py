@@ -52,6 +52,20 @@ def test_a_change_is_refused_unless_it_is_allowed_by_its_key_and_what_the_run_is
         assert "allow_changes=" not in (message := refusal(word, f"allow_changes=[{key}]")) and key in message
 
 
+def test_edited_code_is_a_change(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def mine(completions, **columns):\n    return [0.0] * len(completions)\n")
+    words = [*TINY, f"rewards=[{file}:mine]"]
+    RUN.mkdir(parents=True)
+    (RUN / "config.yaml").write_text(config_yaml(load_settings("train", words).resolved))
+    load_settings("train", words)
+    file.write_text(file.read_text() + "#")
+    message = settings.refusal("train", words)
+    assert f"code.{file}: " in message and "rewards" not in message
+    load_settings("train", [*words, "allow_changes=[code]"])
+    assert load_settings("train", [f"config={RUN}/config.yaml", "trust_code=true", "output_dir=other"]).resolved["code"]
+
+
 def test_a_change_is_written_down_and_reopens_a_finished_run(run):
     (RUN / "summary.json").write_text(json.dumps(FINISHED))
     (RUN / "evaluation").mkdir()

@@ -227,11 +227,19 @@ def test_a_wandb_key_is_found_in_the_environment_and_in_netrc_for_its_own_host_o
         ("mine.py", "training.trainer=mine.py: write file.py:Class or module:Class"),
         ("gone.py:Own", "training.trainer: no such file gone.py"),
         ("{file}:Owm", "did you mean Own?"),
-        ("{file}:Own", "no subclass of GRPOTrainer as `from rlvr_vocab import GRPOTrainer` has it"),
-        ("{file}:later", "training.trainer={file}:later: no subclass of GRPOTrainer"),
+        ("{file}:Own", "inherit from rlvr_vocab's GRPOTrainer, as `from rlvr_vocab import GRPOTrainer` has it"),
+        ("{file}:later", "training.trainer={file}:later: inherit from rlvr_vocab's"),
+        ("{{name: {file}:Own}}", "it takes no parameters"),
+        ("{file}:Typo", "overrides no method of GRPOTrainer; did you mean keep_groups?"),
+        ("{file}:Few", "advantages is called with (self, rewards_BR, advantages_B): too many"),
     ],
 )
 def test_a_trainer_of_ones_own_must_be_a_subclass_of_ours(trainer, message, tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text("class Own:\n    pass\nlater = Own()\n")
+    file.write_text(
+        "from rlvr_vocab.training.trainer import RegionGRPOTrainer\n"
+        "class Own:\n    pass\nlater = Own()\n"
+        "class Typo(RegionGRPOTrainer):\n    def keep_group(self, rewards_NGR): ...\n"
+        "class Few(RegionGRPOTrainer):\n    def advantages(self, rewards_BR): ...\n"
+    )
     assert message.format(file=file) in refusal("train", [f"training.trainer={trainer.format(file=file)}"])
