@@ -323,8 +323,8 @@ def _code_of(run: RunSettings) -> dict[str, str]:
     """The files with code of the user's that a run names, each with the first digits of its SHA-256."""
     runs = [run, *(stage.run for stage in run.stages)]
     functions = [*(run.evaluation.grader or ()), *(each for one in runs for each in one.rewards.functions)]
-    functions += [run.environment] if run.environment else []
     names = [*run.tools, *(each.name for each in functions), *(one.training.trainer or "" for one in runs)]
+    names.append(run.environment.name if run.environment else "")
     files = filter(Path.is_file, {Path(name.rpartition(":")[0]) for name in names})
     return {str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in sorted(files)}
 
