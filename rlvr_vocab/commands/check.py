@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rlvr_vocab.config.command_settings import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
-from rlvr_vocab.data.answers import cell_at, cell_text, decimal_comma, gold_text, unread_marker, with_decimal_points
+from rlvr_vocab.data.answers import cell_at, cell_text, gold_text, unread_marker, with_decimal_points
 from rlvr_vocab.data.duplicates import repeated_problems, shared_problems
 from rlvr_vocab.data.generators import GymProblems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems, read_usable_rows
@@ -68,9 +68,6 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
     advice = []
     if likelier := unread_marker(golds):
         advice.append(f"nearly all answers are worked solutions: set dataset.answer_format={likelier}")
-    if example := decimal_comma(golds):
-        meant = with_decimal_points(example)
-        advice.append(f"answers such as {example}: if that means {meant}, set dataset.decimal=comma")
     return [*advice, *divided.warnings()]
 
 

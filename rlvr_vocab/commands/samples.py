@@ -58,7 +58,8 @@ def run(settings: SamplesSettings) -> int:
             if not any(files.table(step, scores).num_columns for step in files.steps):
                 why = f"the completions have no scores of {correctness.name}, which grades held-out answers"
                 raise UserError(f"verdict={settings.verdict}: {why}; use min_reward or max_reward")
-        raise UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
+        where = "; contains looks in completions, problem= in problems" * (settings.contains is not None)
+        raise UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}{where}")
     heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
     probe = read_probe(settings.run)
     copies = 0 if marker is None else max(marker.layout.copy_indices, default=0)

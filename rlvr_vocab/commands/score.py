@@ -16,10 +16,11 @@ from rlvr_vocab.bounds import reaches
 from rlvr_vocab.config.command_settings import ScoreSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, decimal_warning, plain_text
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.rows import column_names
+from rlvr_vocab.data.suggest import completion_keys
 from rlvr_vocab.data.table import TRL_NAMES, problem_table
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
@@ -124,6 +125,9 @@ def _recorded_completions(settings: ScoreSettings, path: Path, console: Console)
     context = recorded_context(path.absolute())
     if settings.decimal == "comma":
         context = replace(context, decimal_mark=settings.decimal)
+    elif context.decimal_mark == "point":
+        for line in decimal_warning([row.columns.get("solution") for row in rows]):
+            console.print(f"warning: {line}", markup=False)
     return build_rewards(specs, context), rows
 
 
@@ -194,7 +198,7 @@ def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
     assert dataset is not None
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
     divided.require_problems()
-    for line in divided.account():
+    for line in (*divided.account(), *(f"warning: {each}" for each in divided.warnings())):
         console.print(line, markup=False)
     chosen: Sequence[int] = range(len(divided.problems))[: settings.max_samples]
     if settings.model is not None:
@@ -219,8 +223,10 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
         settings = replace(settings, completion_column="messages")
     for key in ("completion_column", "prompt_column", "solution_column"):
         if (column := getattr(settings, key)) is not None and column not in names:
-            there, nearest = ", ".join(map(short_text, names)), nearest_word(column, names) or "…"
-            raise UserError(f"{path.absolute()} has no column {column}; its columns are {there}; set {key}={nearest}")
+            there, nearest = ", ".join(map(short_text, names)), nearest_word(column, names)
+            guessed = "" if nearest or key != "completion_column" else completion_keys([cells for _, cells in found])
+            advice = guessed or f"{key}={nearest or '…'}"
+            raise UserError(f"{path.absolute()} has no column {column}; its columns are {there}; set {advice}")
     prompt = settings.prompt_column or ("prompt" if "prompt" in names else None)
     solution = settings.solution_column or next((name for name in ("solution", "answer") if name in names), None)
     # User columns whose names a trainer passes to every function.

@@ -16,7 +16,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.runs.final_model import push_final_model, save_final_model
 from rlvr_vocab.runs.folder import only_writer
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
-from rlvr_vocab.runs.model import plan_model, start_run
+from rlvr_vocab.runs.model import plan_model, start_run, warmup_steps
 from rlvr_vocab.runs.problems import load_run_problems, print_prompt_warnings, write_problems_record
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stages import StagedRun, make_stages
@@ -76,7 +76,7 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
     save_final_model(run, training.trainer, training.steps, held_out.metric)
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
-    summary = {**training.summary(), **measured, "seconds": seconds}
+    summary = {**training.summary(), **measured, "seconds": seconds, "warmup_steps": warmup_steps(plan)}
     summary = write_summary(run.folder, summary, training.trainer.state.log_history)
     if is_main:
         push_final_model(run)

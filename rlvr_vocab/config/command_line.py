@@ -153,8 +153,8 @@ def hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[
             key = "rewards.functions"
         if key == "environment" and ":" in (value or "") and not (value or "").startswith("{"):  # params may follow
             key = "environment.name"
-        if key == "dataset" and names_file(value or ""):
-            key, value = "dataset.name", value or ""
+        if key == "dataset" and names_file(file := (value or "").strip("[]")):
+            key, value = "dataset.name", file
             chosen.add("dataset")
             hydra.append("dataset=local")
         if key in COMMANDS[command].groups:

@@ -167,6 +167,13 @@ def decimal_comma(answers: Sequence[object]) -> str | None:
     return commas[0] if len(commas) > max(9 * len(points), len(numerals) / 50) else None
 
 
+def decimal_warning(answers: Sequence[object]) -> list[str]:
+    """A line on answers that seem to have decimal commas, with the key that reads them; empty without such answers."""
+    if (example := decimal_comma(answers)) is None:
+        return []
+    return [f"answers such as {example}: if that means {with_decimal_points(example)}, set dataset.decimal=comma"]
+
+
 def unread_marker(answers: Sequence[object]) -> str | None:
     """The format that answers seem to have but are not read by: `hash` or `boxed` if nearly all contain its marker.
 

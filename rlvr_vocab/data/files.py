@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,12 +39,18 @@ def check_file(path: Path) -> None:
     """Raises UserError for a file that is missing or empty, or has an unknown extension; it is not opened."""
     absolute = path.absolute()
     if not path.exists():
+        parts = str(path).split(",")
+        if "*" in path.name or (len(parts) > 1 and all(extension_of(Path(part)) in READERS for part in parts)):
+            join = "awk 'FNR>1 || NR==1'" if path.suffix in (".csv", ".tsv") else "cat"
+            typed = f"{join} {' '.join(parts)} > joined{path.suffix}"
+            raise UserError(f"{path}: one file is read, not several: join them, as in {typed}, and give that file")
         names = sorted(entry.name for entry in absolute.parent.glob("*") if extension_of(entry) in READERS)
         nearest = nearest_word(path.name, names, cutoff=0)
         raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
     if not path.is_file() or extension_of(path) not in READERS:
         raise UserError(
             f"{absolute} is not a file with one of the extensions {', '.join(READERS)}, with or without .gz"
+            f"{'; save the sheet as CSV UTF-8' * path.suffix.lower().startswith(('.xls', '.ods'))}"
         )
     if path.stat().st_size == 0:
         raise UserError(f"data file {absolute} is empty; it must hold at least one row")
@@ -137,7 +144,10 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
     else:
         records = _quoted_records(lines, delimiter, where)
     namer = "the first line" if header is None else "dataset.header"
-    names = list(header or (records[0][1] if records else ()))
+    filled = (place for _, cells in records for place, cell in enumerate(cells, start=1) if cell.strip())
+    width = max(max(filled, default=0), len(header or ()))  # Excel writes columns without a name or a cell
+    records = [(number, cells[:width]) for number, cells in records]
+    names = list(header or (unicodedata.normalize("NFC", name) for name in (records[0][1] if records else ())))
     records = records[header is None :]
     if repeated := [name for name in names if names.count(name) > 1]:
         advice = header_keys(names, [cells[-1] for _, cells in records]) if header is None else ""

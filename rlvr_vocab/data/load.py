@@ -7,9 +7,10 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlvr_vocab.data.answers import cell_at
+from rlvr_vocab.data.answers import cell_at, decimal_warning, is_blank
 from rlvr_vocab.data.files import hub_rows, local_file, read_rows
 from rlvr_vocab.data.generators import (
     ARITHMETIC,
@@ -28,7 +29,7 @@ from rlvr_vocab.data.rows import (
     require_columns,
     usable_rows,
 )
-from rlvr_vocab.data.source import ProblemSource, PromptStyle, Split
+from rlvr_vocab.data.source import ProblemSource, PromptStyle, Split, extension_of, fields_of
 from rlvr_vocab.data.warnings import problem_warnings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import pluralize
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 EXAMPLES_PER_REASON = 3
 _MANY_HELD_OUT = 100  # have an interval of less than ±10 points
+_LARGER_SHARE = 0.2  # to hold out where those are fewer
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,16 @@ class DividedProblems:
             "left out of training, as the same problem is held out": parts.removed,
             "held out too, but beyond dataset.max_eval_samples": len(parts.reserved) - len(parts.held_out),
         }
+        for name in fields_of(self.source.columns.problem):
+            empty = sum(is_blank(cell_at(problem.row, name)) for problem in self.train_rows)
+            counts[f"rows without {name}, which the problem joins"] = empty
+        if extension_of(Path(self.source.name)) in (".csv", ".tsv"):
+            short = sum(None in problem.row.values() for problem in self.train_rows)
+            counts["rows with fewer cells than the table has columns"] = short
         lines += [f"{text}: {count:,}" for text, count in counts.items() if count]
         if 0 < (count := len(parts.held_out)) < _MANY_HELD_OUT:
-            key = "dataset.eval_fraction=0.2" if self.source.eval_split is None else ""
+            is_few = self.source.eval_split is None and self.split.eval_fraction < _LARGER_SHARE
+            key = f"dataset.eval_fraction={_LARGER_SHARE}" if is_few else ""
             key = "dataset.max_eval_samples=null" if len(parts.reserved) > count else key
             points = f"{98 / math.sqrt(count + 1.96**2):.0f} points"  # of Wilson's interval of 50 %, the widest
             measured, more = pluralize(count, "held-out problem"), f"; for more of them set {key}" * bool(key)
@@ -114,7 +123,8 @@ class DividedProblems:
 
     def warnings(self) -> list[str]:
         """Why problems may not reach the model as intended: one line per reason, with the remedy."""
-        return list(problem_warnings(self.train_rows, self.source.columns))
+        golds = [problem.solution for problem in self.train_rows if self.source.generator is None]
+        return [*decimal_warning(golds), *problem_warnings(self.train_rows, self.source.columns)]
 
     def require_problems(self) -> None:
         """Raises UserError if no problem is left to train on, or none of the requested held-out problems is usable."""

@@ -79,6 +79,8 @@ def usable_rows(rows: Sequence[object], source: ProblemSource) -> UsableRows:
                 raise UnusableRow("row is not an object", row)
             if LONE_SURROGATE.search(str(cell_text(row))):
                 raise UnusableRow("text holds half a surrogate pair, which UTF-8 cannot write", row)
+            if row and all(name == cell for name, cell in row.items()):
+                raise UnusableRow("row repeats the header", list(row))
             text, messages = read_problem(cell_at(row, columns.problem), row)
             if columns.tests is not None and not cell_at(row, columns.tests):
                 raise UnusableRow("no tests", row)

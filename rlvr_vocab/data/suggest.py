@@ -22,6 +22,7 @@ _ANSWERS = (
     *("answer_idx", "correct", "target", "label", "gold", "ground_truth", "answers.text.0", "cop", "result", "antwort"),
     *("output", "solution"),
 )
+_COMPLETIONS = ("response", "generation", "prediction", "output", "antwort", "text")
 _TESTS = ("tests", "test", "test_list", "input_output", "test_code", "test_cases")
 # All choices of a question, one choice per column, and material that the question refers to.
 _CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
@@ -72,6 +73,18 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     train = f"; train with 'rewards=[{reward}]' too" * bool(reward)
     fits = missing in keys or missing in ("dataset.columns.problem", "dataset.prompt")
     return f"type {typed_keys(keys)}{train}" if fits else ""
+
+
+def completion_keys(rows: Rows) -> str:
+    """The columns of completions and of gold answers, as `score` takes them; "" where nothing fits."""
+    few = rows[:200]
+    names = [name for name in column_names(few) if name not in _named(_PROBLEMS, column_names(few), few, _asks)]
+    completions = (_named(_COMPLETIONS, names, few, _asks) or _by_length(names, few))[:1]
+    others = [name for name in names if name not in completions]
+    golds = _named(_ANSWERS, others, few, lambda cell: bool(gold_text(cell))) or _by_brevity(others, few)
+    return typed_keys(
+        dict(zip(("completion_column", "solution_column"), [*completions, *golds] if completions else (), strict=False))
+    )
 
 
 def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:

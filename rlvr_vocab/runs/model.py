@@ -31,7 +31,7 @@ from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
-from rlvr_vocab.files import atomic_dir, make_readable
+from rlvr_vocab.files import atomic_dir, make_readable, read_json_if_there
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
@@ -120,9 +120,11 @@ def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> R
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)
     copies = pluralize(layout.size, "reasoning token")
-    if settings.model.chooses_by_text:
+    by_default = settings.model.source_ids is None and layout.size < layout.standard_size
+    if layout.size and (settings.model.chooses_by_text or by_default):
         texts = [repr(plan.tokenizer.decode([token_id])) for token_id in layout.source_ids[:_SHOWN]]
-        copies += f" (of {', '.join(texts)}{', …' * (layout.size > _SHOWN)})"
+        copies += f" (of {', '.join(texts)}{', …' * (layout.size > _SHOWN)}"
+        copies += f"{'; model.source_ids chooses others' * by_default})"
     console.print(f"model: {layout.standard_size} standard tokens and {copies}, in {folder}")
     return Run(settings, layout, console)
 
@@ -235,6 +237,11 @@ def base_model(settings: RunSettings, train: Dataset, console: Console | None = 
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
     console.print(f"warm-up: {pluralize(outcome['steps'], 'supervised step')}{reached}")
     return str(folder)
+
+
+def warmup_steps(plan: ExpansionPlan) -> int | None:
+    """Steps of the warm-up that made the base, in this run or an earlier one; None without a warm-up."""
+    return (read_json_if_there(Path(plan.base) / _OUTCOME) or {}).get("steps")
 
 
 def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> dict[str, Any]:

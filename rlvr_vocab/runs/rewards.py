@@ -200,7 +200,8 @@ def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Itera
         return
     functions = settings.rewards.functions
     if settings.model.tiny is not None and any(declared(spec).grades or declared(spec).shapes for spec in functions):
-        yield "model=tiny has random weights and never answers correctly: set warmup.max_steps=400"
+        remedy = "set warmup.max_steps=400, with worked solutions in dataset.columns.reasoning"
+        yield f"model=tiny has random weights and never answers correctly: {remedy}"
     messages = [message for prompt in prompts for message in prompt]
     asked = "\n".join(each["content"] for each in messages).lower()
     # A prompt may request a box in other words; a problem that mentions a box does not request one.

@@ -161,6 +161,7 @@ def test_a_file_is_written_as_text(finished_run, tmp_path, capsys):
     ("args", "message"),
     [
         (["contains=nowhere", "step=3:"], "step=3: contains=nowhere: matches no completion"),
+        (["contains=nowhere"], "; contains looks in completions, problem= in problems"),
         (["step=ten"], "step=ten: give a step or a range"),
         (["step=50:10"], "step=50:10: matches no completion"),
         (["out=/proc/a/x.txt", "max_samples=1"], "out=/proc/a/x.txt cannot be written"),

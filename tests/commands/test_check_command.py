@@ -129,6 +129,8 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, clean
     ("words", "said"),
     [
         (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
+        (["dataset=[{clean},b.jsonl]"], "clean.jsonl b.jsonl > joined.jsonl, and give that file"),
+        (["dataset=*.csv"], "join them, as in awk 'FNR>1 || NR==1' *.csv > joined.csv"),
         (["against=[{clean},{clean}]", "against_problem_column=task"], "; set against_problem_column=…"),
         (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
         (["training.learning_rate=1"], "unknown key training"),

@@ -297,6 +297,17 @@ def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made):
     assert warnings(found, "sampled with different") == 1 == warnings(found, "different temperature (1.0 and 0.0)")
 
 
+def test_two_seeds_and_repeated_problems_are_warned_about(made):
+    runs = [*three(made, "b")[:2], *three(made, "r", n=100)[:2]]
+    assert warnings(compare(runs)[1], "Fewer than three seeds (reasoning_vocab_size=0 and") == 1
+    for run in runs:
+        results = Path(run, "evaluation/after.jsonl")
+        [first, *_] = lines = results.read_text().splitlines()
+        results.write_text("\n".join([*lines, json.dumps({**json.loads(first), "problem": len(lines)})]) + "\n")
+    assert warnings(found := compare(runs)[1], "201 held-out rows hold 200 different problems") == 1
+    assert found["comparisons"][0]["problems"] == 200
+
+
 def test_seeds_without_a_partner_are_warned_about(made):
     _, found = compare([*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]])
     assert warnings(found, "has no run with seed 2") == 1

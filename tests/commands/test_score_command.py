@@ -171,3 +171,5 @@ def test_completions_and_gold_answers_with_decimal_commas(score, tmp_path):
     path.write_text(json.dumps({"completion": r"\boxed{12,50}", "solution": "12,5"}))
     words = ("rewards=[accuracy]", f"completions={path}")
     assert "at full mark 1 of 1" in "".join(score(*words, "dataset.decimal=comma"))
+    warning = "warning: answers such as 12,5: if that means 12.5, set dataset.decimal=comma"
+    assert warning in "".join(score(*words))

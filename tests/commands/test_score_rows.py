@@ -87,6 +87,10 @@ def test_a_row_may_lack_a_completion_or_a_gold_answer(read, tmp_path):
         ([{"completion": [{"role": "assistant", "content": 3}]}], "row 1: its completion is [{'role'"),
         ([{"completion": [{"role": "user", "content": "q"}]}], "neither text nor the messages of an assistant's turn"),
         ([{"completions": "c"}], "has no column completion; its columns are completions; set completion_column=compl"),
+        (
+            [{"Frage": f"1+{n}?", "Antwort Modell": "es ist 2,0", "Lösung": f"{n + 1},0"} for n in range(3)],
+            "set 'completion_column=Antwort Modell' 'solution_column=Lösung'",
+        ),
         ([], "is empty; it must hold at least one row"),
     ],
 )

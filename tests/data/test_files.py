@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import unicodedata
 
 import datasets
 import pytest
@@ -143,6 +144,14 @@ def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_and_prose_is
 def test_a_broken_csv_file_is_refused_by_its_line(write, content, message):
     with pytest.raises(UserError, match=message):
         read_rows(write("p.csv", content))
+
+
+@pytest.mark.parametrize("extra", ["", ";;", ';"";'])
+def test_empty_columns_without_a_name_are_left_out_and_names_are_composed(write, extra):
+    name = unicodedata.normalize("NFD", "Lösung")
+    content = f'Frage;{name}{extra}\n"a;b";1{extra}\nc;{extra}\n'
+    rows = [{"Frage": "a;b", "Lösung": "1"}, {"Frage": "c", "Lösung": ""}]
+    assert read_rows(write("p.csv", content)) == rows
 
 
 def test_text_that_is_not_utf8_is_refused_by_its_byte(write):

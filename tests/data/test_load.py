@@ -1,5 +1,7 @@
 """Loading a problem set from end to end, and dividing it: by seed, held-out problems first, with none in common."""
 
+from dataclasses import replace
+
 import pytest
 
 from rlvr_vocab.data.load import check_source, lay_out, partition, read_problems
@@ -39,6 +41,25 @@ def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl):
         "accuracy on 3 held-out problems has a 95 % interval of up to ±37 points; for more of them set "
         "dataset.max_eval_samples=null",
     )
+
+
+def test_short_and_repeated_rows_of_a_table_are_counted_and_decimal_commas_warned_of(tmp_path):
+    path = tmp_path / "p.csv"
+    rows = [f"{number}+1=;{number + 1},5;kg" for number in range(8)]
+    path.write_text("\n".join(["problem;answer;unit", *rows, "a;9,5", "problem;answer;unit", ";1,5;m"]))
+    source = ProblemSource(str(path), Columns("{problem} in {unit}", "answer"))
+    loaded = load(source, Split(eval_fraction=0.25))
+    assert loaded.account == (
+        f"{path}: 11 rows read, 10 usable; 8 to train on, 2 held out",
+        "dropped 1: row repeats the header (row 10: ['problem', 'answer', 'unit'])",
+        "rows without problem, which the problem joins: 1",
+        "rows without unit, which the problem joins: 1",
+        "rows with fewer cells than the table has columns: 1",
+        "accuracy on 2 held-out problems has a 95 % interval of up to ±41 points",
+        "warning: answers such as 1,5: if that means 1.5, set dataset.decimal=comma",
+    )
+    assert "for more of them set dataset.eval_fraction=0.2" in load(source, Split(eval_fraction=0.1)).account[-2]
+    assert "warning" not in "".join(load(replace(source, decimal="comma"), Split()).account)
 
 
 def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_jsonl):

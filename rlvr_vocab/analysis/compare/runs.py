@@ -176,6 +176,11 @@ def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
         missing = set().union(*seeds.values()) - own
         if missing:
             yield f"{name} has no run with seed {listed(sorted(missing, key=str))}, which another arm has."
+    if fewest := [name for name, own in seeds.items() if len(own) == 2]:
+        yield (
+            f"Fewer than three seeds ({listed(fewest)}): they hardly show the variance over seeds. The interval takes it "
+            "as they show it; the smallest effect allows for other pairs of seeds, and can be far larger."
+        )
 
 
 def _unequal(
@@ -221,6 +226,10 @@ def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) ->
     ungraded = sum(answer.score is None for run in runs for answer in run.answers)
     if ungraded:
         yield f"{pluralize(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
+    for run in runs:
+        rows, problems = len({answer.problem for answer in run.answers}), len({*map(problem_of, run.answers)})
+        if problems < rows:
+            yield f"The {rows:,} held-out rows hold {pluralize(problems, 'different problem')}: each counts once."
     for found in comparisons:
         if not found.paired and found.left_out:
             yield f"{pluralize(found.left_out, 'problem')} not answered by all runs: not counted."

@@ -99,6 +99,8 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
             yield name, pluralize(summary[key], "problem")
     if "seconds" in summary and "grpo_seconds" in summary:
         yield "time", f"{clock(summary['grpo_seconds'])} of GRPO, {clock(summary['seconds'])} in all"
+    if summary.get("warmup_steps"):
+        yield "warm-up", f"{pluralize(summary['warmup_steps'], 'step')}; its time counts only where this run made it"
     if report.probe is not None:
         yield "what the copies mean", report.probe["sentence"]
 

@@ -31,6 +31,9 @@ def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
     if is_adapter(folder):
         check_adapter_folder(folder, base)
         return
+    if not folder.exists() and str(folder).count("/") == 1 and not folder.parent.exists():
+        expand = f"rlvr-vocab expand model.name={folder} model.reasoning_vocab_size=0 out=./{folder.name}"
+        raise UserError(f"checkpoint={folder}: no such folder; for a model of the hub type {expand} first")
     check_folder(folder, f"checkpoint={folder}")
     _require_whole(folder)
     if base is not None:

@@ -36,7 +36,7 @@ def write_run(folder: Path, steps: int = 6, *, reward: str = "accuracy") -> Path
     write_rows(folder / "evaluation" / "before.jsonl", [answer(problem, right=problem < 10) for problem in range(40)])
     write_rows(folder / "evaluation" / "after.jsonl", [answer(problem, right=problem >= 10) for problem in range(40)])
     summary = {"accuracy_before": 0.25, "accuracy_after": 0.75, "held_out_problems": 40, "train_problems": 360}
-    summary |= {"finished": True, "steps": steps, "grpo_seconds": 4.0, "seconds": 66.0}
+    summary |= {"finished": True, "steps": steps, "grpo_seconds": 4.0, "seconds": 66.0, "warmup_steps": 400}
     write_json(folder / "summary.json", summary)
     write_json(folder / "environment.json", {"command": ["rlvr-vocab", "quickstart"], "versions": {"torch": "2.13.0"}})
     return folder

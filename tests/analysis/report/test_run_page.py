@@ -168,7 +168,8 @@ def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run):
     assert (run / "report.html").stat().st_mtime_ns == written
     rewrite(run, "summary.json", seconds=3600.0)
     report_at_the_end(run, Console(quiet=True))
-    assert "1:00:00 in all" in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert "1:00:00 in all" in page and "400 steps; its time counts only where" in page
 
 
 def test_a_report_that_fails_is_a_warning_and_leaves_the_one_before(run):
