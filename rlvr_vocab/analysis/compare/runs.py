@@ -178,8 +178,8 @@ def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
             yield f"{name} has no run with seed {listed(sorted(missing, key=str))}, which another arm has."
     if fewest := [name for name, own in seeds.items() if len(own) == 2]:
         yield (
-            f"Fewer than three seeds ({listed(fewest)}): they hardly show the variance over seeds. The interval takes it "
-            "as they show it; the smallest effect allows for other pairs of seeds, and can be far larger."
+            f"Fewer than three seeds ({listed(fewest)}) hardly show the variance over seeds: the interval takes it as "
+            "they show it; the smallest effect allows for other pairs of seeds, and can be far larger."
         )
 
 
