@@ -107,13 +107,8 @@ def find_samples(
     `unreadable` gets a message for each file that cannot be read; it is passed over.
     """
     first, last = read_steps(sample_filter.step)
-    columns = [
-        "reward",
-        "prompt",
-        "completion",
-        "messages",
-        *([] if correctness is None else [f"reward/{correctness.name}"]),
-    ]
+    scores = [] if correctness is None else [f"reward/{correctness.name}"]
+    columns = ["reward", "prompt", "completion", "messages", *scores]
 
     def scored() -> Iterator[tuple[float, SampleId]]:
         for step in (step for step in files.steps if first <= step <= last):

@@ -54,7 +54,6 @@ def run(settings: CheckSettings) -> int:
 def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -> list[str]:
     source, columns = divided.source, divided.source.columns
     first = divided.trained[0]
-    golds = [problem.solution for problem in divided.train_rows]
     read_as = ", ".join(f"{meaning} = {name}" for meaning, name in asdict(columns).items() if name is not None)
     answer = "" if columns.answer is None else f" -> {short_text(cell_text(first.solution))}"
     summary, *exceptions = divided.account(style)
@@ -65,10 +64,9 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
         f"row {first.row_number}, for example: {short_text(first.text)}{answer}",
     ]
     print_section(console, "Rows", [*lines, *exceptions])
-    advice = []
-    if likelier := unread_marker(golds):
-        advice.append(f"nearly all answers are worked solutions: set dataset.answer_format={likelier}")
-    return [*advice, *divided.warnings()]
+    likelier = unread_marker([problem.solution for problem in divided.train_rows])
+    worked = f"nearly all answers are worked solutions: set dataset.answer_format={likelier}"
+    return [*[worked] * (likelier is not None), *divided.warnings()]
 
 
 def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:

@@ -28,7 +28,7 @@ def run(settings: DoctorSettings) -> int:
         content = {
             "run": str(record.folder),
             "rows": len(record.rows),
-            "last_step": _last_step(record),
+            "last_step": record.last_step,
             "finished": record.is_finished,
             "too_short": bool(too_short(record)),
             "findings": [asdict(finding) for finding in findings],
@@ -44,7 +44,7 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
         console.print(f"{record.folder}: no step is logged yet", markup=False)
         return
     rows = pluralize(len(record.rows), "row")
-    console.print(f"{record.folder}: {rows} up to step {_last_step(record):,}", markup=False)
+    console.print(f"{record.folder}: {rows} up to step {record.last_step:,}", markup=False)
     if not record.is_finished:
         console.print("the run has not finished: findings cover the rows logged so far")
     for finding in findings:
@@ -55,7 +55,3 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
         console.print(f"  try     {finding.remedy}", markup=False)
     if line := too_short(record) or ("" if findings else "nothing wrong was found"):
         console.print(line)
-
-
-def _last_step(record: RunRecord) -> int:
-    return int(record.rows[-1]["step"]) if record.rows else 0

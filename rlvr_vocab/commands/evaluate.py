@@ -101,8 +101,7 @@ def _rows(settings: EvaluateSettings, trained: RunOfCheckpoint, console: Console
     lines = [problems_line(dataset.name, keys, trained), taken, *problems.account[part == "all" :]]
     if not settings.rewards.functions and (held := rewards_in_script(trained.settings)):
         lines.append(f"its rewards are in a Python script: they grade where you give rewards=[{','.join(held)}]")
-    for line in lines:
-        console.print(line, markup=False)
+    console.print(*lines, sep="\n", markup=False)
     return chosen
 
 

@@ -20,6 +20,5 @@ def run(settings: MergeSettings) -> int:
         LONG_DTYPE_NAMES.get(settings.dtype, settings.dtype),
         finish=lambda folder, report: write_card(folder, card, report),
     )
-    for line in merge_report_lines(report, settings.out, card):
-        console.print(line, markup=False)
+    console.print(*merge_report_lines(report, settings.out, card), sep="\n", markup=False)
     return 0

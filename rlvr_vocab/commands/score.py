@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from rlvr_vocab.bounds import reaches
 from rlvr_vocab.config.command_settings import ScoreSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings, problem_source, problem_split, prompt_style
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, decimal_warning, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, decimal_comma, plain_text
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.rows import column_names
@@ -82,9 +83,6 @@ class Row:
     def total(self, rewards: Sequence[Reward]) -> float | None:
         return weighted_sum(rewards, [score.value for score in self.scores])
 
-    def is_full(self, rewards: Sequence[Reward]) -> bool:
-        return all(map(_is_full, rewards, self.scores))
-
 
 def run(settings: ScoreSettings) -> int:
     """Show and write the scores; returns 1 if a function failed on a row, else 0."""
@@ -102,7 +100,7 @@ def run(settings: ScoreSettings) -> int:
             lines = [asked, *(f"│ {line}" for line in visible_text(row.text, "⏎\n").splitlines())]
             print_section(console, _row_line(rewards, row), lines)
     else:
-        below = [row for row in rows if settings.completions is not None or not row.is_full(rewards)]
+        below = [row for row in rows if settings.completions is not None or not all(map(_is_full, rewards, row.scores))]
         _print_rows(settings, rewards, below, console)
     print_section(console, "Rewards", _reward_lines(rewards, rows))
     _print_failures(rewards, rows, console)
@@ -125,9 +123,8 @@ def _recorded_completions(settings: ScoreSettings, path: Path, console: Console)
     context = recorded_context(path.absolute())
     if settings.decimal == "comma":
         context = replace(context, decimal_mark=settings.decimal)
-    elif context.decimal_mark == "point":
-        for line in decimal_warning([row.columns.get("solution") for row in rows]):
-            console.print(f"warning: {line}", markup=False)
+    elif context.decimal_mark == "point" and (line := decimal_comma([row.columns.get("solution") for row in rows])):
+        console.print(f"warning: {line}", markup=False)
     return build_rewards(specs, context), rows
 
 
@@ -198,8 +195,7 @@ def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
     assert dataset is not None
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
     divided.require_problems()
-    for line in (*divided.account(), *(f"warning: {each}" for each in divided.warnings())):
-        console.print(line, markup=False)
+    console.print(*divided.account(), *(f"warning: {line}" for line in divided.warnings()), sep="\n", markup=False)
     chosen: Sequence[int] = range(len(divided.problems))[: settings.max_samples]
     if settings.model is not None:
         chosen = divided.parts.train[: settings.max_samples or _SAMPLED_PROBLEMS]
@@ -246,7 +242,9 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
         elif asked:
             columns["prompts"] = asked
         if solution is not None:
-            gold = _gold(cells[solution], settings.decimal)
+            gold = None
+            with suppress(UnusableRow):
+                gold = cell_answer(cells[solution], "bare", settings.decimal)
             if solution != "answer" and "answer" in cells:
                 cells["raw_answer"] = cells["answer"]
             cells |= {"solution": gold, "answer": gold}  # as in training
@@ -282,13 +280,6 @@ def _prompt_and_turn(cell: Any) -> tuple[Turn, Turn | None]:
         return (cell[: turns[0]], cell[turns[0] :]) if turns else ([], None)
     text = "" if cell is None else plain_text(cell)
     return [], None if text is None else [{"role": "assistant", "content": text}]
-
-
-def _gold(cell: Any, decimal: str) -> Any:
-    try:
-        return cell_answer(cell, "bare", decimal)
-    except UnusableRow:
-        return None
 
 
 def recorded_context(path: Path) -> RewardContext:

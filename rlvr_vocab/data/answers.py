@@ -156,7 +156,7 @@ def with_decimal_points(text: str) -> str:
 
 
 def decimal_comma(answers: Sequence[object]) -> str | None:
-    """An example answer if a column's numbers seem to have decimal commas or dots between thousands, else None.
+    """A line with an example if a column's numbers seem to have decimal commas or dots between thousands, else None.
 
     Numbers that fit both notations, like 12 and 1,234, are not evidence.
     """
@@ -164,14 +164,9 @@ def decimal_comma(answers: Sequence[object]) -> str | None:
     numerals = {text: found[0] for text in texts if len(found := _NUMERAL.findall(text)) == 1}
     commas = [text for text, numeral in numerals.items() if _SURELY_COMMA.fullmatch(numeral)]
     points = [text for text, numeral in numerals.items() if text not in commas and _SURELY_POINT.fullmatch(numeral)]
-    return commas[0] if len(commas) > max(9 * len(points), len(numerals) / 50) else None
-
-
-def decimal_warning(answers: Sequence[object]) -> list[str]:
-    """A line on answers that seem to have decimal commas, with the key that reads them; empty without such answers."""
-    if (example := decimal_comma(answers)) is None:
-        return []
-    return [f"answers such as {example}: if that means {with_decimal_points(example)}, set dataset.decimal=comma"]
+    if len(commas) <= max(9 * len(points), len(numerals) / 50):
+        return None
+    return f"answers such as {commas[0]}: if that means {with_decimal_points(commas[0])}, set dataset.decimal=comma"
 
 
 def unread_marker(answers: Sequence[object]) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlvr_vocab.data.answers import cell_at, decimal_warning, is_blank
+from rlvr_vocab.data.answers import cell_at, decimal_comma, is_blank
 from rlvr_vocab.data.files import hub_rows, local_file, read_rows
 from rlvr_vocab.data.generators import (
     ARITHMETIC,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 EXAMPLES_PER_REASON = 3
 _MANY_HELD_OUT = 100  # have an interval of less than ±10 points
-_LARGER_SHARE = 0.2  # to hold out where those are fewer
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,6 @@ class DividedProblems:
         """The problems to train on, in order of use."""
         return [self.problems[index] for index in self.parts.train]
 
-    @property
-    def reserved(self) -> list[Problem]:
-        """The held-out problems, those beyond `max_eval_samples` included."""
-        return [self.problems[index] for index in self.parts.reserved]
-
     def account(self, style: PromptStyle | None = None) -> list[str]:
         """The number of usable rows, then a line for each exception."""
         parts, name = self.parts, self.source.name
@@ -110,8 +104,8 @@ class DividedProblems:
             counts["rows with fewer cells than the table has columns"] = short
         lines += [f"{text}: {count:,}" for text, count in counts.items() if count]
         if 0 < (count := len(parts.held_out)) < _MANY_HELD_OUT:
-            is_few = self.source.eval_split is None and self.split.eval_fraction < _LARGER_SHARE
-            key = f"dataset.eval_fraction={_LARGER_SHARE}" if is_few else ""
+            is_few = self.source.eval_split is None and self.split.eval_fraction < 0.2
+            key = "dataset.eval_fraction=0.2" if is_few else ""
             key = "dataset.max_eval_samples=null" if len(parts.reserved) > count else key
             points = f"{98 / math.sqrt(count + 1.96**2):.0f} points"  # of Wilson's interval of 50 %, the widest
             measured, more = pluralize(count, "held-out problem"), f"; for more of them set {key}" * bool(key)
@@ -124,7 +118,7 @@ class DividedProblems:
     def warnings(self) -> list[str]:
         """Why problems may not reach the model as intended: one line per reason, with the remedy."""
         golds = [problem.solution for problem in self.train_rows if self.source.generator is None]
-        return [*decimal_warning(golds), *problem_warnings(self.train_rows, self.source.columns)]
+        return [*filter(None, [decimal_comma(golds)]), *problem_warnings(self.train_rows, self.source.columns)]
 
     def require_problems(self) -> None:
         """Raises UserError if no problem is left to train on, or none of the requested held-out problems is usable."""
@@ -155,7 +149,8 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
     table, parts = problem_table(divided.problems, style, divided.source.columns), divided.parts
     held_out = table.select(parts.held_out) if parts.held_out else None
     lines = (*divided.account(style), *(f"warning: {line}" for line in divided.warnings()))
-    return ProblemSets(table.select(parts.train), held_out, lines, frozenset(each.key for each in divided.reserved))
+    reserved_keys = frozenset(divided.problems[index].key for index in parts.reserved)
+    return ProblemSets(table.select(parts.train), held_out, lines, reserved_keys)
 
 
 def read_problems(source: ProblemSource, split: Split) -> DividedProblems:

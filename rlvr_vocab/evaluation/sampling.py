@@ -154,10 +154,7 @@ def require_room(
 
 
 def _sample_turns(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: SamplingSettings,
-    requests: Sequence[Request],
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: SamplingSettings, requests: Sequence[Request]
 ) -> list[SampledTurn]:
     """The sampled ids of a turn each; the random numbers depend on the batch."""
     given = {"input_ids": [request.context_ids for request in requests]}

@@ -93,6 +93,10 @@ class RunRecord:
     def is_finished(self) -> bool:
         return bool((self.summary or {}).get("finished"))
 
+    @property
+    def last_step(self) -> int:
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""
         rows = self.evaluations if metric.startswith("eval/") else self.rows

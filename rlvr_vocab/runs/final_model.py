@@ -76,8 +76,7 @@ def _merge(run: Run, adapter: Path, base: Path, card: Card) -> None:
 
     # In float32, like a fully trained model: the saved weights are those that were evaluated.
     report = merge_adapter(adapter, out, base, finish=finish)
-    for line in merge_report_lines(report, out, card):
-        run.console.print(line, markup=False)
+    run.console.print(*merge_report_lines(report, out, card), sep="\n", markup=False)
 
 
 def merge_report_lines(report: MergeReport, out: Path, card: Card) -> Iterator[str]:

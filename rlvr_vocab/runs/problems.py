@@ -123,8 +123,7 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
     dataset = settings.dataset
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
     sets = lay_out(divided, prompt_style(dataset))
-    for line in sets.account:
-        console.print(line, markup=False)
+    console.print(*sets.account, sep="\n", markup=False)
     return sets
 
 

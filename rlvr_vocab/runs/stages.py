@@ -288,8 +288,7 @@ class StagedRun:
 
     def _train(self, stage: Stage, checkpoint: Path | None) -> StageRecord:
         trainer, until, checkpoints = self.trainer, stage.until, self.trainer.checkpoints
-        for line in parameter_table(trainer.model):
-            self._console.print(line, markup=False)
+        self._console.print(*parameter_table(trainer.model), sep="\n", markup=False)
         if checkpoint is None or not checkpoints.load_if_finished(checkpoint, until):
             self._train_steps(stage, checkpoint)
         elif trainer.accelerator.is_main_process:

@@ -54,7 +54,8 @@ def test_numbers_with_decimal_commas_are_read_where_that_is_said(text, answer):
     ],
 )
 def test_a_column_of_decimal_commas_is_noticed(column, shown):
-    assert decimal_comma(column) == shown
+    line = decimal_comma(column)
+    assert line is None if shown is None else line and line.startswith(f"answers such as {shown}: ")
 
 
 @pytest.mark.parametrize("value", [60, 72.0, True, ["5", {"a": None}], {"a": [1]}, r"\frac{1}{2}", "1,000", "007"])

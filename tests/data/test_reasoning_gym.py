@@ -40,7 +40,12 @@ def test_weights_decide_the_shares_of_the_tasks():
     counts = Counter(problem.row["task"] for problem in divided.train_rows)
     dropped = Counter(row.reason.partition(", ")[2] for row in divided.dropped if ", in " not in row.reason)
     assert counts + dropped == {"spell_backward": 200, "lcm": 100, "graph_color": 50}
-    assert Counter(problem.row["task"] for problem in divided.reserved)["spell_backward"] == 11
+    assert (
+        Counter(problem.row["task"] for problem in [divided.problems[index] for index in divided.parts.reserved])[
+            "spell_backward"
+        ]
+        == 11
+    )
     # A task that has no answer of its own scores those of others all the same.
     assert {p.solution for p in divided.train_rows if p.row["task"] == "graph_color"} == {None}
 
@@ -49,7 +54,7 @@ def test_weights_decide_the_shares_of_the_tasks():
 def test_the_splits_have_no_problem_in_common_and_small_families_are_not_repeated():
     parts = source(SHORT_SUMS, size=300, held_out=60)
     divided = read_problems(parts, Split())
-    trained, held_out = asked(divided.trained), asked(divided.reserved)
+    trained, held_out = asked(divided.trained), asked([divided.problems[index] for index in divided.parts.reserved])
     assert len(set(trained)) == len(trained) and len(set(held_out)) == len(held_out)
     assert set(trained).isdisjoint(held_out)
     # There are 200 such sums and differences: 240 draws and 60 must repeat some.

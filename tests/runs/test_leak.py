@@ -68,7 +68,7 @@ def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on(seed, kind, tmp_
     problems = load_run_problems(settings, Console(file=shown, width=400))
 
     divided = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, settings.seed))
-    reserved = [each.row["origin"] for each in divided.reserved]
+    reserved = [each.row["origin"] for each in [divided.problems[index] for index in divided.parts.reserved]]
     assert kind == "file" or len(reserved) == len(set(reserved)) == 6
     for trained in problems.by_stage:
         assert len(trained) and set(trained["origin"]).isdisjoint(reserved)

@@ -97,6 +97,6 @@ def diagnose(record: RunRecord) -> list[Finding]:
 
 def too_short(record: RunRecord) -> str:
     """A line where there are too few steps for nearly every rule; else empty."""
-    window, last = steps_needed(record.facts), record.rows[-1]["step"] if record.rows else 0
+    window, last = steps_needed(record.facts), record.last_step
     line = f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
     return line if last < window or len(record.rows) < FEWEST_ROWS else ""

@@ -32,7 +32,7 @@ def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     ends = [interval([*values.values()]) for values in held_out.means()]
     measured = [
         (step, each.estimate, each.low, each.high)
-        for step, each in zip((0, last_step(record)), ends, strict=True)
+        for step, each in zip((0, record.last_step), ends, strict=True)
         if each is not None
     ]
     known = {step for step, *_ in measured}
@@ -43,13 +43,9 @@ def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     )
 
 
-def last_step(record: RunRecord) -> int:
-    return int(record.rows[-1]["step"]) if record.rows else 0
-
-
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """The outcome of a run, finished or not, in a few sentences."""
-    steps, planned = int((record.summary or {}).get("steps", last_step(record))), record.facts.max_steps
+    steps, planned = int((record.summary or {}).get("steps", record.last_step)), record.facts.max_steps
     parts = list[str]()
     if not record.is_finished:
         logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.diagnose import too_short
 from rlvr_vocab.analysis.doctor.history import Finding
-from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
+from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import Sample, is_given, shown_sample
 from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, evenly_spread
@@ -90,7 +90,7 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
     if run.tools:
         yield "tools", ", ".join(run.tools)
     yield "rewards", ", ".join(f"{each.name} × {each.weight:g}" for each in run.rewards) or "none"
-    yield "logged up to step", f"{last_step(record):,}" + ("" if run.max_steps is None else f" of {run.max_steps:,}")
+    yield "logged up to step", f"{record.last_step:,}" + ("" if run.max_steps is None else f" of {run.max_steps:,}")
     if stages := dict.fromkeys(str(row["stage"]) for row in record.rows if row.get("stage")):
         yield "stages", ", ".join(stages)
     yield "group size", f"{run.num_generations:,}"

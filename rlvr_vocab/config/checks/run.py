@@ -34,13 +34,7 @@ from rlvr_vocab.rewards.build import build_rewards, load_attribute, overridden, 
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.rewards.reward import is_user_code, parameters_of
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
-from rlvr_vocab.runs.rewards import (
-    GOLD_COLUMNS,
-    NAME_GOLD_ANSWERS,
-    dummy_context,
-    grader_of_run,
-    solved_by,
-)
+from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.runs.tools import tools_of_run
 from rlvr_vocab.text import did_you_mean, listed, nearest_and_all
 from rlvr_vocab.training.settings import check_batches
