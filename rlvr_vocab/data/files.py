@@ -144,8 +144,8 @@ def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str,
     else:
         records = _quoted_records(lines, delimiter, where)
     namer = "the first line" if header is None else "dataset.header"
-    filled = (place for _, cells in records for place, cell in enumerate(cells, start=1) if cell.strip())
-    width = max(max(filled, default=0), len(header or ()))  # Excel writes columns without a name or a cell
+    places = (place for _, cells in records for place, cell in enumerate(cells, start=1) if cell.strip())
+    width = max(max(places, default=0), len(header or ()))  # Excel writes columns without a name or a cell
     records = [(number, cells[:width]) for number, cells in records]
     names = list(header or (unicodedata.normalize("NFC", name) for name in (records[0][1] if records else ())))
     records = records[header is None :]
