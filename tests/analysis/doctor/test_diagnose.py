@@ -116,7 +116,7 @@ def test_what_follows_from_another_finding_is_not_told(names_of):
 
 def test_the_keys_that_a_remedy_names_exist():
     texts = [path.read_text(encoding="utf-8") for path in Path(doctor.__file__).parent.glob("*.py")]
-    keys = set(re.findall(r"\b(?:training|dataset|warmup|model)\.[a-z_0-9]+", " ".join(texts)))
+    keys = set(re.findall(r"(?<![.\w])(?:training|dataset|warmup|model)\.[a-z_0-9]+", " ".join(texts)))
     assert len(keys) > 15
     known = read_settings("train", ["experiment=quickstart"]).resolved
     for key in keys:
