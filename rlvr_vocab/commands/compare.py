@@ -9,7 +9,6 @@ from typing import Any
 from rich.console import Console
 
 from rlvr_vocab.analysis.charts import save_charts
-from rlvr_vocab.analysis.compare.comparison import verdict_sentence
 from rlvr_vocab.analysis.compare.page import compare_page, comparison_charts
 from rlvr_vocab.analysis.compare.runs import (
     ComparedArm,
@@ -223,7 +222,7 @@ def _printable(key: str, value: str) -> str:
 
 def _print(console: Console, compared: ComparisonResult) -> None:
     for found in compared.comparisons:
-        console.print(verdict_sentence(found), style="bold", markup=False)
+        console.print(found.sentence, style="bold", markup=False)
     for warning in compared.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
     metric = compared.metric

@@ -52,9 +52,8 @@ class HeldOutMetric:
 
     def difference(self, value: float, sign: bool = True) -> str:
         """A difference, `+2.0 points` or `+0.020`, with a true minus."""
-        text = (
-            f"{100 * value:{'+' if sign else ''}.1f} points" if self.is_share else f"{value:{'+' if sign else ''}.3f}"
-        )
+        plus = "+" if sign else ""
+        text = f"{100 * value:{plus}.1f} points" if self.is_share else f"{value:{plus}.3f}"
         return text.replace("-", "−")
 
     def interval(self, low: float, high: float) -> str:

@@ -18,15 +18,7 @@ import rlvr_vocab.rewards
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import (
-    RewardSpec,
-    Score,
-    Traits,
-    after_thinking,
-    reward,
-    traits_by_name,
-    traits_of,
-)
+from rlvr_vocab.rewards.reward import RewardSpec, Score, Traits, after_thinking, reward, traits_by_name, traits_of
 from rlvr_vocab.sandbox.program import encoded
 
 NEEDED = {

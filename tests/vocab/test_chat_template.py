@@ -6,13 +6,7 @@ from transformers import AutoTokenizer
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab import tokenizer as chat
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
-from rlvr_vocab.vocab.tokenizer import (
-    chat_ids,
-    chat_texts,
-    find_turn_ids,
-    prompt_is_thinking,
-    turn_start_text,
-)
+from rlvr_vocab.vocab.tokenizer import chat_ids, chat_texts, find_turn_ids, prompt_is_thinking, turn_start_text
 
 TAGS = ("<think>", "</think>")
 USER = [{"role": "user", "content": "What is 3 + 4? I <think> so."}]

@@ -10,13 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from rlvr_vocab.analysis.compare.interval import (
-    DifferenceVariance,
-    difference_variance,
-    half_width,
-    p_value,
-    smallest_effect,
-)
+from rlvr_vocab.analysis.compare.interval import DifferenceVariance, difference_variance
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
 from rlvr_vocab.text import pluralize
@@ -81,13 +75,50 @@ class Comparison:
     metric: HeldOutMetric = ACCURACY
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """Number of runs of each arm."""
+    def counts(self) -> tuple[int, int]:  # of runs
         return len(self.baseline_scores), len(self.other_scores)
 
     @property
     def interval(self) -> str:
         return self.metric.interval(self.low, self.high)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict, its figures, and the effect that could have been shown, in a sentence."""
+        difference, counts = self.metric.difference(self.difference), self.counts
+        interval = f"{100 * self.confidence:g} % interval {self.interval}"
+        sample = f"{pluralize(counts[0], 'pair')} of runs" if self.paired else f"{counts[0]} against {counts[1]} runs"
+        sample += f" on {pluralize(self.problems, 'problem')}"
+        if self.verdict == "one run each":
+            models = "The single models" if counts == (1, 1) else "The trained models"
+            apart = "differ" if self.low > 0 or self.high < 0 else "are not distinguishable"
+            return (
+                "One run of an arm cannot tell the arms apart, since the variance over seeds is unknown. "
+                f"{models} {apart} on problems like these (difference {difference} for {self.other}, {interval}, "
+                f"{sample}). Train each arm with three seeds or more."
+            )
+        figures = f"difference {difference}, {interval}, {p_text(self.adjusted_p)}"
+        if self.comparisons > 1:
+            figures += f" after Holm's correction for {self.comparisons} comparisons"
+        if self.verdict != "not distinguishable":
+            return f"{self.other} is {self.verdict} than {self.baseline} ({figures}; {sample})."
+        return (
+            f"{self.other} and {self.baseline} are not distinguishable ({figures}; the smallest effect that could "
+            f"have been shown with {sample} is {self.effect}{', a rough estimate' * self.is_rough})."
+        )
+
+    @property
+    def effect(self) -> str:
+        """The smallest effect; a difference of two shares is at most 100 points."""
+        if self.metric.is_share and self.smallest_effect >= 1:
+            return "more than there can be"
+        return self.metric.difference(self.smallest_effect, sign=False)
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the smallest effect is an estimate from very few runs."""
+        possible = not self.metric.is_share or self.smallest_effect < 1
+        return min(self.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
 def compare_with_baseline(
@@ -122,8 +153,8 @@ def compare_arms(
     variance = difference_variance(scores.baseline, scores.other, paired=scores.paired, largest=largest)
     of_baseline, of_other = (np.nanmean(table, axis=1) for table in (scores.baseline, scores.other))
     difference = float(of_other.mean() - of_baseline.mean())
-    half, bound = half_width(variance, 1 - confidence), 1.0 if metric.is_share else math.inf
-    p = p_value(variance, difference)
+    half, bound = variance.half_width(1 - confidence), 1.0 if metric.is_share else math.inf
+    p = variance.p_value(difference)
     found = Comparison(
         baseline=baseline.name,
         other=other.name,
@@ -138,7 +169,7 @@ def compare_arms(
         high=min(difference + half, bound),
         p=p,
         adjusted_p=p,
-        smallest_effect=smallest_effect(variance, (1 - confidence) / comparisons, power),
+        smallest_effect=variance.smallest_effect((1 - confidence) / comparisons, power),
         confidence=confidence,
         power=power,
         comparisons=comparisons,
@@ -238,47 +269,6 @@ def _by_seed(arm: ArmResults) -> dict[Hashable, Scores]:
 def _in_all(runs: Sequence[Scores]) -> list[Hashable]:
     common = set(runs[0]).intersection(*runs[1:])
     return [problem for problem in runs[0] if problem in common]
-
-
-# --- in words ---
-
-
-def verdict_sentence(found: Comparison) -> str:
-    """The verdict, its figures, and the effect that could have been shown, in a sentence."""
-    difference, counts = found.metric.difference(found.difference), found.counts
-    interval = f"{100 * found.confidence:g} % interval {found.interval}"
-    sample = f"{pluralize(counts[0], 'pair')} of runs" if found.paired else f"{counts[0]} against {counts[1]} runs"
-    sample += f" on {pluralize(found.problems, 'problem')}"
-    if found.verdict == "one run each":
-        models = "The single models" if counts == (1, 1) else "The trained models"
-        apart = "differ" if found.low > 0 or found.high < 0 else "are not distinguishable"
-        return (
-            f"One run of an arm cannot tell the arms apart, since the variance over seeds is unknown. {models} {apart} "
-            f"on problems like these (difference {difference} for {found.other}, {interval}, {sample}). "
-            "Train each arm with three seeds or more."
-        )
-    figures = f"difference {difference}, {interval}, {p_text(found.adjusted_p)}"
-    if found.comparisons > 1:
-        figures += f" after Holm's correction for {found.comparisons} comparisons"
-    if found.verdict != "not distinguishable":
-        return f"{found.other} is {found.verdict} than {found.baseline} ({figures}; {sample})."
-    return (
-        f"{found.other} and {found.baseline} are not distinguishable ({figures}; the smallest effect that could "
-        f"have been shown with {sample} is {effect_text(found)}{', a rough estimate' * is_rough(found)})."
-    )
-
-
-def effect_text(found: Comparison) -> str:
-    """The smallest effect; a difference of two shares is at most 100 points."""
-    if found.metric.is_share and found.smallest_effect >= 1:
-        return "more than there can be"
-    return found.metric.difference(found.smallest_effect, sign=False)
-
-
-def is_rough(found: Comparison) -> bool:
-    """Whether the smallest effect is an estimate from very few runs."""
-    possible = not found.metric.is_share or found.smallest_effect < 1
-    return min(found.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
 def p_text(p: float) -> str:

@@ -62,6 +62,59 @@ class DifferenceVariance:
         """Variance of the difference; never less than that over the problems alone."""
         return max(self.only_problems + self.of_seeds, self.problems)
 
+    def half_width(self, error: float) -> float:
+        """Half of the interval that misses the true difference with a chance of at most `error`.
+
+        The quantile of Student's t is the mean of those for the problems and for the seeds, weighted by their variances
+        (Cochran and Cox 1950, "Experimental designs"): with two or three seeds Satterthwaite's approximation claims too
+        often. The interval is never narrower than that of the problems alone.
+        """
+        return float(self._half_widths(np.array([[each.variance] for each in self.seeds]), error)[0])
+
+    def _half_widths(self, seeds: np.ndarray, error: float) -> np.ndarray:
+        """`half_width` for several variances of the seeds, shape (parts, several)."""
+        of_problems = _quantile(error, self.problems_df)
+        least = of_problems * math.sqrt(self.problems)
+        if not self.seeds:
+            return np.array([least])
+        quantiles = np.array([_quantile(error, each.df) for each in self.seeds])
+        weighted = self.only_problems * of_problems + quantiles @ seeds
+        spread = np.sqrt(self.only_problems + seeds.sum(0))
+        return np.maximum(np.divide(weighted, spread, out=np.zeros_like(spread), where=spread > 0), least)
+
+    def p_value(self, difference: float) -> float:
+        """The error at which the interval just reaches zero."""
+        if self.half_width(1.0) >= abs(difference):
+            return 1.0
+        if self.half_width(_SMALLEST_P) <= abs(difference):
+            return _SMALLEST_P
+
+        def beyond(exponent: float) -> float:
+            return self.half_width(math.exp(exponent)) - abs(difference)
+
+        return math.exp(optimize.brentq(beyond, math.log(_SMALLEST_P), 0.0, xtol=1e-10))
+
+    def smallest_effect(self, error: float, power: float) -> float:
+        """The minimum detectable effect: the true difference that this rule claims with a chance of `power`.
+
+        The power is taken over the difference (normal) and the variance of the seeds (chi-squared). The deviation
+        over few seeds, too small on average, is corrected (c4 of control charts); the problems bound it below.
+        """
+        seeds = self.seeds
+        if seeds:
+            half = degrees_of_freedom(seeds) / 2
+            shrunk = math.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / math.sqrt(half)
+            seeds = tuple(replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in seeds)
+        unbiased = replace(self, seeds=seeds)
+        widths = unbiased._half_widths(_drawn(seeds), error)
+        deviation = math.sqrt(unbiased.total)
+
+        def missing(effect: float) -> float:
+            return float(special.ndtr((effect - widths) / deviation).mean()) - power
+
+        enough = widths.max() + 10 * deviation
+        return 0.0 if missing(0.0) >= 0 else float(optimize.brentq(missing, 0.0, enough, rtol=1e-9))
+
 
 def difference_variance(
     baseline: np.ndarray, other: np.ndarray, *, paired: bool, largest: float = 1.0
@@ -111,65 +164,8 @@ def _of_seeds(values: np.ndarray) -> SeedVariance:
     return SeedVariance(float(np.nanmean(values, axis=1).var(ddof=1) / rows), max(both, 0.0), rows - 1)
 
 
-def half_width(variance: DifferenceVariance, error: float) -> float:
-    """Half of the interval that misses the true difference with a chance of at most `error`.
-
-    The quantile of Student's t is the mean of those for the problems and for the seeds, weighted by their variances
-    (Cochran and Cox 1950, "Experimental designs"): with two or three seeds Satterthwaite's approximation claims too
-    often. The interval is never narrower than that of the problems alone.
-    """
-    return float(_half_widths(variance, np.array([[each.variance] for each in variance.seeds]), error)[0])
-
-
-def _half_widths(variance: DifferenceVariance, seeds: np.ndarray, error: float) -> np.ndarray:
-    """`half_width` for several variances of the seeds, shape (parts, several)."""
-    of_problems = _quantile(error, variance.problems_df)
-    least = of_problems * math.sqrt(variance.problems)
-    if not variance.seeds:
-        return np.array([least])
-    quantiles = np.array([_quantile(error, each.df) for each in variance.seeds])
-    weighted = variance.only_problems * of_problems + quantiles @ seeds
-    spread = np.sqrt(variance.only_problems + seeds.sum(0))
-    return np.maximum(np.divide(weighted, spread, out=np.zeros_like(spread), where=spread > 0), least)
-
-
 def _quantile(error: float, freedom: float) -> float:
     return -float(special.stdtrit(freedom, CAUTION * error / 2))
-
-
-def p_value(variance: DifferenceVariance, difference: float) -> float:
-    """The error at which the interval just reaches zero."""
-    if half_width(variance, 1.0) >= abs(difference):
-        return 1.0
-    if half_width(variance, _SMALLEST_P) <= abs(difference):
-        return _SMALLEST_P
-
-    def beyond(exponent: float) -> float:
-        return half_width(variance, math.exp(exponent)) - abs(difference)
-
-    return math.exp(optimize.brentq(beyond, math.log(_SMALLEST_P), 0.0, xtol=1e-10))
-
-
-def smallest_effect(variance: DifferenceVariance, error: float, power: float) -> float:
-    """The minimum detectable effect: the true difference that this rule claims with a chance of `power`.
-
-    The power is taken over the difference (normal) and the variance of the seeds (chi-squared). The standard deviation
-    over few seeds, too small on average, is corrected (c4 of control charts); the problems bound it below.
-    """
-    seeds = variance.seeds
-    if seeds:
-        half = degrees_of_freedom(seeds) / 2
-        shrunk = math.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / math.sqrt(half)
-        seeds = tuple(replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in seeds)
-    unbiased = replace(variance, seeds=seeds)
-    widths = _half_widths(unbiased, _drawn(seeds), error)
-    deviation = math.sqrt(unbiased.total)
-
-    def missing(effect: float) -> float:
-        return float(special.ndtr((effect - widths) / deviation).mean()) - power
-
-    enough = widths.max() + 10 * deviation
-    return 0.0 if missing(0.0) >= 0 else float(optimize.brentq(missing, 0.0, enough, rtol=1e-9))
 
 
 def _drawn(parts: Sequence[SeedVariance]) -> np.ndarray:

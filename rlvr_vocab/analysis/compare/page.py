@@ -9,7 +9,7 @@ from statistics import mean
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
-from rlvr_vocab.analysis.compare.comparison import Comparison, is_rough, verdict_sentence
+from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
 from rlvr_vocab.analysis.compare.table import arm_table
 from rlvr_vocab.analysis.report.page import Page, chart_grid, paragraph, preformatted, table
@@ -25,7 +25,7 @@ def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: s
         "Every run": _runs(compared),
         "Reproduce": preformatted(command),
     }
-    sentence = " ".join(map(verdict_sentence, compared.comparisons))
+    sentence = " ".join(each.sentence for each in compared.comparisons)
     baseline, *others = (arm.name for arm in compared.arms)
     names = f"{listed(others)} against {baseline}"
     title = names if compared.key == "arms" else f"{compared.key}: {names}"
@@ -49,7 +49,7 @@ def _notes(compared: ComparisonResult) -> Markup:
         note += ", and not for other seeds."
     else:
         note += f" and for other seeds of training; runs are {'paired by seed' if first.paired else 'not paired'}."
-    if is_rough(first):
+    if first.is_rough:
         note += " With so few runs the smallest effect is a rough estimate: other seeds may give half of it, or twice."
     return paragraph(note, "note")
 
@@ -68,7 +68,7 @@ def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
     note = f"Dot and line: difference and {100 * first.confidence:g} % interval."
     if first.variance.seeds:
         note += f" Grey: effects below the smallest one that is shown with a chance of {100 * first.power:g} %."
-    sentences = " ".join(map(verdict_sentence, comparisons))
+    sentences = " ".join(each.sentence for each in comparisons)
     return interval_chart(rows, title=title, x_label=label, description=sentences, note=note)
 
 

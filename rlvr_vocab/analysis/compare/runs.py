@@ -8,13 +8,7 @@ from itertools import chain
 from statistics import mean
 from typing import Any
 
-from rlvr_vocab.analysis.compare.comparison import (
-    ArmResults,
-    Comparison,
-    RunResults,
-    compare_with_baseline,
-    verdict_sentence,
-)
+from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_with_baseline
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import Row, RunRecord
@@ -111,7 +105,7 @@ class ComparisonResult:
     def as_json(self) -> dict[str, Any]:
         """The content of comparison.json."""
         arms = [{"name": arm.name, "value": arm.value, "runs": [run.folder for run in arm.runs]} for arm in self.arms]
-        comparisons = [asdict(found) | {"sentence": verdict_sentence(found)} for found in self.comparisons]
+        comparisons = [asdict(found) | {"sentence": found.sentence} for found in self.comparisons]
         given = {name: getattr(self, name) for name in ("key", "measured", "differences", "warnings")}
         return {**given, "arms": arms, "comparisons": comparisons}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from rlvr_vocab.analysis.compare.comparison import Comparison, effect_text, p_text
+from rlvr_vocab.analysis.compare.comparison import Comparison, p_text
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
 from rlvr_vocab.terminal import clock
 
@@ -27,7 +27,7 @@ def arm_table(compared: ComparisonResult) -> tuple[list[str], list[list[str]]]:
         if found is None:
             row += [""] * 4
         else:
-            effect = effect_text(found) if found.variance.seeds else ""
+            effect = found.effect if found.variance.seeds else ""
             row += [metric.difference(found.difference), found.interval, p_text(found.adjusted_p).lstrip("p ="), effect]
         rows.append([*row, "" if arm.grpo_seconds is None else clock(arm.grpo_seconds)])
     columns = ["arm", "runs", metric.name, "std", "difference", "interval", "p", "smallest effect"]

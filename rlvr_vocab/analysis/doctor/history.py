@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -88,6 +88,42 @@ class Evaluation(NamedTuple):
     first_trained: Estimate | None = None
 
 
+class Window(list[Row]):
+    """Consecutive rows."""
+
+    @property
+    def steps(self) -> str:
+        first, last = self[0]["step"], self[-1]["step"]
+        return f"step {first}" if first == last else f"steps {first} to {last}"
+
+    def values(self, metric: str) -> list[float]:
+        """The metric of those rows that have it as a finite number."""
+        return [float(row[metric]) for row in self if is_number(row.get(metric))]
+
+    def median(self, metric: str) -> float | None:
+        """None where fewer than half of the rows have the metric."""
+        found = self.values(metric)
+        return statistics.median(found) if found and 2 * len(found) >= len(self) else None
+
+    def mean(self, metric: str) -> float | None:
+        """For metrics of which a median of a few completions would be all or nothing; None as for `median`."""
+        found = self.values(metric)
+        return math.fsum(found) / len(found) if found and 2 * len(found) >= len(self) else None
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """The mean and its standard error; None for fewer than two values."""
+        found = self.values(metric)
+        if len(found) < 2:
+            return None
+        average = math.fsum(found) / len(found)
+        squares = math.fsum((value - average) ** 2 for value in found)  # statistics.stdev is 50 times slower
+        return Estimate(average, math.sqrt(squares / (len(found) - 1) / len(found)))
+
+    def recurs(self, count: int) -> bool:
+        """Whether an event in `count` of these rows recurs: at least twice, and in three of ten rows."""
+        return count >= max(2, RECURRING * len(self))
+
+
 class RowSeries:
     """Rows in their order, in bounded memory; windows are given in steps, however many steps a row holds.
 
@@ -118,13 +154,13 @@ class RowSeries:
     def rows_for(self, steps: float, fewest: int | None = None) -> int:
         return max(self.fewest if fewest is None else fewest, math.ceil(steps / max(1.0, self.steps_per_row)))
 
-    def recent(self, steps: float = WINDOW) -> list[Row]:
+    def recent(self, steps: float = WINDOW) -> Window:
         """The rows of the last steps; empty while there are too few."""
         needed = self.rows_for(max(steps, self.least_steps))
-        return list(self._last)[-needed:] if len(self._last) >= needed else []
+        return Window(list(self._last)[-needed:] if len(self._last) >= needed else [])
 
-    def earliest(self, steps: float = WINDOW, fewest: int | None = None) -> list[Row]:
-        return self._first[: self.rows_for(steps, fewest)]
+    def earliest(self, steps: float = WINDOW, fewest: int | None = None) -> Window:
+        return Window(self._first[: self.rows_for(steps, fewest)])
 
 
 class History:
@@ -182,7 +218,7 @@ class History:
         self.sampled.add(row)
         if self.sampled.count < self.rows.count:  # a row is then one batch, however many steps lie between two
             self.sampled.fewest = FEWEST_SAMPLED
-        recent, first = self.reward_in(self.sampled.recent()), self.reward_in(self.sampled.earliest())
+        recent, first = (rows.estimate("reward") for rows in (self.sampled.recent(), self.sampled.earliest()))
         if recent is not None and first is not None:
             if self.best is None or recent.mean > self.best.mean:
                 self.best, self.best_step = recent, self.step
@@ -200,13 +236,13 @@ class History:
             [*(f"{name}_{when}" for name in _HELD_OUT), "held_out_problems"] for when in ("before", "after")
         )
         self.before_and_after = (
-            self._evaluation(summary, before, 0, first if len(first) >= FEWEST_ROWS else []),
+            self._evaluation(summary, before, 0, first if len(first) >= FEWEST_ROWS else Window()),
             self._evaluation(summary, after, self.step, self.sampled.recent()),
         )
 
-    def _evaluation(self, row: Row, names: Sequence[str], step: int, rows: Sequence[Row]) -> Evaluation | None:
+    def _evaluation(self, row: Row, names: Sequence[str], step: int, rows: Window) -> Evaluation | None:
         """The measurement in a row, with the rows of steps around it; None for one problem's reward, without spread."""
-        now = self.reward_in(rows)
+        now = rows.estimate("reward")
         accuracy, reward, deviation, problems = (number(row, name) for name in names)
         if problems and accuracy is not None:
             share = (accuracy * problems + 1) / (problems + 2)  # one more right, and one more wrong problem
@@ -234,26 +270,17 @@ class History:
     @property
     def first_reward(self) -> Estimate | None:
         rows = self.sampled.earliest()
-        return self.reward_in(rows) if len(rows) >= FEWEST_ROWS else None
+        return rows.estimate("reward") if len(rows) >= FEWEST_ROWS else None
 
     @property
     def reward_noise(self) -> float:
         """Standard deviation of a row's reward, from the differences of neighbours: a slow change is no noise."""
         return math.sqrt(self._squared_jumps / 2 / max(1, self.sampled.count - 1))
 
-    def reward_in(self, rows: Iterable[Row], metric: str = "reward") -> Estimate | None:
-        """Mean reward and its standard error; None for fewer than two values."""
-        found = values(rows, metric)
-        if len(found) < 2:
-            return None
-        average = math.fsum(found) / len(found)
-        squares = math.fsum((value - average) ** 2 for value in found)  # statistics.stdev is 50 times slower
-        return Estimate(average, math.sqrt(squares / (len(found) - 1) / len(found)))
-
-    def _accuracy_in(self, rows: Sequence[Row]) -> Estimate | None:
+    def _accuracy_in(self, rows: Window) -> Estimate | None:
         """Mean score of the reward that grades; None where its spread is below that of scores of 0 and 1 alone."""
-        found = self.reward_in(rows, f"rewards/{self._grading}/mean")
-        spreads = values(rows, f"rewards/{self._grading}/std")
+        found = rows.estimate(f"rewards/{self._grading}/mean")
+        spreads = rows.values(f"rewards/{self._grading}/std")
         if found is None or not spreads:
             return None
         variance = math.fsum(each**2 for each in spreads) / len(spreads)
@@ -263,9 +290,9 @@ class History:
         """Never where 0 is the full reward, as with penalties alone."""
         return self.full_reward > 0 and abs(reward) <= NEARLY_NONE * self.full_reward
 
-    def is_near_full(self, reward: float) -> bool:
+    def is_near_full(self, reward: float | None) -> bool:
         """A reward far above the full one is on another scale."""
-        distance = abs(reward - self.full_reward)
+        distance = math.inf if reward is None else abs(reward - self.full_reward)
         return distance <= (1 - NEARLY_ALL) * (abs(self.full_reward) or self.largest_weight)
 
 
@@ -283,30 +310,3 @@ def number(row: Row, metric: str) -> float | None:
     """The metric of a row; None where it has none, or no finite one."""
     value = row.get(metric)
     return float(value) if is_number(value) else None
-
-
-def values(rows: Iterable[Row], metric: str) -> list[float]:
-    """The metric of those rows that have it as a finite number."""
-    return [float(row[metric]) for row in rows if is_number(row.get(metric))]
-
-
-def median(rows: Sequence[Row], metric: str) -> float | None:
-    """Median of a metric; None where fewer than half of the rows have it."""
-    found = values(rows, metric)
-    return statistics.median(found) if found and 2 * len(found) >= len(rows) else None
-
-
-def mean(rows: Sequence[Row], metric: str) -> float | None:
-    """Mean of a metric, where a median of a few completions would be all or nothing; None as in `median`."""
-    found = values(rows, metric)
-    return math.fsum(found) / len(found) if found and 2 * len(found) >= len(rows) else None
-
-
-def recurs(count: int, rows: Sequence[Row]) -> bool:
-    """Whether an event in `count` of these rows recurs: at least twice, and in three of ten rows."""
-    return count >= max(2, RECURRING * len(rows))
-
-
-def steps(rows: Sequence[Row]) -> str:
-    first, last = rows[0]["step"], rows[-1]["step"]
-    return f"step {first}" if first == last else f"steps {first} to {last}"

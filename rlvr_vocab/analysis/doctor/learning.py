@@ -16,15 +16,10 @@ from rlvr_vocab.analysis.doctor.history import (
     Evaluation,
     Finding,
     History,
+    Window,
     full_mark,
     library_name,
-    mean,
-    median,
-    recurs,
-    steps,
-    values,
 )
-from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import traits_by_name
 
@@ -36,11 +31,11 @@ _WITHIN = 0.1  # `groups/reward_std` in units of `reward_std`: healthy runs have
 
 def no_group_differs(history: History) -> Finding | None:
     rows, first_rows = history.sampled.recent(), history.sampled.earliest(BEGINNING, fewest=1)
-    reward, first = mean(rows, "reward"), values(history.sampled.earliest(BEGINNING), "reward")
+    reward, first = rows.mean("reward"), history.sampled.earliest(BEGINNING).values("reward")
     if reward is None or not first or not _are_alike(history, rows):
         return None
-    now, before = history.reward_in(rows), history.first_reward
-    if now is not None and before is not None and now.is_above(before, RISEN):
+    now, before = rows.estimate("reward"), history.first_reward
+    if now and before and now.is_above(before, RISEN):
         return None
     title, cause, remedy = (
         "The reward never varies within a group",
@@ -57,7 +52,7 @@ def no_group_differs(history: History) -> Finding | None:
     elif not _are_alike(history, first_rows) or history.is_near_zero(reward):
         return None
     elif history.is_near_full(reward):
-        if history.first_reward is None or not history.is_near_full(history.first_reward.mean):
+        if before is None or not history.is_near_full(before.mean):
             return None
         title, cause, remedy = (
             "The problems are too easy: whole groups get the full reward",
@@ -70,12 +65,13 @@ def no_group_differs(history: History) -> Finding | None:
 def spread_lost(history: History) -> Finding | None:
     rows = history.sampled.recent()
     # The last rows of a task that is learned are at the full mark first; and so few rows may be below it by luck.
-    rewards = [mean(part, "reward") for part in (rows[-FEWEST_ROWS:], rows)]
+    rewards = [part.mean("reward") for part in (Window(rows[-FEWEST_ROWS:]), rows)]
     if not _are_alike(history, rows) or _are_alike(history, history.sampled.earliest(BEGINNING, fewest=1)):
         return None
-    if any(reward is None or not 0 < reward < history.full_reward for reward in rewards):
-        return None
-    if any(history.is_near_zero(reward) or history.is_near_full(reward) for reward in rewards if reward):
+    for reward in rewards:
+        if not reward or not 0 < reward < history.full_reward or history.is_near_zero(reward):
+            return None
+    if any(map(history.is_near_full, rewards)):
         return None
     return Finding(
         "The groups have lost their spread",
@@ -86,8 +82,8 @@ def spread_lost(history: History) -> Finding | None:
     )
 
 
-def _are_alike(history: History, rows: list[Row]) -> bool:
-    alike, spread, within = (mean(rows, name) for name in _SPREADS)
+def _are_alike(history: History, rows: Window) -> bool:
+    alike, spread, within = (rows.mean(name) for name in _SPREADS)
     if alike is not None and alike >= _ALIKE:
         return True
     if spread is None:
@@ -100,10 +96,10 @@ def _are_alike(history: History, rows: list[Row]) -> bool:
 
 def _spreads(history: History) -> str:
     rows = history.sampled.recent()
-    found = {name: mean(rows, name) for name in ("reward", *_SPREADS)}
+    found = {name: rows.mean(name) for name in ("reward", *_SPREADS)}
     means = ", ".join(f"{name} {value:.3g}" for name, value in found.items() if value is not None)
     limits = f"{_ALIKE}, {_LEAST_STD} × the largest weight, {_WITHIN} × reward_std"
-    return f"{steps(rows)}, means: {means} (limits {limits})"
+    return f"{rows.steps}, means: {means} (limits {limits})"
 
 
 def no_gradient(history: History) -> Finding | None:
@@ -129,13 +125,13 @@ def format_reward_zero(history: History) -> Finding | None:
         name = reward.name
         if reward.weight <= 0 or full_mark(reward) <= 0 or not traits_by_name(library_name(reward)).is_format:
             continue
-        means, spreads = (values(rows, f"rewards/{name}/{metric}") for metric in ("mean", "std"))
+        means, spreads = (rows.values(f"rewards/{name}/{metric}") for metric in ("mean", "std"))
         if len(means) < len(rows) or any(means) or any(spreads):
             continue
         return Finding(
             f"{name} is 0 for every completion",
             "error",
-            f"rewards/{name}/mean 0 and rewards/{name}/std 0 in {steps(rows)}",
+            f"rewards/{name}/mean 0 and rewards/{name}/std 0 in {rows.steps}",
             f"the system prompt does not ask for the format, it is too strict to be met by chance, or the template "
             f"ends the prompt in {history.facts.think_tags[0]} and {name} looks for it in the completion",
             "dataset.system_prompt: ask for it; warmup.max_steps: show it; rewards: partial credit, such as xml_tags; "
@@ -153,10 +149,10 @@ def rows_skipped(history: History) -> Finding | None:
     for reward in rewards if rows else ():
         name = reward.name
         for metric in ("timeouts", "failures"):
-            counts = [value for value in values(rows, f"rewards/{name}/{metric}") if value > 0]
-            if recurs(len(counts), rows):
+            counts = [value for value in rows.values(f"rewards/{name}/{metric}") if value > 0]
+            if rows.recurs(len(counts)):
                 seen.append(f"rewards/{name}/{metric} {sum(counts):g} in {len(counts)} of {len(rows)} rows")
-        unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
+        unscored = sum(rows.values(f"rewards/{name}/unscored")) / len(rows)
         # Among several functions one of the user's own may pass on rows that are for another.
         if unscored > _UNSCORED and (len(rewards) == 1 or library_name(reward) in LIBRARY):
             seen.append(f"rewards/{name}/unscored {unscored:.0%} (limit {_UNSCORED:.0%})")
@@ -165,7 +161,7 @@ def rows_skipped(history: History) -> Finding | None:
     return Finding(
         "Rows are skipped",
         "warning",
-        f"{', '.join(seen)}, {steps(rows)}",
+        f"{', '.join(seen)}, {rows.steps}",
         "a reward function fails, gives no score or runs into its deadline (try it with rlvr-vocab score)",
         "rewards: mend the function, or give it a longer deadline; dataset.answer_format: as the gold answers are",
     )
@@ -181,7 +177,7 @@ def reward_flat(history: History) -> Finding | None:
     logged = history.rows.count * history.rows.steps_per_row
     half = min(logged / 2, _FLAT_WINDOW)
     early_rows, late_rows = history.sampled.earliest(half), history.sampled.recent(half)
-    early, late, spread = history.reward_in(early_rows), history.reward_in(late_rows), median(late_rows, "reward_std")
+    early, late, spread = early_rows.estimate("reward"), late_rows.estimate("reward"), late_rows.median("reward_std")
     if history.rows_since_warmup < history.rows.rows_for(_FLAT_LEAST) or not (early and late and spread):
         return None
     if history.has_risen or history.sampled.count < len(early_rows) + len(late_rows) - 1:  # they may share one
@@ -195,8 +191,8 @@ def reward_flat(history: History) -> Finding | None:
     return Finding(
         "The reward does not rise",
         "warning",
-        f"reward {early.mean:.3g} in {steps(early_rows)}, {late.mean:.3g} in "
-        f"{steps(late_rows)}: a gain of at most {max(most, 0.0):.3g} (two standard errors), at reward_std "
+        f"reward {early.mean:.3g} in {early_rows.steps}, {late.mean:.3g} in "
+        f"{late_rows.steps}: a gain of at most {max(most, 0.0):.3g} (two standard errors), at reward_std "
         f"{spread:.3g}",
         "the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
         "training.learning_rate: four times as much; training.num_generations: larger groups",
@@ -210,22 +206,22 @@ _LOST_ERRORS = 4.0  # standard errors: the best of many windows is partly luck
 def reward_collapsed(history: History) -> Finding | None:
     """Compared with the best window, and with a short one: at a far too high rate the reward is gone at once."""
     rows, first_rows = history.sampled.recent(), history.sampled.earliest(fewest=1)
-    now, short = history.reward_in(rows), len(history.sampled.earliest(BEGINNING, fewest=1))
+    now, short = rows.estimate("reward"), len(history.sampled.earliest(BEGINNING, fewest=1))
     if now is None or history.best is None:
         return None
     noise, count = history.reward_noise, len(rows)
     # A window has the noise of all rows where its own are more alike, which some of many windows are by chance.
     now, best = (Estimate(each.mean, max(each.error, noise / math.sqrt(count))) for each in (now, history.best))
-    parts = [first_rows[start : start + short] for start in range(len(first_rows) - short + 1)]
-    early = max(parts, key=lambda part: mean(part, "reward") or 0.0)
-    beginning = Estimate(mean(early, "reward") or 0.0, noise / math.sqrt(short))
-    windows = ((best, f"the {count} rows up to step {history.best_step}"), (beginning, steps(early)))
+    parts = [Window(first_rows[start : start + short]) for start in range(len(first_rows) - short + 1)]
+    early = max(parts, key=lambda part: part.mean("reward") or 0.0)
+    beginning = Estimate(early.mean("reward") or 0.0, noise / math.sqrt(short))
+    windows = ((best, f"the {count} rows up to step {history.best_step}"), (beginning, early.steps))
     for before, where in windows:
         if before.mean > 0 and now.mean <= _LOST * before.mean and before.is_above(now, _LOST_ERRORS):
             return Finding(
                 "The reward has fallen and not come back",
                 "error",
-                f"reward {now.mean:.3g} in {steps(rows)}, after {before.mean:.3g} in {where} (limit {_LOST} ×)",
+                f"reward {now.mean:.3g} in {rows.steps}, after {before.mean:.3g} in {where} (limit {_LOST} ×)",
                 "the learning rate is too high: such a fall does not heal",
                 "training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
             )

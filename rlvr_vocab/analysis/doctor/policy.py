@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from rlvr_vocab.analysis.doctor.history import (
-    FEWEST_ROWS,
-    NEARLY_ALL,
-    RISEN,
-    WINDOW,
-    Finding,
-    History,
-    mean,
-    median,
-    number,
-    recurs,
-    steps,
-    values,
-)
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, NEARLY_ALL, RISEN, WINDOW, Finding, History, Window, number
 
 _CLIPPED = 0.3  # share of completions (docs/guide.md): cut off, they cannot score
 _CLOSED = 0.5  # share of completions: healthy above 0.9, doubtful below 0.7 (docs/guide.md)
@@ -26,7 +13,7 @@ _CLOSED = 0.5  # share of completions: healthy above 0.9, doubtful below 0.7 (do
 def completions_cut_off(history: History) -> Finding | None:
     rows = history.sampled.recent()
     clipped, closed, thinking, answering = (
-        median(rows, name)
+        rows.median(name)
         for name in ("completions/clipped_ratio", "thinking/closed", "thinking/mean_length", "answering/mean_length")
     )
     # Where most of the text is no thinking, few completions may think at all.
@@ -37,7 +24,7 @@ def completions_cut_off(history: History) -> Finding | None:
         return Finding(
             "Completions are cut off",
             "error" if clipped > NEARLY_ALL else "warning",
-            f"completions/clipped_ratio {clipped:.0%} in {steps(rows)} (limit {_CLIPPED:.0%}), at "
+            f"completions/clipped_ratio {clipped:.0%} in {rows.steps} (limit {_CLIPPED:.0%}), at "
             f"{history.facts.max_completion_length} tokens{f', {shown}' if shown else ''}",
             "the completion limit does not hold the thinking and the answer, or the model no longer ends",
             "training.max_completion_length: twice as much; rewards: add overlong",
@@ -47,7 +34,7 @@ def completions_cut_off(history: History) -> Finding | None:
     return Finding(
         "Thinking is not closed",
         "error",
-        f"{shown} in {steps(rows)} (limit {_CLOSED:.0%})",
+        f"{shown} in {rows.steps} (limit {_CLOSED:.0%})",
         f"the model does not write {history.facts.think_tags[1]}: no answer, no reward",
         "dataset.open_thinking=model; warmup.max_steps: show it; training.max_completion_length: twice as much",
     )
@@ -60,13 +47,13 @@ _FAILED_CALLS, _ENDED_IN_CALLS = 0.5, 0.5  # share of calls, and of completions:
 def no_calls(history: History) -> Finding | None:
     """Not where the problems are solved without any."""
     rows = history.sampled.recent()
-    calls, reward = mean(rows, "tools/call_frequency"), mean(rows, "reward")
-    if calls is None or calls >= _FEW_CALLS or (reward is not None and history.is_near_full(reward)):
+    calls, reward = rows.mean("tools/call_frequency"), rows.mean("reward")
+    if calls is None or calls >= _FEW_CALLS or history.is_near_full(reward):
         return None
     return Finding(
         "The model calls no tool",
         "warning",
-        f"tools/call_frequency {calls:.3g} in {steps(rows)} (limit {_FEW_CALLS} calls per completion)",
+        f"tools/call_frequency {calls:.3g} in {rows.steps} (limit {_FEW_CALLS} calls per completion)",
         "it was never trained to call, or its calls cannot be read (rlvr-vocab samples contains='<tool_call>')",
         "warmup.max_steps: show calls; dataset.system_prompt: ask for them; rewards: add tool_calls",
     )
@@ -74,13 +61,13 @@ def no_calls(history: History) -> Finding | None:
 
 def calls_fail(history: History) -> Finding | None:
     rows = history.sampled.recent()
-    calls, failed = mean(rows, "tools/call_frequency"), mean(rows, "tools/failure_frequency")
+    calls, failed = rows.mean("tools/call_frequency"), rows.mean("tools/failure_frequency")
     if calls is None or failed is None or calls < _FEW_CALLS or failed <= _FAILED_CALLS:
         return None
     return Finding(
         "Most calls fail",
         "warning",
-        f"tools/failure_frequency {failed:.0%} of {calls:.3g} calls per completion in {steps(rows)} (limit "
+        f"tools/failure_frequency {failed:.0%} of {calls:.3g} calls per completion in {rows.steps} (limit "
         f"{_FAILED_CALLS:.0%})",
         "wrong names or arguments, or the tool raises or runs into its deadline (rlvr-vocab samples contains=error)",
         "tools: mend the function, or say in its docstring what it takes; rewards: add tool_calls",
@@ -89,13 +76,13 @@ def calls_fail(history: History) -> Finding | None:
 
 def completions_end_in_calls(history: History) -> Finding | None:
     rows = history.sampled.recent()
-    ended = mean(rows, "tools/ended_in_call")
+    ended = rows.mean("tools/ended_in_call")
     if ended is None or ended <= _ENDED_IN_CALLS:
         return None
     return Finding(
         "Completions end in calls, without an answer",
         "error" if ended > NEARLY_ALL else "warning",
-        f"tools/ended_in_call {ended:.0%} in {steps(rows)} (limit {_ENDED_IN_CALLS:.0%})",
+        f"tools/ended_in_call {ended:.0%} in {rows.steps} (limit {_ENDED_IN_CALLS:.0%})",
         "the limit on calls ends them, or the results do not fit into the completion limit, or the model only calls",
         "training.max_tool_calling_iterations, training.max_completion_length: raise them; rewards: pay the answer",
     )
@@ -108,10 +95,9 @@ _SHARED = 0.5  # share of completions: half of the texts do not depend on the pr
 def mode_collapse(history: History) -> Finding | None:
     rows, size = history.sampled.recent(), history.facts.num_generations
     most = _DUPLICATES * (size - 1) / size
-    repeated, shared, reward = (
-        median(rows, name) for name in ("completions/duplicates", "completions/shared", "reward")
-    )
-    if size < 2 or (reward is not None and history.is_near_full(reward)):
+    names = ("completions/duplicates", "completions/shared", "reward")
+    repeated, shared, reward = (rows.median(name) for name in names)
+    if size < 2 or history.is_near_full(reward):
         return None
     seen = []
     if repeated is not None and repeated > most:
@@ -123,7 +109,7 @@ def mode_collapse(history: History) -> Finding | None:
     return Finding(
         "Completions repeat each other",
         "error",
-        f"{' and '.join(seen)} in {steps(rows)}",
+        f"{' and '.join(seen)} in {rows.steps}",
         "the temperature is low, the reward pays for one text, or the learning rate is too high",
         "training.temperature=1.0; training.learning_rate: a quarter of it",
     )
@@ -136,7 +122,7 @@ def kl_high(history: History) -> Finding | None:
     if not history.rows.recent() or not history.kl:
         return None
     (first_step, first), (step, kl) = history.kl[0], history.kl[-1]
-    dense = values(history.rows.recent(WINDOW / 2), "kl")
+    dense = history.rows.recent(WINDOW / 2).values("kl")
     if len(dense) >= FEWEST_ROWS:
         kl = statistics.median(dense)
     if kl <= _KL or first > _KL >= kl - first:  # a stage that began far from the reference
@@ -158,13 +144,11 @@ _ENTROPY_NONE = 0.01  # nats per token: every completion of a group is the same,
 
 def entropy_collapsing(history: History) -> Finding | None:
     rows, last = history.sampled.recent(), history.rows.recent(WINDOW / 2)
-    reward, half = median(history.sampled.recent(WINDOW / 2), "reward"), len(rows) // 2
-    before, now = history.reward_in(rows[:half]), history.reward_in(rows[half:])
-    if reward is not None and history.is_near_full(reward):
+    reward, half = history.sampled.recent(WINDOW / 2).median("reward"), len(rows) // 2
+    before, now = (Window(part).estimate("reward") for part in (rows[:half], rows[half:]))
+    if history.is_near_full(reward) or (before and now and now.is_above(before, RISEN)):
         return None
-    if before is not None and now is not None and now.is_above(before, RISEN):
-        return None
-    first, entropy = values(history.rows.earliest(FEWEST_ROWS), "entropy"), median(last, "entropy")
+    first, entropy = history.rows.earliest(FEWEST_ROWS).values("entropy"), last.median("entropy")
     if not history.rows.recent() or not first or entropy is None:
         return None
     if entropy >= _ENTROPY_NONE and (entropy >= _ENTROPY_LOW * max(first) or entropy >= _ENTROPY_LOW_NATS):
@@ -172,7 +156,7 @@ def entropy_collapsing(history: History) -> Finding | None:
     return Finding(
         "The entropy collapses",
         "error",
-        f"entropy {entropy:.3g} in {steps(last)}, {max(first):.3g} at the beginning (limit "
+        f"entropy {entropy:.3g} in {last.steps}, {max(first):.3g} at the beginning (limit "
         f"{_ENTROPY_LOW} × the beginning and {_ENTROPY_LOW_NATS} nats per token)",
         "the temperature is low, the learning rate is too high, or the reward pays for one text",
         "training.temperature=1.0; training.learning_rate: a quarter of it; training.entropy_coef=0.001",
@@ -187,12 +171,12 @@ def sampler_disagrees(history: History) -> Finding | None:
     rows = history.sampled.recent()
     limit = _LOGP_GAP_VLLM if history.facts.use_vllm else _LOGP_GAP
     for metric in ("sampling/logp_gap", "sampling/sampling_logp_difference/mean"):
-        gap = median(rows, metric)
+        gap = rows.median(metric)
         if gap is not None and gap > limit:
             return Finding(
                 "Sampler and trainer disagree on log-probabilities",
                 "error",
-                f"{metric} {gap:.3g} in {steps(rows)} (limit {limit} nats per token)",
+                f"{metric} {gap:.3g} in {rows.steps} (limit {limit} nats per token)",
                 "the sampler has other weights, another temperature, precision or region bias than the trainer",
                 "training.use_vllm=false, or training.bf16=false with model.model_kwargs.torch_dtype=fp32",
             )
@@ -204,7 +188,7 @@ def loss_not_finite(history: History) -> Finding | None:
     rows = history.rows.recent()
     for metric in ("loss", "grad_norm"):
         bad = [row for row in rows if metric in row and number(row, metric) is None]
-        if recurs(len(bad), rows):
+        if rows.recurs(len(bad)):
             return Finding(
                 "Loss or gradient is not a number",
                 "error",
@@ -224,24 +208,26 @@ _RATE_JUDGED = 0.1  # of `training.learning_rate`: the ends of a warm-up and of 
 def weights_not_moving(history: History) -> Finding | None:
     """A rate of 0, a frozen adapter, or weights that round updates away."""
     asked, rows = history.facts.learning_rate, history.rows.recent()
-    rates = values(rows, "learning_rate")
+    rates = rows.values("learning_rate")
     if rows and len(rates) == len(rows) and max(rates) <= _LEAST_RATE:
         return Finding(
             "The learning rate is next to 0",
             "error",
-            f"learning_rate {max(rates):.3g} in {steps(rows)}, training.learning_rate={asked:.3g}",
+            f"learning_rate {max(rates):.3g} in {rows.steps}, training.learning_rate={asked:.3g}",
             "training.learning_rate is 0, or the schedule has ended before the run",
             "training.learning_rate: such as 5e-6; training.lr_scheduler_type=constant_with_warmup",
         )
     least = max(_LEAST_RATE, _RATE_JUDGED * asked)
-    rows = [row for row in rows if (number(row, "learning_rate") or 0) > least and (number(row, "grad_norm") or 0) > 0]
-    moved = median(rows, "weights/moved")
+    rows = Window(
+        row for row in rows if (number(row, "learning_rate") or 0) > least and (number(row, "grad_norm") or 0) > 0
+    )
+    moved = rows.median("weights/moved")
     if len(rows) < FEWEST_ROWS or moved is None or moved >= _ROUNDED:
         return None
     return Finding(
         "Most updates round away" if moved >= _MOVED else "The parameters do not move",
         "warning" if moved >= _MOVED else "error",
-        f"weights/moved {moved:.0%} in {steps(rows)}, at learning_rate {rows[-1]['learning_rate']:.3g} (limit "
+        f"weights/moved {moved:.0%} in {rows.steps}, at learning_rate {rows[-1]['learning_rate']:.3g} (limit "
         f"{_ROUNDED:.0%})",
         "the optimizer lacks the parameters that train, the learning rate is too low, or the weights have 16 bits",
         "training.learning_rate: raise it, such as 5e-6; model.pure_bf16=false",

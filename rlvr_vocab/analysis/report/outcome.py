@@ -38,9 +38,8 @@ def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     known = {step for step, *_ in measured}
     steps, values = record.series(f"eval/{held_out.metric.name}")
     measured += [(step, value, value, value) for step, value in zip(steps, values, strict=True) if step not in known]
-    return (
-        Line("held-out problems", *([*column] for column in zip(*sorted(measured), strict=True))) if measured else None
-    )
+    columns = ([*column] for column in zip(*sorted(measured), strict=True))
+    return Line("held-out problems", *columns) if measured else None
 
 
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:

@@ -13,15 +13,8 @@ from rlvr_vocab.analysis.compare.comparison import (
     compare_with_baseline,
     holm,
     match_scores,
-    verdict_sentence,
 )
-from rlvr_vocab.analysis.compare.interval import (
-    CAUTION,
-    DifferenceVariance,
-    SeedVariance,
-    half_width,
-    p_value,
-)
+from rlvr_vocab.analysis.compare.interval import CAUTION, DifferenceVariance, SeedVariance
 from rlvr_vocab.errors import UserError
 
 
@@ -82,12 +75,9 @@ def claims(seeds, problems, draws):
     shares = (np.arange(draws) + 0.5) / draws
     seen = [[variance * share / df for share in stats.chi2.ppf(shares, df)] for variance, _, df in seeds]
     halves = [
-        half_width(
-            DifferenceVariance(
-                problems + both, 1e6, tuple(SeedVariance(v, p, df) for v, (_, p, df) in zip(each, seeds, strict=True))
-            ),
-            0.05,
-        )
+        DifferenceVariance(
+            problems + both, 1e6, tuple(SeedVariance(v, p, df) for v, (_, p, df) in zip(each, seeds, strict=True))
+        ).half_width(0.05)
         for each in itertools.product(*seen)
     ]
     return float(2 * stats.norm.sf(np.array(halves) / np.sqrt(true)).mean())
@@ -109,11 +99,11 @@ def test_the_rule_is_cautious_enough_where_it_claims_most(seeds, problems, draws
 def test_the_p_value_is_the_error_whose_interval_ends_at_zero():
     luck = DifferenceVariance(problems=0.0004, problems_df=199, seeds=(SeedVariance(0.0008, 0.0002, 2),))
     for error in (0.5, 0.05, 0.001):
-        assert p_value(luck, half_width(luck, error)) == pytest.approx(error)
-    assert p_value(luck, 0.0) == 1.0
+        assert luck.p_value(luck.half_width(error)) == pytest.approx(error)
+    assert luck.p_value(0.0) == 1.0
     # An interval is never narrower than that of the problems alone.
     agreeing = DifferenceVariance(problems=0.0004, problems_df=499, seeds=(SeedVariance(1e-9, 0.0004, 2),))
-    assert half_width(agreeing, 0.05) == pytest.approx(stats.t.isf(CAUTION * 0.025, 499) * 0.02)
+    assert agreeing.half_width(0.05) == pytest.approx(stats.t.isf(CAUTION * 0.025, 499) * 0.02)
 
 
 def test_arms_that_are_alike_in_every_answer_are_not_known_exactly():
@@ -179,6 +169,6 @@ def test_the_verdict_has_the_sign_of_the_difference_and_needs_two_runs():
     better = arm("n=9", table(scores))
     found = [compare_arms(plain, better), compare_arms(better, plain), compare_arms(plain, alike)]
     assert [each.verdict for each in found] == ["higher", "lower", "not distinguishable"]
-    assert f"is {100 * found[2].smallest_effect:.1f} points" in verdict_sentence(found[2])
+    assert f"is {100 * found[2].smallest_effect:.1f} points" in found[2].sentence
     single = compare_arms(arm("n=0", table(np.zeros((1, 9)))), arm("n=9", table(scores[:1, :9])))
     assert single.verdict == "one run each"
