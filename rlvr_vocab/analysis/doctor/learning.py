@@ -105,13 +105,13 @@ def _spreads(history: History) -> str:
 def no_gradient(history: History) -> Finding | None:
     """Of a loss or a filter of the user's own: groups differ, and nothing moves."""
     rows, sampled = history.rows.recent(), history.sampled.recent()
-    zero = [name for name in ("groups/kept", "grad_norm") if (found := values(rows, name)) and not any(found)]
+    zero = [name for name in ("groups/kept", "grad_norm") if (found := rows.values(name)) and not any(found)]
     if not sampled or _are_alike(history, sampled) or not zero:
         return None
     return Finding(
         "No group is kept" if "groups/kept" in zero else "The loss has no gradient",
         "error",
-        f"{' and '.join(zero)} 0 in {steps(rows)}",
+        f"{' and '.join(zero)} 0 in {rows.steps}",
         "keep_groups is False for all groups, or per_token_loss does not depend on logps_BC",
         "training.trainer: mend the method, or leave it out",
     )
