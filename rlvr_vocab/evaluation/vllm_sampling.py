@@ -57,7 +57,7 @@ def vllm_sampler(
 
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     dtype, length = config.dtype, max(map(len, chat.prompt_ids(prompts))) + settings.max_new_tokens
-    grows = chat.tools is not None and chat.tools.has_environments  # by what they add to a prompt
+    grows = chat.tools is not None and chat.tools.environment_factories  # by what they add to a prompt
     engine = LLM(
         str(folder),
         # "auto" would load weights in float32 as float16, another model than Transformers samples.

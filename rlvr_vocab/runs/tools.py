@@ -56,8 +56,8 @@ class ToolUse:
                 raise UserError(f"{key}: there is nothing to call: set tools or environment")
         for name in (*(chosen.tools or ()), *([chosen.environment.name] if chosen.environment else ())):
             if name.startswith(FROM_PYTHON):
-                held = f"{name.removeprefix(FROM_PYTHON)} is of a Python script, which trained the run"
-                raise UserError(f"tools: {held}: name it, to import that file, or set tools=[]")
+                held = f"tools: {name.removeprefix(FROM_PYTHON)} is of a Python script, which trained the run"
+                raise UserError(f"{held}: name it, to import that file, or set tools=[]")
         past = past or ("keep" if run is None else run.model.past_thinking)
         rounds = trained.max_tool_calling_iterations if rounds is None else rounds
         return cls(chosen.tools or (), chosen.environment, rounds, past)
@@ -70,16 +70,10 @@ class ToolUse:
         from rlvr_vocab.tools.format import ToolFormat
         from rlvr_vocab.tools.transcripts import ToolLoop
 
-        factory = given.get("environment_factory")
-        return ToolLoop(
-            tokenizer,
-            layout,
-            ToolFormat(tokenizer, layout, {}),
-            given.get("tools", ()),
-            None if factory is None else {None: factory},
-            self.max_tool_calling_iterations,
-            self.past_thinking,
-        )
+        tools, factory = given.get("tools", ()), given.get("environment_factory")
+        environments, rounds = {None: factory} if factory else None, self.max_tool_calling_iterations
+        tool_format = ToolFormat(tokenizer, layout, {})
+        return ToolLoop(tokenizer, layout, tool_format, tools, environments, rounds, self.past_thinking)
 
     def record(self) -> Mapping[str, Any]:
         """For records: equal where the same code is called in the same way; None for everything without tools."""

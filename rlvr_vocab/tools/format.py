@@ -64,14 +64,10 @@ class ToolFormat:
     def prompt_ids(self, messages: list[Message], tools: Sequence[Any]) -> list[int]:
         """The ids of a prompt with its tools, and the start of the assistant's turn."""
         [text] = chat_texts(self._tokenizer, [messages], tools=list(tools) or None, **self._rendering)
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self._encoded(text)
 
     def message(self, turn: str, context_ids: list[int], ids: list[int], tools: Sequence[Any]) -> Message:
-        """What a sampled turn says: `content`, and `tool_calls` where it calls.
-
-        Args:
-            turn: the text of the whole turn, with what the template prefilled.
-        """
+        """The message of a sampled turn; `turn` is its whole text, with what the template prefilled."""
         parsed = trl_templates.parse_response(self._tokenizer, ids, prefix=context_ids, tools=list(tools))
         return self.with_whole_turn(turn, parsed)
 
@@ -86,10 +82,7 @@ class ToolFormat:
         return {"role": "assistant", "content": turn[:end], "tool_calls": calls}
 
     def answer_ids(self, answers: Sequence[Message]) -> list[int]:
-        """The ids of tool messages, from the end of the turn that called to the start of the next one.
-
-        Those of `GRPOTrainer._get_tool_suffix_ids`, but for words that hold control tokens.
-        """
+        """The ids between two turns; those of TRL's `_get_tool_suffix_ids`, but for words that hold control tokens."""
         answers = [self._plain(answer) for answer in answers]
         marked = [{**answer, "content": _MARK.replace("{}", str(place))} for place, answer in enumerate(answers)]
         text, text_of_marks = self._rendered(answers), self._rendered(marked)
@@ -182,7 +175,7 @@ def _set_parser(tokenizer: PreTrainedTokenizerBase, chat_template: str, turn_sta
         return
     except ValueError:
         pass  # it knows templates by their whole text
-    parsers = [value for name, value in vars(trl_templates).items() if name.endswith("_template") and _is_parser(value)]
+    parsers = [value for value in vars(trl_templates).values() if isinstance(value, dict) and "fields" in value]
     [asked] = chat_texts(tokenizer, [_ASKED[:1]], chat_template=chat_template)
     [called] = chat_texts(tokenizer, [_ASKED], chat_template=chat_template, add_generation_prompt=False)
     context, ids = (tokenizer.encode(text, add_special_tokens=False) for text in (asked, called.removeprefix(asked)))
@@ -194,7 +187,3 @@ def _set_parser(tokenizer: PreTrainedTokenizerBase, chat_template: str, turn_sta
             return
     tokenizer.response_template = None
     raise UserError("tools: no parser knows the calls of the chat template: set tokenizer.response_template")
-
-
-def _is_parser(value: Any) -> bool:
-    return isinstance(value, dict) and "fields" in value

@@ -1,15 +1,13 @@
-"""Completions of several turns from any sampler: the model calls, its tools answer, and it goes on until it calls none.
-
-`GRPOTrainer._tool_call_loop` of TRL by the same rules, for evaluation and serving.
-"""
+"""Samples completions of several turns, in which tools answer, by the rules of TRL's `_tool_call_loop`."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -48,10 +46,10 @@ Generate = Callable[[Sequence[Request]], list[SampledTurn]]
 
 @dataclass
 class Completion:
-    """One sampled answer: ids as the model saw and gave them, and the surface text of the assistant's whole turn.
+    """One sampled answer: its ids, and the surface text of the assistant's whole turn.
 
-    With tools the ids are those of all turns and answers, `turn` is the last one (empty where it calls), `messages` are
-    all, and `segments` the lengths of the runs of sampled and of given ids in turn; without, both are empty.
+    With tools, the ids are of all turns and answers, and `turn` is the last one (empty where it calls). Without tools,
+    `messages` and `segments` (the lengths of the runs of sampled and of given ids in turn) are empty.
     `context_ids` are what a next turn sees, by `past_thinking` other than what was sampled.
     """
 
@@ -79,37 +77,31 @@ class Completion:
         return [([*self.prompt_ids, *ids[:start]], ids[start:end]) for start, end in [*pairwise(ends)][::2]]
 
 
+@dataclass(frozen=True)
 class ToolLoop:
     """Samples completions whose calls are carried out.
 
-    Args:
-        environment_factories: by the `environment` of a row; under None the one of all rows.
-        max_iterations: rounds of calls in a completion; None for any number.
+    `environment_factories` are by the `environment` of a row, or under None one for all rows. `max_iterations` limits
+    the rounds of calls in a completion.
     """
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        layout: VocabLayout,
-        tool_format: ToolFormat,
-        tools: Sequence[Callable[..., Any]] = (),
-        environment_factories: Mapping[str | None, Callable[[], Any]] | None = None,
-        max_iterations: int | None = None,
-        past_thinking: PastThinking = "keep",
-    ) -> None:
-        self._tokenizer, self._layout, self._format = tokenizer, layout, tool_format
-        self._tools = list(tools)
-        self._factories = environment_factories or {}
-        self.has_environments = bool(self._factories)
-        self._max_iterations = sys.maxsize if max_iterations is None else max_iterations
-        self._past_thinking = past_thinking
-        encoded = (tokenizer.encode("\n" * count, add_special_tokens=False) for count in (1, 2, 3))
-        self._line_breaks = frozenset(token for ids in encoded for token in ids)
+    tokenizer: PreTrainedTokenizerBase
+    layout: VocabLayout
+    tool_format: ToolFormat
+    tools: Sequence[Callable[..., Any]] = ()
+    environment_factories: Mapping[str | None, Callable[[], Any]] | None = None
+    max_iterations: int | None = None
+    past_thinking: PastThinking = "keep"
+
+    @cached_property
+    def _line_breaks(self) -> frozenset[int]:
+        encoded = (self.tokenizer.encode("\n" * count, add_special_tokens=False) for count in (1, 2, 3))
+        return frozenset(token for ids in encoded for token in ids)
 
     def prompt_ids(self, prompts: Sequence[Any]) -> list[list[int]]:
         """The ids of prompts that show all tools, without what an environment adds."""
-        tools = offered_tools(self._tools, self._factories) or ()
-        return [self._format.prompt_ids(prompt, tools) for prompt in prompts]
+        tools = offered_tools(self.tools, self.environment_factories) or ()
+        return [self.tool_format.prompt_ids(prompt, tools) for prompt in prompts]
 
     def complete(
         self, rows: Sequence[Mapping[str, Any]], generate: Generate, limit: int, context: int | None = None
@@ -128,20 +120,23 @@ class ToolLoop:
         while going:
             requests = [Request(row, turn, each.context_ids, each.room(limit, longest)) for row, each in going]
             for (_, each), sampled in zip(going, generate(requests), strict=True):
-                self._take(each, sampled)
+                each.messages.append(self.message(each.context_ids, sampled.ids, each.tools))
+                each.add(sampled.ids)
+                each.finished = sampled.finished
+                each.context_ids = self._context_after(each.context_ids, sampled.ids)
             calling = [(row, each) for row, each in going if each.messages[-1].get("tool_calls")]
-            going = calling if turn < self._max_iterations else []
-            going = [(row, each) for row, each in going if self._answered(each, limit, longest)]
+            may_call = self.max_iterations is None or turn < self.max_iterations
+            going = [(row, each) for row, each in calling if may_call and self._answered(each, limit, longest)]
             turn += 1
         for each in started:
             each.turn = turn_text(each.messages)
         return started
 
     def _started(self, row: Mapping[str, Any]) -> Completion:
-        prompt, environment, tools = row["prompt"], None, self._tools
-        if self._factories:
-            several = None not in self._factories
-            environment = self._factories[row["environment"] if several else None]()
+        prompt, environment, tools = row["prompt"], None, self.tools
+        if self.environment_factories:
+            several = None not in self.environment_factories
+            environment = self.environment_factories[row["environment"] if several else None]()
             columns = {name: value for name, value in row.items() if not (several and name == "environment")}
             try:
                 inspect.signature(environment.reset).bind(**columns)
@@ -152,21 +147,13 @@ class ToolLoop:
             if added is not None:
                 prompt = [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + content_text(added)}]
             tools = [*tools, *(getattr(environment, each.__name__) for each in methods_of(type(environment)))]
-        prompt_ids = self._format.prompt_ids(prompt, tools)
+        prompt_ids = self.tool_format.prompt_ids(prompt, tools)
         return Completion(prompt_ids, [], "", False, environment=environment, tools=tools, context_ids=prompt_ids)
-
-    def _take(self, transcript: Completion, sampled: SampledTurn) -> None:
-        """Add a sampled turn to a transcript."""
-        context_ids, ids = transcript.context_ids, sampled.ids
-        transcript.messages.append(self.message(context_ids, ids, transcript.tools))
-        transcript.add(ids)
-        transcript.finished = sampled.finished
-        transcript.context_ids = self._context_after(context_ids, ids)
 
     def message(self, context_ids: list[int], ids: list[int], tools: Sequence[Callable[..., Any]] = ()) -> Message:
         """The message of a sampled turn."""
-        text = assistant_turn(self._tokenizer, self._layout, context_ids, ids)
-        return self._format.message(text, context_ids, ids, tools)
+        text = assistant_turn(self.tokenizer, self.layout, context_ids, ids)
+        return self.tool_format.message(text, context_ids, ids, tools)
 
     def context_ids(self, prompt_ids: Sequence[int], ids: Sequence[int], segments: Sequence[int]) -> list[int]:
         """What the model sees after the recorded ids of a transcript that goes on in its last turn."""
@@ -177,14 +164,14 @@ class ToolLoop:
         return [*context, *ids[start:]]
 
     def _context_after(self, context_ids: list[int], ids: Sequence[int]) -> list[int]:
-        start = len(context_ids) - len(prefilled_ids(context_ids, self._layout))
-        past = past_turn_ids([*context_ids[start:], *ids], self._past_thinking, self._layout, self._line_breaks)
+        start = len(context_ids) - len(prefilled_ids(context_ids, self.layout))
+        past = past_turn_ids([*context_ids[start:], *ids], self.past_thinking, self.layout, self._line_breaks)
         return [*context_ids[:start], *past]
 
     def _answered(self, transcript: Completion, limit: int, context: int) -> bool:
         """Carry out the calls of the last turn; False where there is no room for the answers, or none after them."""
         answers = tool_messages(transcript.messages[-1]["tool_calls"], transcript.tools)
-        ids = self._format.answer_ids(answers)
+        ids = self.tool_format.answer_ids(answers)
         if len(transcript.completion_ids) + len(ids) > limit or len(transcript.context_ids) + len(ids) >= context:
             return False
         transcript.add(ids)
@@ -210,16 +197,11 @@ def tool_messages(calls: Sequence[Mapping[str, Any]], tools: Sequence[Callable[.
         except (ToolError, TypeError, ValueError) as error:  # arguments may be anything
             results.append((name, {"error": str(error)}))
 
-    async def answered(name: str, result: Awaitable[Any]) -> tuple[str, Any]:
-        try:
-            return name, await result
-        except ToolError as error:
-            return name, {"error": str(error)}
+    async def all_waiting() -> list[Any]:
+        return await asyncio.gather(*(result for _, result in waiting), return_exceptions=True)
 
-    async def all_waiting() -> list[tuple[str, Any]]:
-        return await asyncio.gather(*(answered(*each) for each in waiting))
-
-    results += run_coroutine(all_waiting()) if waiting else []
+    for (name, _), result in zip(waiting, run_coroutine(all_waiting()) if waiting else [], strict=True):
+        results.append((name, {"error": str(result)} if isinstance(result, ToolError) else result))
     return [
         {"role": "tool", "name": name, "content": result if isinstance(result, list) else str(result)}
         for name, result in results
@@ -229,9 +211,8 @@ def tool_messages(calls: Sequence[Mapping[str, Any]], tools: Sequence[Callable[.
 def past_turn_ids(
     ids: Sequence[int], past_thinking: PastThinking, layout: VocabLayout, line_breaks: frozenset[int] = frozenset()
 ) -> list[int]:
-    """The ids of a turn as later turns see it: as they are, without closed thoughts, or without copies.
-
-    Tags go with their thought, and so do the line breaks after it; a thought that never closed stays.
+    """The ids of a turn as later turns see it: as they are, without copies, or without closed thoughts, their tags and
+    the line breaks after them.
     """
     if past_thinking == "keep":
         return list(ids)
