@@ -78,10 +78,7 @@ def _prompts(settings: GenerateSettings, system: str | None) -> list[Messages]:
 
 
 def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion) -> dict[str, object]:
-    """One answer as plain values, with its prompt as text if it is one message, else as messages.
-
-    Thinking, answer and text are those of the last turn; a turn that calls a tool answers nothing.
-    """
+    """One answer as plain values, its thinking, answer and text those of the last turn."""
     layout, tokenizer = checkpoint.layout, checkpoint.tokenizer
     thinking, answer = turn_parts(layout, *completion.turns_ids[-1])
     asked = [message for message in prompt if message["role"] != "system"]

@@ -102,7 +102,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         if not all((place / name).exists() for name in (_THOUGHTS, permuted.name, *(f"{arm}.jsonl" for arm in ARMS))):
             checkpoint = load_checkpoint(model)
             checkpoint = replace(checkpoint, tools=tools.loop(checkpoint.tokenizer, checkpoint.layout))
-            require_room(checkpoint.model.config, checkpoint.chat, [row["prompt"] for row in rows], sampling)
+            require_room(checkpoint.model.config, checkpoint, [row["prompt"] for row in rows], sampling)
             prober = Prober(checkpoint, Grader(grader, reward_context(last)), sampling)
             _write_missing(prober, settings, folder, rows, permuted, console)
     answers = {arm: read_lines(place / f"{arm}.jsonl", ProbeAnswer) for arm in ARMS}

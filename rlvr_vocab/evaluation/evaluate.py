@@ -187,43 +187,33 @@ def _batch_ends(questions: Sequence[Question], batch_size: int) -> list[int]:
 
 
 def result_settings(
-    checkpoint: Path,
-    base: Path | None,
-    rows: Sequence[Row],
-    sampling: SamplingSettings,
-    backend: str,
-    grader: GraderSpec,
+    folder: Path, base: Path | None, rows: Sequence[Row], sampling: SamplingSettings, backend: str, grader: GraderSpec
 ) -> dict[str, Any]:
     """All settings that results depend on, except the number of samples, which may grow."""
-    under = find_base(checkpoint, base) if is_adapter(checkpoint) else checkpoint
+    under = find_base(folder, base) if is_adapter(folder) else folder
     return {
-        "weights": weights_fingerprint(checkpoint),
-        "base_weights": None if under is checkpoint else weights_fingerprint(under),
-        "files": {name: _file_hash(checkpoint, base, name) for name in _READ_BESIDE},
+        "weights": weights_fingerprint(folder),
+        "base_weights": None if under is folder else weights_fingerprint(under),
+        "files": {name: _file_hash(folder, base, name) for name in _READ_BESIDE},
         "problems": len(rows),
         "problems_sha256": _sha256([[row["prompt"], cell_text(row.get("solution"))] for row in rows]),
         "grader": grader.record(),
         "format": grader.form_record(),
-        "temperature": sampling.temperature,
-        "max_new_tokens": sampling.max_new_tokens,
-        "seed": sampling.seed,
-        "batch_size": sampling.batch_size,
+        **{key: getattr(sampling, key) for key in ("temperature", "max_new_tokens", "seed", "batch_size")},
         "backend": backend,
     }
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """UserError where the folder holds results of other settings; settings without results are ignored."""
-    results = folder / EVALUATION_RESULTS
-    if not results.is_file() or not results.stat().st_size:
-        if (folder / SUMMARY).exists():
-            raise UserError(
-                f"out={folder}: holds a {SUMMARY} without its {EVALUATION_RESULTS}; choose another out, or delete it"
-            )
-        return
-    there = read_json_if_there(folder / EVALUATION_SETTINGS) or {}
-    if differing := differing_settings(there, settings):
-        raise UserError(f"out={folder}: holds an evaluation with {differing}; choose another out, or delete it")
+    results, held = folder / EVALUATION_RESULTS, ""
+    if results.is_file() and results.stat().st_size:
+        if differing := differing_settings(read_json_if_there(folder / EVALUATION_SETTINGS) or {}, settings):
+            held = f"an evaluation with {differing}"
+    elif (folder / SUMMARY).exists():
+        held = f"a {SUMMARY} without its {EVALUATION_RESULTS}"
+    if held:
+        raise UserError(f"out={folder}: holds {held}; choose another out, or delete it")
 
 
 def differing_settings(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:

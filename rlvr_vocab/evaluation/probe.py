@@ -155,7 +155,7 @@ class Prober:
     """Samples, exchanges and grades thoughts of a model with copies, at a temperature above 0."""
 
     def __init__(self, checkpoint: Checkpoint, grader: Grader, sampling: SamplingSettings) -> None:
-        self._tokenizer, self._layout, self._chat = checkpoint.tokenizer, checkpoint.layout, checkpoint.chat
+        self._tokenizer, self._layout, self._chat = checkpoint.tokenizer, checkpoint.layout, checkpoint
         self._grader, self._sampling = grader, sampling
         self._continuations = Continuations(checkpoint, sampling.temperature)
         self._exchange = CopyExchange(self._continuations.policy)

@@ -70,18 +70,10 @@ class Chat:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Chat):
     """A model that follows its region policy, with what is needed to talk to it."""
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    layout: VocabLayout
-    template: Mapping[str, Any] = field(default_factory=dict)
-    tools: ToolLoop | None = None
-
-    @property
-    def chat(self) -> Chat:
-        return Chat(self.tokenizer, self.layout, self.template, self.tools)
+    model: PreTrainedModel = field(kw_only=True)
 
 
 def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
@@ -92,7 +84,7 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_
     if weights_dtype(model.dtype) == torch.float32:
         model.float()
     attach_region_sampler(model, RegionPolicy(layout))
-    return Checkpoint(model, load_tokenizer(folder_with("tokenizer.json", folder, base)), layout)
+    return Checkpoint(load_tokenizer(folder_with("tokenizer.json", folder, base)), layout, model=model)
 
 
 def sample_completions(
@@ -110,9 +102,9 @@ def sample_completions(
     Raises UserError, before sampling, where a prompt and its completion could exceed the model's context.
     """
     model, completions = checkpoint.model, list[Completion]()
-    chat, generate = checkpoint.chat, partial(_sample_turns, model, checkpoint.tokenizer, settings)
+    generate = partial(_sample_turns, model, checkpoint.tokenizer, settings)
     asked = [{"prompt": prompt} for prompt in prompts] if rows is None else rows
-    require_room(model.config, chat, prompts, settings)
+    require_room(model.config, checkpoint, prompts, settings)
     training = model.training
     model.eval()
     try:
@@ -120,7 +112,7 @@ def sample_completions(
             torch.manual_seed(settings.seed)
             for start in range(0, len(prompts), settings.batch_size):
                 part = asked[start : start + settings.batch_size]
-                batch = chat.completions(part, generate, settings.max_new_tokens, context_of(model.config))
+                batch = checkpoint.completions(part, generate, settings.max_new_tokens, context_of(model.config))
                 completions += batch
                 on_batch(batch)
                 on_progress(len(completions), len(prompts))

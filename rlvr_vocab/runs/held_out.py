@@ -72,9 +72,8 @@ class HeldOutEvaluator:
             seed=settings.seed,
             limit_key="training.max_completion_length",
         )
-        return cls(
-            run.folder, run.console, problems, Grader(grader_of_run(settings), reward_context(settings)), sampling
-        )
+        grader = Grader(grader_of_run(settings), reward_context(settings))
+        return cls(run.folder, run.console, problems, grader, sampling)
 
     def measure_before(self, trainer: RegionGRPOTrainer) -> None:
         """Evaluate the initial model: now, or once it is sharded."""
@@ -95,11 +94,9 @@ class HeldOutEvaluator:
 
         An evaluation during training, at `step`, is reused; None to evaluate again.
         """
-        before = self._recorded([results_file(self._folder, "before")])
-        figures = {
-            "before": held_out_figures(before or ()),
-            "after": held_out_figures(self._measured("after", trainer, step)),
-        }
+        before = self._recorded([results_file(self._folder, "before")]) or ()
+        results = {"before": before, "after": self._measured("after", trainer, step)}
+        figures = {when: held_out_figures(each) for when, each in results.items()}
         with trainer.accelerator.autocast():
             sample = self._sample(trainer)
         return {
@@ -169,7 +166,8 @@ def _checkpoint(trainer: RegionGRPOTrainer) -> Checkpoint:
     if tool_format is not None:
         environments, rounds = trainer.environment_factories, trainer.max_tool_calling_iterations
         tools = ToolLoop(trainer.tokenizer, layout, tool_format, trainer.standalone_tools, environments, rounds)
-    return Checkpoint(on_its_device(trainer), trainer.processing_class, layout, trainer.chat_template_kwargs, tools)
+    template, model = trainer.chat_template_kwargs, on_its_device(trainer)
+    return Checkpoint(trainer.processing_class, layout, template, tools, model=model)
 
 
 def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:

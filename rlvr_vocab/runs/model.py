@@ -285,7 +285,7 @@ def _run_warmup(
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
         layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
         use = ToolUse(settings.tools, settings.environment, grpo.get("max_tool_calling_iterations"), "keep")
-        checkpoint = Checkpoint(model, tokenizer, layout, tools=use.loop(copy.copy(tokenizer), layout))
+        checkpoint = Checkpoint(tokenizer, layout, tools=use.loop(copy.copy(tokenizer), layout), model=model)
         return accuracy_of(evaluate_checkpoint(checkpoint, check_rows, grader, sampling))
 
     with progress_bar(console, "warm-up", warmup.max_steps) as display:

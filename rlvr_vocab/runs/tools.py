@@ -71,9 +71,9 @@ class ToolUse:
         from rlvr_vocab.tools.transcripts import ToolLoop
 
         tools, factory = given.get("tools", ()), given.get("environment_factory")
-        environments, rounds = {None: factory} if factory else None, self.max_tool_calling_iterations
-        tool_format = ToolFormat(tokenizer, layout, {})
-        return ToolLoop(tokenizer, layout, tool_format, tools, environments, rounds, self.past_thinking)
+        environments: dict[str | None, Any] = {None: factory} if factory else {}
+        rounds, past = self.max_tool_calling_iterations, self.past_thinking
+        return ToolLoop(tokenizer, layout, ToolFormat(tokenizer, layout, {}), tools, environments, rounds, past)
 
     def record(self) -> Mapping[str, Any]:
         """For records: equal where the same code is called in the same way; None for everything without tools."""

@@ -1,7 +1,6 @@
 """How a chat template writes tools, calls and answers: what a call says, and the ids of what a tool answered.
 
-A tool's words come from outside. They neither open nor close a region, nor begin a turn: where their text holds a
-control token, it is encoded in pieces of ordinary tokens.
+The words of a tool neither open nor close a region, nor begin a turn: they are encoded without control tokens.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:  # seconds to import
 
 Message = dict[str, Any]
 
-_NAME, _ARGUMENTS = "tool_of_no_matter", {"of": "no matter"}
-_CALL: dict[str, Any] = {"type": "function", "function": {"name": _NAME, "arguments": _ARGUMENTS}}
+_FUNCTION = {"name": "tool_of_no_matter", "arguments": {"of": "no matter"}}
+_CALL: dict[str, Any] = {"type": "function", "function": _FUNCTION}
 _ASKED: list[Any] = [{"role": "user", "content": "dummy"}, {"role": "assistant", "content": "", "tool_calls": [_CALL]}]
 _MARK = "answer{}of{}no{}matter"  # stands for a tool's words in a rendered text
 # The beginning of a message that has one of these names is the template's own.
@@ -37,11 +36,8 @@ _PLAIN_NAME = re.compile(r"[\w.-]+")
 class ToolFormat:
     """The tool turns of a tokenizer's chat template, whose `response_template` is set to the parser of its calls.
 
-    Attributes:
-        chat_template: renders a conversation so that it begins as the same conversation without its last messages;
-            None for the tokenizer's own.
-
-    Raises UserError for a template that cannot show tools, or whose calls no parser reads.
+    `chat_template` renders a conversation so that it begins as the same one without its last messages; None for the
+    tokenizer's own. Raises UserError for a template that cannot show tools, or whose calls no parser reads.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, template: Mapping[str, Any]) -> None:
@@ -98,12 +94,8 @@ class ToolFormat:
     @staticmethod
     def _plain(answer: Message) -> Message:
         """A message that can be encoded; a name that the model made up may hold control tokens."""
-        name = answer.get("name", "")
-        return {
-            **answer,
-            "name": name if _PLAIN_NAME.fullmatch(name) else "unknown",
-            "content": writable(content_text(answer["content"])),
-        }
+        name, text = answer.get("name", ""), writable(content_text(answer["content"]))
+        return {**answer, "name": name if _PLAIN_NAME.fullmatch(name) else "unknown", "content": text}
 
     def _rendered(self, answers: Sequence[Message]) -> str:
         """What the template adds to a turn that called, after the token that ends it."""
@@ -147,11 +139,8 @@ class ToolFormat:
     @cached_property
     def _without_added_tokens(self) -> Tokenizer:
         own = self._tokenizer.backend_tokenizer
-        plain = Tokenizer(own.model)
-        if own.normalizer is not None:
-            plain.normalizer = own.normalizer
-        if own.pre_tokenizer is not None:
-            plain.pre_tokenizer = own.pre_tokenizer
+        plain: Any = Tokenizer(own.model)
+        plain.normalizer, plain.pre_tokenizer = own.normalizer, own.pre_tokenizer
         return plain
 
 

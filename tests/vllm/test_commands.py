@@ -72,7 +72,7 @@ def test_greedy_answers_are_those_of_transformers(chatty_smollm2):
     checkpoint = load_checkpoint(folder)
     settings = SamplingSettings(max_new_tokens=16, temperature=0.0)
     expected = seeded_sampler(checkpoint, settings)(ROWS, 0)
-    with vllm_sampler(folder, checkpoint.chat, PROMPTS, settings) as sample:
+    with vllm_sampler(folder, checkpoint, PROMPTS, settings) as sample:
         assert sample(ROWS, 0) == expected
 
 
@@ -95,9 +95,9 @@ def test_turns_after_a_call_are_those_of_transformers_and_have_seeds_of_their_ow
     greedy, drawn = (SamplingSettings(max_new_tokens=180, temperature=each, seed=4) for each in (0.0, 1.0))
     expected = seeded_sampler(checkpoint, greedy)(ROWS, 0)
     assert any(len(each.segments) > 2 for each in expected)
-    with vllm_sampler(folder, checkpoint.chat, PROMPTS, greedy) as sample:
+    with vllm_sampler(folder, checkpoint, PROMPTS, greedy) as sample:
         assert sample(ROWS, 0) == expected
-    with vllm_sampler(folder, checkpoint.chat, PROMPTS, drawn) as sample:
+    with vllm_sampler(folder, checkpoint, PROMPTS, drawn) as sample:
         together = sample(ROWS, 0)
         assert [*sample(ROWS[:1], 0), *sample(ROWS[1:], 1)] == together
     layout = checkpoint.layout

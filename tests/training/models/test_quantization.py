@@ -60,7 +60,7 @@ def test_an_evaluation_neither_computes_otherwise_nor_cuts_the_gradient_of_what_
         if isinstance(layer, torch.nn.Dropout):
             layer.p = 0.0
     before, gradients = logits_of(model, rows), lora_gradients(model, rows)
-    checkpoint = Checkpoint(model, trainer.processing_class, trainer.policy.layout)
+    checkpoint = Checkpoint(trainer.processing_class, trainer.policy.layout, model=model)
     sample_completions(checkpoint, PROMPT, SamplingSettings(max_new_tokens=4))
     assert model.training
     assert torch.equal(logits_of(model.eval(), rows), before)
