@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -141,8 +141,3 @@ def read_metrics(path: Path) -> list[Row]:
 def is_step_row(row: Row) -> bool:
     """Whether a row has the metrics of an optimisation step, and not those of an evaluation, ours or TRL's."""
     return not any(name.startswith("eval/") for name in row)
-
-
-def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Rows of steps, and rows of measurements on held-out problems, of those that `read_metrics` gives."""
-    return tuple(filter(is_step_row, rows)), tuple(row for row in rows if not is_step_row(row))

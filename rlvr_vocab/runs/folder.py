@@ -44,7 +44,7 @@ from rlvr_vocab.record.files import (
     parents_of,
     run_folder_of,
 )
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, is_step_row, read_metrics
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -241,12 +241,13 @@ def environment() -> dict[str, Any]:
 
 def run_record(folder: Path) -> RunRecord:
     """The facts, rows and summary of the run in a folder; UserError for a file that cannot be read."""
-    rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
+    logged = read_metrics(folder / METRICS)
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     summary = read_json_if_there(folder / SUMMARY)
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it has no field 'finished'")
-    return RunRecord(folder, facts, rows, evaluations, summary)
+    rows, evaluations = filter(is_step_row, logged), (row for row in logged if not is_step_row(row))
+    return RunRecord(folder, facts, tuple(rows), tuple(evaluations), summary)
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:

@@ -181,11 +181,7 @@ def marked_text(spans: Iterable[Sequence[Any]], *, colour: bool) -> Text:
     """Surface text with reasoning tokens marked and control characters escaped."""
     text = Text()
     for written, copy_index, *_ in spans:
-        surface = visible_text(written)
-        if not copy_index:
-            text.append(surface)
-        elif colour:
-            text.append(surface, style="bold magenta")
-        else:
-            text.append(f"{OPEN_MARK}{surface}{CLOSE_MARK}")
+        surface, is_copy = visible_text(written), bool(copy_index)
+        marked = f"{OPEN_MARK}{surface}{CLOSE_MARK}" if is_copy and not colour else surface
+        text.append(marked, "bold magenta" if is_copy and colour else None)
     return text

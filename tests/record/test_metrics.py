@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.metrics import is_number, read_metrics, read_rows, split_evaluations
+from rlvr_vocab.record.metrics import is_number, is_step_row, read_metrics, read_rows
 
 ROWS = [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.6}]
 LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
@@ -46,8 +46,8 @@ def test_a_row_without_a_step_is_named(step, tmp_path):
 def test_rows_of_measurements_are_apart_from_those_of_steps(tmp_path):
     measured = {"step": 2, "eval/accuracy": 0.3, "eval/problems": 50, "epoch": 0.5}
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in [*ROWS, measured]))
-    rows, evaluations = split_evaluations(read_metrics(tmp_path / "metrics.jsonl"))
-    assert rows == tuple(ROWS) and evaluations == (measured,)
+    *rows, last = read_metrics(tmp_path / "metrics.jsonl")
+    assert rows == ROWS and last == measured and all(map(is_step_row, rows)) and not is_step_row(last)
 
 
 @pytest.mark.parametrize("value", [1e308, -1e200, 10**400, float("inf"), float("nan"), True, "1", None])

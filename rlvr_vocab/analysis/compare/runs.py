@@ -53,8 +53,7 @@ class ComparedRun:
     @property
     def steps(self) -> int | None:
         """Optimisation steps that it took."""
-        rows = self.record.rows
-        return (self.record.summary or {}).get("steps", rows[-1]["step"] if rows else None)
+        return (self.record.summary or {}).get("steps", self.record.last_step or None)
 
     @property
     def grpo_seconds(self) -> float | None:

@@ -232,9 +232,7 @@ class History:
     def close(self, summary: Row) -> None:
         """Add the measurements before and after a finished run."""
         first = self.sampled.earliest()
-        before, after = (
-            [*(f"{name}_{when}" for name in _HELD_OUT), "held_out_problems"] for when in ("before", "after")
-        )
+        before, after = ([*(f"{name}_{at}" for name in _HELD_OUT), "held_out_problems"] for at in ("before", "after"))
         self.before_and_after = (
             self._evaluation(summary, before, 0, first if len(first) >= FEWEST_ROWS else Window()),
             self._evaluation(summary, after, self.step, self.sampled.recent()),

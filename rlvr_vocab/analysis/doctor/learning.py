@@ -192,8 +192,7 @@ def reward_flat(history: History) -> Finding | None:
         "The reward does not rise",
         "warning",
         f"reward {early.mean:.3g} in {early_rows.steps}, {late.mean:.3g} in "
-        f"{late_rows.steps}: a gain of at most {max(most, 0.0):.3g} (two standard errors), at reward_std "
-        f"{spread:.3g}",
+        f"{late_rows.steps}: a gain of at most {max(most, 0.0):.3g} (two standard errors), at reward_std {spread:.3g}",
         "the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
         "training.learning_rate: four times as much; training.num_generations: larger groups",
     )
@@ -259,8 +258,7 @@ def held_out_accuracy_falls(history: History) -> Finding | None:
         "The reward rises while held-out answers get worse",
         "error",
         f"held-out mean {best.value:.3g} up to step {best.step}, {last.value:.3g} at step {last.step} "
-        f"(standard error of the difference {error:.3g}); reward {before.mean:.3g} and then "
-        f"{now.mean:.3g}",
+        f"(standard error of the difference {error:.3g}); reward {before.mean:.3g} and then {now.mean:.3g}",
         "the policy learns the problems, or a hole in the reward: read rlvr-vocab samples order=highest",
         "training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close a hole",
         last.step,

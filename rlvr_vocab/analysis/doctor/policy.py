@@ -12,10 +12,8 @@ _CLOSED = 0.5  # share of completions: healthy above 0.9, doubtful below 0.7 (do
 
 def completions_cut_off(history: History) -> Finding | None:
     rows = history.sampled.recent()
-    clipped, closed, thinking, answering = (
-        rows.median(name)
-        for name in ("completions/clipped_ratio", "thinking/closed", "thinking/mean_length", "answering/mean_length")
-    )
+    clipped, closed = rows.median("completions/clipped_ratio"), rows.median("thinking/closed")
+    thinking, answering = rows.median("thinking/mean_length"), rows.median("answering/mean_length")
     # Where most of the text is no thinking, few completions may think at all.
     shown = ""
     if closed is not None and closed < _CLOSED and thinking and thinking >= (answering or 0.0):
