@@ -51,12 +51,9 @@ Turn = list[dict[str, Any]]
 
 @dataclass
 class Row:
-    """One completion. place: its origin: {"row": 3}, or {"step": 10, "row": 3}.
+    """One completion, with the columns that reward functions take by name."""
 
-    columns: by the parameters of reward functions: `completions`, and where known `prompts`, `solution`, …
-    """
-
-    place: Mapping[str, int | str]
+    place: Mapping[str, int | str]  # its origin: {"row": 3}, or {"step": 10, "row": 3}
     columns: Mapping[str, Any]
     scores: list[Score] = field(default_factory=list)  # one for each reward
 

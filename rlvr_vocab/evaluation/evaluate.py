@@ -124,13 +124,10 @@ def complete_results(
     kept: Sequence[ProblemResult],
     questions: Sequence[Question],
     batch_size: int,
-    answer: Callable[[Sequence[Question], int], list[ProblemResult]],
+    answer: Callable[[Sequence[Question], int], list[ProblemResult]],  # of a batch, and the place of its first question
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProblemResult]:
-    """Results for all questions, in their order; missing ones are appended to the file, batch by batch.
-
-    `kept` are those that `kept_results` read from it. `answer` takes a batch and the place of its first question.
-    """
+    """Results for all questions, in their order: those `kept` of the file, and new ones, appended to it by batches."""
     results = list(kept)
     on_progress(len(results), len(questions))
     for start, end in pairwise(_batch_ends(questions, batch_size)):

@@ -23,10 +23,7 @@ _RIGHT = 0
 
 
 def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, Interval]:
-    """Figures of all samples of all problems, by name: accuracy, score, `_length_and_format`, each reward.
-
-    `votes` are those of `votes_of`. Answers without a score count for no accuracy.
-    """
+    """Figures of all samples by name; `votes` are of `votes_of`. Answers without a score count for no accuracy."""
     samples = 1 + max((result.sample for result in results), default=0)
     judged: dict[int, list[tuple[ProblemResult, int | None]]] = defaultdict(list)
     for result, vote in zip(results, votes, strict=True):
@@ -133,10 +130,7 @@ def equal_by_verifier(pairs: Sequence[tuple[str, str]]) -> list[bool]:
 
 
 def votes_of(results: Sequence[ProblemResult]) -> list[int | None]:
-    """For each result the number of its answer within its problem, the same for equal answers; None for no answer.
-
-    Right answers are number 0. Each other text has the number of the first text that it equals.
-    """
+    """The number of each result's answer in its problem: 0 for right ones, the same for equal ones; None for none."""
     texts: dict[int, list[str]] = defaultdict(list)
     for result in results:
         own = texts[result.problem]

@@ -22,31 +22,24 @@ THINK_TAGS = ("<think>", "</think>")
 
 @dataclass(frozen=True)
 class RewardSpec:
-    """One reward of a run, as its configuration has it: a name of `LIBRARY`, `module:function` or `file.py:function`.
+    """One reward of a run, as its configuration has it."""
 
-    `full_mark` is the score that counts as success; None for the declared one. `deadline` is in seconds for a batch of
-    user code; None for no deadline, "auto" for `build.DEADLINE`.
-    """
-
-    name: str
+    name: str  # of `LIBRARY`, `module:function` or `file.py:function`
     weight: Annotated[float, Field(ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT)] = 1.0
     params: dict[str, Any] = field(default_factory=dict)
     adaptive: Adaptation | None = None
-    full_mark: float | None = None
-    deadline: Literal["auto"] | Annotated[float, Field(gt=0)] | None = "auto"
+    full_mark: float | None = None  # the score that counts as success; None for the declared one
+    deadline: Literal["auto"] | Annotated[float, Field(gt=0)] | None = "auto"  # seconds for a batch of user code
 
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one completion, None where the reward does not apply to it, and the reason in a few words.
+    """The score of one completion, and the reason in a few words."""
 
-    `failed` means that the function raised or returned no score, for this row alone or for the batch.
-    """
-
-    value: float | None
+    value: float | None  # None where the reward does not apply
     reason: str
     timed_out: bool = field(default=False, repr=False)
-    failed: Literal["row", "batch"] | None = field(default=None, repr=False)
+    failed: Literal["row", "batch"] | None = field(default=None, repr=False)  # it raised, or returned no score
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", writable(str(self.reason)))  # records are UTF-8

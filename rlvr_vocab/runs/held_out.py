@@ -47,10 +47,7 @@ Problems: TypeAlias = "Dataset | Sequence[Mapping[str, Any]]"
 
 
 class HeldOutEvaluator:
-    """Evaluates a model on the held-out problems of a run, None for none.
-
-    Results are stored in `evaluation/<when>.jsonl`; an existing evaluation is not repeated.
-    """
+    """Evaluates a model on the held-out problems of a run, once for each `evaluation/<when>.jsonl`."""
 
     def __init__(
         self, folder: Path, console: Console, problems: Problems | None, grader: Grader, sampling: SamplingSettings
@@ -90,10 +87,7 @@ class HeldOutEvaluator:
         return held_out_figures(results)
 
     def outcome(self, trainer: RegionGRPOTrainer, step: int | None) -> dict[str, Any]:
-        """The figures before and after training and one sampled answer, for `summary.json`.
-
-        An evaluation during training, at `step`, is reused; None to evaluate again.
-        """
+        """The figures before and after training (those of `step`, if evaluated) and a sample, for `summary.json`."""
         before = self._recorded([results_file(self._folder, "before")]) or ()
         results = {"before": before, "after": self._measured("after", trainer, step)}
         figures = {when: held_out_figures(each) for when, each in results.items()}

@@ -44,10 +44,7 @@ class ToolUse:
 
     @classmethod
     def of(cls, settings: EvaluateSettings | GenerateSettings, trained: RunOfCheckpoint) -> ToolUse:
-        """The keys of a command, and where it has none those of the checkpoint's run.
-
-        Raises UserError for a key that has no tools to apply to.
-        """
+        """The keys of a command, else of the checkpoint's run; UserError for a key that has no tools to apply to."""
         own, run = settings.tools is not None or settings.environment is not None, trained.settings
         chosen = settings if own or run is None else run
         rounds, past = settings.max_tool_calling_iterations, settings.past_thinking

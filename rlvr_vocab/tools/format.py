@@ -120,8 +120,7 @@ class ToolFormat:
 
     def _spelled(self, answers: Sequence[Message], marked: list[Message], text_of_marks: str, pieces: Any) -> list[int]:
         """The template's own words as ever, and the words of each tool in `pieces`."""
-        ids: list[int] = []
-        rest = text_of_marks
+        ids, rest = list[int](), text_of_marks
         for place, answer in enumerate(answers):
             mark = marked[place]["content"]
             before, _, rest = rest.partition(mark)

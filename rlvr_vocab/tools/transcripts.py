@@ -106,11 +106,9 @@ class ToolLoop:
     def complete(
         self, rows: Sequence[Mapping[str, Any]], generate: Generate, limit: int, context: int | None = None
     ) -> list[Completion]:
-        """A completion of the `prompt` of each row; environments are reset with its columns.
+        """A completion, of `limit` ids at most, of the `prompt` of each row; environments are reset with its columns.
 
-        Args:
-            limit: the most ids of a completion, in all turns and answers of tools.
-            context: the most ids of prompt and completion that the model takes.
+        `context` is the most ids of prompt and completion that the model takes.
         """
         started = [self._started(row) for row in rows]
         longest = sys.maxsize if context is None else context
