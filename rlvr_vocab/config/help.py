@@ -66,9 +66,8 @@ def command_help(line: CommandLine, config: dict[str, Any]) -> str:
     values = dict(leaves(config))
     often = {key: values.pop(key) for key in _OFTEN_SET if row.name in OF_A_RUN and key in values}
     if often:
-        parts.append(
-            "\n".join(["Keys that most runs set (key=value, as they stand now):", *_key_rows(often, comments)])
-        )
+        title = "Keys that most runs set (key=value, as they stand now):"
+        parts.append("\n".join([title, *_key_rows(often, comments)]))
     if row.groups:
         groups = [f"  {group:<12}{', '.join(group_choices(group, line.folders))}" for group in row.groups]
         parts.append("\n".join(["Files to choose from (group=choice):", *groups]))

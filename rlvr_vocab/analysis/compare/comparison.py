@@ -121,16 +121,8 @@ class Comparison:
         return min(self.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
-def compare_with_baseline(
-    baseline: ArmResults,
-    others: Sequence[ArmResults],
-    confidence: float = 0.95,
-    power: float = 0.8,
-    paired: bool | None = None,
-    metric: HeldOutMetric = ACCURACY,
-) -> tuple[Comparison, ...]:
-    """Each arm against the baseline; the verdicts of several rest on p-values after Holm (1979)."""
-    found = [compare_arms(baseline, other, confidence, power, paired, metric, len(others)) for other in others]
+def adjust_verdicts(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The comparisons of several arms with one baseline, their verdicts by p-values after Holm (1979)."""
     adjusted = zip(found, holm([each.p for each in found]), strict=True)
     return tuple(replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in adjusted)
 

@@ -8,7 +8,7 @@ from itertools import chain
 from statistics import mean
 from typing import Any
 
-from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_with_baseline
+from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, adjust_verdicts, compare_arms
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import Row, RunRecord
@@ -127,7 +127,8 @@ def compare_all(
                 "rlvr-vocab evaluate checkpoint=… grader=…, and give evaluation=<name>"
             )
     baseline, *rest = (ArmResults(arm.name, [run.results for run in arm.runs]) for arm in arms)
-    return compare_with_baseline(baseline, rest, confidence, power, paired, HeldOutMetric.of(first.grader))
+    settings = confidence, power, paired, HeldOutMetric.of(first.grader), len(arms) - 1
+    return adjust_verdicts([compare_arms(baseline, other, *settings) for other in rest])
 
 
 # --- warnings ---

@@ -9,8 +9,8 @@ from scipy import stats
 from rlvr_vocab.analysis.compare.comparison import (
     ArmResults,
     RunResults,
+    adjust_verdicts,
     compare_arms,
-    compare_with_baseline,
     holm,
     match_scores,
 )
@@ -157,7 +157,7 @@ def test_several_arms_are_judged_more_strictly_than_one():
     assert holm([0.7, 0.9]) == [1.0, 1.0]
     generator = np.random.default_rng(9)
     baseline, *others = (arm(name, table(generator.random((3, 200)))) for name in "abcd")
-    together = compare_with_baseline(baseline, others)
+    together = adjust_verdicts([compare_arms(baseline, other, comparisons=len(others)) for other in others])
     assert together[0].smallest_effect > compare_arms(baseline, others[0]).smallest_effect
     assert [each.adjusted_p for each in together] == pytest.approx(holm([each.p for each in together]))
 
