@@ -93,12 +93,10 @@ def sample_completions(
     settings: SamplingSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     on_batch: Callable[[list[Completion]], None] = lambda completions: None,
-    rows: Sequence[Mapping[str, Any]] | None = None,
+    rows: Sequence[Mapping[str, Any]] | None = None,  # the prompts with their other columns, for environments
 ) -> list[Completion]:
     """One completion per prompt, in their order; the caller's random state does not change.
 
-    `rows` have the prompts with their other columns, for environments. After each batch `on_progress` is called with
-    (prompts done, prompts in all), and `on_batch` with its completions.
     Raises UserError, before sampling, where a prompt and its completion could exceed the model's context.
     """
     model, completions = checkpoint.model, list[Completion]()

@@ -46,21 +46,17 @@ Generate = Callable[[Sequence[Request]], list[SampledTurn]]
 
 @dataclass
 class Completion:
-    """One sampled answer: its ids, and the surface text of the assistant's whole turn.
-
-    With tools, the ids are of all turns and answers, and `turn` is the last one (empty where it calls). Without tools,
-    `messages` and `segments` (the lengths of the runs of sampled and of given ids in turn) are empty.
-    `context_ids` are what a next turn sees, by `past_thinking` other than what was sampled.
-    """
+    """One sampled answer; without tools it has one turn, and neither `messages` nor `segments`."""
 
     prompt_ids: list[int]
-    completion_ids: list[int]
-    turn: str
+    completion_ids: list[int]  # of all turns and of the answers of tools
+    turn: str  # the surface text of the assistant's last turn; empty where it calls
     finished: bool
     messages: list[Message] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)  # lengths of the runs of sampled and of given ids in turn
     environment: Any = field(default=None, repr=False, compare=False)
     tools: Sequence[Callable[..., Any]] = field(default=(), repr=False, compare=False)
+    # What a next turn sees; by `past_thinking` other than what was sampled.
     context_ids: list[int] = field(default_factory=list, repr=False, compare=False)
 
     def room(self, limit: int, context: int) -> int:
