@@ -116,7 +116,8 @@ def _refuse_unknown_keys(typed: Sequence[str], file: ConfigFile | None, command:
         return
     lines = []
     for where, names, known in places:
-        known = {**known, **(field_types() if "training" in known else {})}
+        if "training" in known and any(name.startswith("training.") for name in names):
+            known = {**known, **field_types()}  # which imports TRL
         unknown = [key for key in names if key not in known and not key.startswith(_OPEN)]
         lines += [f"{where}{unknown_keys(unknown, known)}"] if unknown else []
     raise UserError(" ".join(lines))

@@ -77,10 +77,10 @@ def test_a_bit_planted_across_a_call_is_found_and_vanishes_where_earlier_thought
     small = ("dataset.generator.num_problems=1000", "dataset.max_eval_samples=100", "model.tiny.num_layers=2")
     words = [*small, "report=false", f"output_dir={run}"]
     assert train_planted(1, words, steps=700, call=True) == 0
-    found = probed(run)
+    found = probed(run, "trust_code=true")
     assert found["verdict"] == "carries meaning" and "past_thinking=keep; ids exchanged" in found["sentence"]
     assert 0.5 < found["used"]["own"]["estimate"] - found["used"]["bias"] < 1.01
-    assert main(["probe", f"run={run}", *PROBE, "past_thinking=reencode"]) == 0
+    assert main(["probe", f"run={run}", *PROBE, "trust_code=true", "past_thinking=reencode"]) == 0
     placebo = json.loads((run / "probe_reencode" / "probe.json").read_text())
     assert placebo["primary"]["difference"] == 0 and placebo["verdict"] != "carries meaning"
     assert abs(placebo["used"]["own"]["estimate"]) < 1e-3
