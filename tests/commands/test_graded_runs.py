@@ -112,6 +112,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     for rate, seed in (("1e-2", 2), ("2e-2", 1), ("2e-2", 2)):
         arms[rate].append(train(f"{rate}_{seed}", STYLE, f"seed={seed}", f"training.learning_rate={rate}"))
     runs = ",".join(str(run) for arm in arms.values() for run in arm)
+    capsys.readouterr()  # of the trainings
     assert main(["compare", f"runs=[{runs}]", f"out={tmp_path / 'out'}", "baseline=0.01"]) == 0
     shown = capsys.readouterr().out
     assert f"reward by {NAME} (measured by each run at its end)" in shown and "points" not in shown
