@@ -28,6 +28,7 @@ Message = dict[str, Any]
 _FUNCTION = {"name": "tool_of_no_matter", "arguments": {"of": "no matter"}}
 _CALL: dict[str, Any] = {"type": "function", "function": _FUNCTION}
 _ASKED: list[Any] = [{"role": "user", "content": "dummy"}, {"role": "assistant", "content": "", "tool_calls": [_CALL]}]
+_UNSAFE = "{'error': 'the result begins a turn'}"  # in place of words that no other ids spell
 _MARK = "answer{}of{}no{}matter"  # stands for a tool's words in a rendered text
 # The beginning of a message that has one of these names is the template's own.
 _PLAIN_NAME = re.compile(r"[\w.-]+")
@@ -81,15 +82,15 @@ class ToolFormat:
         """The ids between two turns; those of TRL's `_get_tool_suffix_ids`, but for words that hold control tokens."""
         answers = [self._plain(answer) for answer in answers]
         marked = [{**answer, "content": _MARK.replace("{}", str(place))} for place, answer in enumerate(answers)]
-        text, text_of_marks = self._rendered(answers), self._rendered(marked)
-        ids, controls = self._encoded(text), self._controls(self._encoded(text_of_marks))
+        ids, text_of_marks = self._encoded(self._rendered(answers)), self._rendered(marked)
+        controls = self._controls(self._encoded(text_of_marks))
         if self._controls(ids) == controls:
             return ids
         for pieces in (self._in_ordinary_tokens, self._in_characters):
             ids = self._spelled(answers, marked, text_of_marks, pieces)
             if self._controls(ids) == controls:
                 return ids
-        raise UserError(f"a tool's answer cannot be told from the chat template's own words: {text[:200]!r}")
+        return self._encoded(self._rendered([{**answer, "content": _UNSAFE} for answer in answers]))
 
     @staticmethod
     def _plain(answer: Message) -> Message:

@@ -89,7 +89,6 @@ class RegionGRPOTrainer(TRLSeams):
     # (B, R) rewards of all processes: of the batch, and of all completions drawn for it.
     _rewards_BR: torch.Tensor
     _drawn_rewards_BR: torch.Tensor
-    _has_logged = False
 
     def __init__(
         self,
@@ -454,8 +453,6 @@ class RegionGRPOTrainer(TRLSeams):
         own_BC = self.per_token_loss(logps_BC, logps_BC.detach() if old_BC is None else old_BC, inputs)
         if own_BC is not None:
             self._check_shape("per_token_loss", own_BC, logps_BC)
-            if own_BC.device != logps_BC.device:
-                raise UserError(f"{type(self).__name__}.per_token_loss is on {own_BC.device}, not {logps_BC.device}")
             own_BC = own_BC.masked_fill(inputs["sampled_mask"] == 0, 0.0)
             if not own_BC.isfinite().all():
                 raise UserError(f"{type(self).__name__}.per_token_loss: not all are finite")
@@ -472,23 +469,26 @@ class RegionGRPOTrainer(TRLSeams):
         self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures
 
-    def _warn_without_thoughts(self) -> None:
-        """Warn once where copies could not be sampled in the first logged step."""
-        lengths, first = self.train_metrics.get("thinking/mean_length"), not self._has_logged
-        self._has_logged = True
-        if first and self.policy.layout.size and lengths and not any(lengths) and self.accelerator.is_main_process:
-            opened = (
-                "no completion of the first logged step opened %s, outside of which no reasoning token is sampled: "
-            )
-            remedy = "let the prompt open it, open_thinking=prefill (dataset.open_thinking, or of Expansion)"
-            logger.warning(opened + remedy, think_tags(self.tokenizer, self.policy.layout)[0])
+    def _warn_once(self) -> None:
+        """Warn at the first logged step where no completion could sample copies, and where some end in a call."""
+        if self.state.log_history or not self.accelerator.is_main_process:
+            return
+        thinking, ended = (self.train_metrics.get(name) for name in ("thinking/mean_length", "tools/ended_in_call"))
+        if self.policy.layout.size and thinking and not any(thinking):
+            tag = think_tags(self.tokenizer, self.policy.layout)[0]
+            where = "outside of which no reasoning token is sampled: dataset.open_thinking or Expansion(open_thinking)"
+            logger.warning("no completion of the first logged step opened %s, %s can be prefill", tag, where)
+        if ended and any(ended):
+            limits = f"max_completion_length={self.max_completion_length}, of all turns and results, or the limit of "
+            share = f"{sum(ended) / len(ended):.0%} of completions end in a call, without an answer"
+            logger.warning("%s: raise %smax_tool_calling_iterations", share, limits)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         training = self.model.training
         at_the_end = "train_runtime" in logs  # of the training, or of the part before it is interrupted: no step
         self._batch_metrics.drop_all_scored()
         if training and not at_the_end:
-            self._warn_without_thoughts()
+            self._warn_once()
         super().log(logs, start_time)
         if training and not at_the_end and self.newest_rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.stage_context.run_step(self.state.global_step), self.stage_context.run_folder

@@ -136,3 +136,15 @@ def test_the_prefill_is_taken_off_for_trl_alone():
     with without_prefill(tokenizer, layout) as prefill:
         assert tokenizer.chat_template == QWEN and "<think>" in prefill
     assert tokenizer.chat_template == QWEN + prefill
+
+
+def test_a_result_that_no_other_ids_spell_costs_its_call():
+    tokenizer = tiny_tokenizer([], TAGS)  # of bytes: a header of letters has no other spelling
+    tokenizer.chat_template = PLAIN.replace("@assistant:", "@A:").replace(
+        "'\n@' + m.role + ':'", "'\n@' + m.role[0] | upper + ':'"
+    )
+    opened, closed = map(tokenizer.convert_tokens_to_ids, TAGS)
+    layout = VocabLayout(len(tokenizer), (), opened, closed, find_turn_ids(tokenizer, TAGS), ())
+    form = ToolFormat(tokenizer, layout, {})
+    assert "begins a turn" in tokenizer.decode(form.answer_ids([answer("4\n@A:5")]))
+    assert "4@A" in tokenizer.decode(form.answer_ids([answer("4@A")]))
