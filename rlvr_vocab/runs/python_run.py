@@ -173,7 +173,6 @@ class _Recorder:
         if self._is_main:
             if not self._trained:
                 self._start_folder(resumes=checkpoint is not None)
-                self._warn_where_nothing_opens()
             for path in (folder / SUMMARY, results_file(folder, "after")):
                 path.unlink(missing_ok=True)
             project = os.environ.get("WANDB_PROJECT", args.project)
@@ -229,13 +228,6 @@ class _Recorder:
         atomic_write(folder / ENVIRONMENT, json_text({**environment(), _REWARDS: self._rewards}))
         atomic_write(folder / PROBLEMS, json_text(self._problems_record()))
         self._write_forecast()
-
-    def _warn_where_nothing_opens(self) -> None:
-        tokenizer, layout = self._trainer.tokenizer, self._trainer.policy.layout
-        tag, prompts = think_tags(tokenizer, layout)[0], [str(prompt_of(row)) for row in _first_rows(self._trainer)]
-        if layout.size and prompts and not any(tag in text for text in [str(tokenizer.chat_template), *prompts]):
-            why = f"no prompt and no template mentions {tag}; set Expansion(open_thinking='prefill')"
-            self._console.print(f"warning: nothing opens the thinking: {why}", style="yellow", markup=False)
 
     def _evaluator(self, specs: Sequence[RewardSpec]) -> HeldOutEvaluator | None:
         """None, with a line, where the rewards or the held-out problems are such as no command could use."""
@@ -325,7 +317,7 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
             "system_prompt": systems.pop() if len(systems) == 1 else None,
         },
         "training": {name: value for name, value in training.items() if name not in derived},
-        "tools": [_recorded_name(tool) for tool in trainer._standalone_tools],
+        "tools": [_recorded_name(tool) for tool in trainer.standalone_tools],
         "environment": _environment_keys(trainer),
         "rewards": {"functions": [asdict(spec) for spec in specs]},
         "logging": {"enabled": bool(args.report_to), "project": args.project, "mode": "online"},
