@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     RegionGRPOTrainer = RecordedTrainer
 
 __version__ = "0.1.0"
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # PEFT imports it; it warns of other processors and rounding
 # The public names, imported when they are used: `import rlvr_vocab` alone loads neither torch nor Transformers.
 _MODULES = {
     "Expansion": "vocab.expand",
@@ -39,7 +40,6 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # PEFT imports it; it warns of every other processor
     module, _, attribute = _MODULES[name].partition(":")
     return getattr(import_module(f"{__name__}.{module}"), attribute or name)
 

@@ -31,7 +31,7 @@ from rlvr_vocab.errors import (
 from rlvr_vocab.rewards.reward import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, run_jobs
 from rlvr_vocab.secrets import without_secrets
-from rlvr_vocab.terminal import open_closed_streams, outlive_reader, quiet_imports
+from rlvr_vocab.terminal import open_closed_streams, outlive_reader
 from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
@@ -61,7 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     write_exit_code(None)
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported
-    quiet_imports()
     code = run_and_report(words)
     write_exit_code(code)
     return code
@@ -117,13 +116,10 @@ def dispatch(argv: list[str]) -> int:
         if shown:
             print(("\n---\n" if line.cfg else "\n").join(shown))
             return 0
-        return run_sweep(jobs, lines) if jobs and line.job is None else run_command(lines[0])
-
-
-def run_command(line: CommandLine) -> int:
-    with stop_signals.listening() if line.command in TRAINS else nullcontext():
-        settings = checked_settings(line)
-        return COMMANDS[line.command].run(settings)
+        if jobs and line.job is None:
+            return run_sweep(jobs, lines)
+        with stop_signals.listening() if line.command in TRAINS else nullcontext():
+            return COMMANDS[line.command].run(checked_settings(lines[0]))
 
 
 def run_sweep(jobs: Sequence[Job], lines: Sequence[CommandLine]) -> int:

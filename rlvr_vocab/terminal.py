@@ -104,11 +104,6 @@ def print_table(console: Console, columns: Sequence[str], rows: Iterable[Sequenc
 _NO_SCORE = "All reward functions returned None for the following kwargs"
 
 
-def quiet_imports() -> None:
-    """Before libraries are imported: bitsandbytes warns about other processors and every rounding."""
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-
-
 def quiet_libraries() -> None:
     """Hide messages of libraries that are not about the run; `TRANSFORMERS_VERBOSITY` shows those of Transformers."""
     import datasets

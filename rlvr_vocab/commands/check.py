@@ -23,7 +23,6 @@ from rlvr_vocab.verify import check_golds
 
 _SHOWN = 3
 _FEW_PROBLEMS = 100  # which a model memorises within an epoch or two
-_TRAIN_LETTERS, _TRAIN_TESTS = "'rewards=[multiple_choice]'", "'rewards=[code_tests]'"
 _OPENED_BY = {
     "template": "the template opens the thinking with {tag}",
     "model": "the model must open the thinking with {tag}",
@@ -64,9 +63,10 @@ def _show_rows(divided: DividedProblems, style: PromptStyle, console: Console) -
         f"row {first.row_number}, for example: {short_text(first.text)}{answer}",
     ]
     print_section(console, "Rows", [*lines, *exceptions])
-    likelier = unread_marker([problem.solution for problem in divided.train_rows])
-    worked = f"nearly all answers are worked solutions: set dataset.answer_format={likelier}"
-    return [*[worked] * (likelier is not None), *divided.warnings()]
+    advice = divided.warnings()
+    if likelier := unread_marker([problem.solution for problem in divided.train_rows]):
+        return [f"nearly all answers are worked solutions: set dataset.answer_format={likelier}", *advice]
+    return advice
 
 
 def _show_repeats(divided: DividedProblems, console: Console) -> list[str]:
@@ -140,7 +140,7 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
         return []
     if (columns := source.columns).answer is None:
         none = "none: dataset.columns.answer=null; rewards that need one raise an error"
-        tests = [f"programs have tests in {columns.tests}: train with {_TRAIN_TESTS}"] if columns.tests else []
+        tests = [f"programs have tests in {columns.tests}: train with 'rewards=[code_tests]'"] if columns.tests else []
         print_section(console, title, [none, *tests])
         return []
     with progress_bar(console, "reading gold answers", len(problems)) as display:
@@ -149,7 +149,7 @@ def _show_golds(divided: DividedProblems, console: Console) -> list[str]:
     lines = [] if found.unusable else [f"the verifier can use all {len(problems):,} of them"]
     if columns.choices is not None:
         shares = ", ".join(f"{letter} {count / len(golds):.0%}" for letter, count in sorted(Counter(golds).items()))
-        lines = [f"letters of choices ({shares}): train with {_TRAIN_LETTERS}"]
+        lines = [f"letters of choices ({shares}): train with 'rewards=[multiple_choice]'"]
     for reasons, kind in (
         (found.unusable, f"of {len(problems):,} unusable for the verifier; training with accuracy leaves them out:"),
         (found.by_text_only, "hold a formula that is compared only as text"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,14 @@ from rlvr_vocab.runs.folder import configuration_keys, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
 from rlvr_vocab.text import pluralize, short_text, visible_text
+from rlvr_vocab.training.settings import Lora
 
 # Keys without effect in a run without copies, and in one without an adapter.
 _OF_COPIES = (
     *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rank"),
     *("model.preserve_odds", "model.init_noise", "training.kl_over"),
 )
-_OF_ADAPTER = tuple(
-    f"model.lora.{name}" for name in ("r", "lora_alpha", "lora_dropout", "target_modules", "train_rows")
-)
+_OF_ADAPTER = [f"model.lora.{each.name}" for each in fields(Lora) if each.name != "enabled"]
 # Keys in which runs of one arm may differ: seed, names, and the intervals of logging and saving.
 _BOOKKEEPING = (
     *(*NOT_COMPARED, "exp_name", "seed"),

@@ -30,7 +30,7 @@ from rlvr_vocab.evaluation.evaluate import (
     seeded_sampler,
 )
 from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, votes_of
-from rlvr_vocab.evaluation.sampling import Chat, SamplingSettings, load_checkpoint, require_room
+from rlvr_vocab.evaluation.sampling import Chat, SamplingSettings, load_chat, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
@@ -44,8 +44,7 @@ from rlvr_vocab.runs.tools import OF_TOOLS, ToolUse
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.tokenizer import load_tokenizer, think_tags
+from rlvr_vocab.vocab.tokenizer import think_tags
 from rlvr_vocab.vocab.weights import NO_CODE, folder_with
 
 Rows = Sequence[Mapping[str, Any]]
@@ -115,8 +114,7 @@ def _part(settings: EvaluateSettings, trained: RunOfCheckpoint) -> str:
 
 def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows) -> Candidate:
     checkpoint = settings.checkpoint
-    layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
-    tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
+    chat = load_chat(checkpoint, settings.base)
     spec = grader_of_checkpoint(settings, trained.settings)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
@@ -127,8 +125,8 @@ def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows)
     if trained.folder is None and settings.max_new_tokens is None:
         print(f"max_new_tokens={sampling.max_new_tokens}: {checkpoint} is in no run that says another limit")
     tool_use = ToolUse.of(settings, trained)
-    chat = Chat(tokenizer, layout, tools=tool_use.loop(tokenizer, layout))
-    tags, decimal_mark = think_tags(tokenizer, layout), settings.dataset.decimal
+    chat = replace(chat, tools=tool_use.loop(chat.tokenizer, chat.layout))
+    tags, decimal_mark = think_tags(chat.tokenizer, chat.layout), settings.dataset.decimal
     grader = Grader(spec, RewardContext(tags, sampling.max_new_tokens, decimal_mark))
     require_reward_columns(spec.functions, list(rows[0]), "the problems have")
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)

@@ -18,6 +18,7 @@ from rlvr_vocab.evaluation.sampling import (
     Completion,
     Messages,
     SamplingSettings,
+    load_chat,
     load_checkpoint,
     sample_completions,
 )
@@ -27,11 +28,10 @@ from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.runs.tools import ToolUse
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.text import visible_text
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
-from rlvr_vocab.vocab.tokenizer import load_tokenizer, prefilled_ids
-from rlvr_vocab.vocab.weights import folder_with
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 
 def run(settings: GenerateSettings) -> int:
@@ -40,12 +40,11 @@ def run(settings: GenerateSettings) -> int:
     trained = run_of_checkpoint(settings.checkpoint)
     system = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
     prompts = _prompts(settings, system)
-    layout = VocabLayout.load(folder_with(LAYOUT_FILE, settings.checkpoint, settings.base))
-    tokenizer = load_tokenizer(folder_with("tokenizer.json", settings.checkpoint, settings.base))
-    if tokenizer.chat_template is None:
+    chat = load_chat(settings.checkpoint, settings.base)
+    if chat.tokenizer.chat_template is None:
         remedy = "expand its base with model.chat_template=FILE"
         raise UserError(f"checkpoint={settings.checkpoint} has no chat template: {remedy}")
-    tools = ToolUse.of(settings, trained).loop(tokenizer, layout)
+    tools = ToolUse.of(settings, trained).loop(chat.tokenizer, chat.layout)
     checkpoint = replace(load_checkpoint(settings.checkpoint, settings.base), tools=tools)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,

@@ -38,7 +38,7 @@ def run(settings: PlanSettings) -> int:
     match settings.format:
         case "json":
             changed = {} if fit is None else {"changed": fit.words}
-            print(json.dumps({**json.loads(forecast.to_json()), **changed}, indent=2))
+            print(json.dumps({**forecast.as_json(), **changed}, indent=2))
         case "slurm_time":
             print(_slurm_time(forecast))
         case "text":

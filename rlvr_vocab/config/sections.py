@@ -196,8 +196,9 @@ class SolvedTurn:
     answer: str
 
 
-def _named_task(task: Any) -> Any:
-    return {"name": task} if isinstance(task, str) else task
+def _named(value: Any) -> Any:
+    """A name alone stands for the section that it names."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class DatasetSettings:
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None
     open_thinking: Literal["auto", "model", "prefill"]
-    tasks: tuple[Annotated[GymTask, BeforeValidator(_named_task)], ...] | None = None
+    tasks: tuple[Annotated[GymTask, BeforeValidator(_named)], ...] | None = None
     num_problems: Count | None = None
     header: tuple[str, ...] | None = None
     prompt: Annotated[str, MinLen(1)] | None = None
@@ -262,8 +263,7 @@ def _apart(section: Any) -> Any:
 
 def as_function(function: Any) -> Any:
     """A name alone is a whole function; `adaptive: true` means the usual factors; a file is named by its full path."""
-    function = {"name": function} if isinstance(function, str) else function
-    if not isinstance(function, dict):
+    if not isinstance(function := _named(function), dict):
         return function
     function = dict(function)
     if isinstance(function.get("adaptive"), bool):
@@ -286,12 +286,8 @@ class EnvironmentSettings:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-def _as_environment(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
 ToolNames = tuple[Annotated[str, BeforeValidator(with_full_path)], ...]
-Environment = Annotated[EnvironmentSettings | None, BeforeValidator(_as_environment)]
+Environment = Annotated[EnvironmentSettings | None, BeforeValidator(_named)]
 Function = Annotated[RewardSpec, BeforeValidator(as_function)]
 Grader = Annotated[tuple[Function, ...] | None, BeforeValidator(as_tuple)]
 

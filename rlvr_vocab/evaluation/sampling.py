@@ -76,15 +76,21 @@ class Checkpoint(Chat):
     model: PreTrainedModel = field(kw_only=True)
 
 
+def load_chat(folder: str | Path, base: str | Path | None = None) -> Chat:
+    """The tokenizer and the layout of a folder, without its weights; `base` is the model under an adapter."""
+    layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
+    return Chat(load_tokenizer(folder_with("tokenizer.json", folder, base)), layout)
+
+
 def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
     """Load an expanded or trained folder for sampling; `base` is the model under an adapter that has moved."""
-    layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
+    chat = load_chat(folder, base)
     model: Any = load_model(folder, base, **model_kwargs).to(device_type())
     refuse_altered_config(model.generation_config, folder)
     if weights_dtype(model.dtype) == torch.float32:
         model.float()
-    attach_region_sampler(model, RegionPolicy(layout))
-    return Checkpoint(load_tokenizer(folder_with("tokenizer.json", folder, base)), layout, model=model)
+    attach_region_sampler(model, RegionPolicy(chat.layout))
+    return Checkpoint(chat.tokenizer, chat.layout, model=model)
 
 
 def sample_completions(

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlvr_vocab.config.sections import stages_of
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import json_text, read_json_if_there
+from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.memory import BACKWARD, FORWARD, GENERATION, LOGPROBS, OPTIMIZER, memory_by_phase
 from rlvr_vocab.plan.workload import Workload, configured_problems
@@ -65,13 +65,13 @@ class Forecast:
         """Seconds of all steps."""
         return None if self.steps is None else (self.steps * self.step_range[0], self.steps * self.step_range[1])
 
-    def to_json(self) -> str:
+    def as_json(self) -> dict[str, Any]:
         """The forecast, and `figures`: GiB by phase and seconds of a step, as `measured_figures` names them."""
         work, own = self.work, ("memory", "step_seconds", "step_range", "steps", "completion")
         derived = ("peak_phase", "peak", "total_range")
         figures = {f"memory, {phase}": self.peak_of(phase) / GIB for phase in self.memory}
         figures |= {f"seconds, {phase}": value for phase, value in self.step_seconds.items()}
-        content = {
+        return {
             "device": work.device.name,
             "device_memory": work.device.memory,
             "processes": work.processes,
@@ -83,7 +83,6 @@ class Forecast:
             **{name: getattr(self, name) for name in (*own, *derived)},
             "figures": {**figures, "seconds, step": self.seconds},
         }
-        return json_text(content)
 
 
 def forecast_of(work: Workload) -> Forecast:

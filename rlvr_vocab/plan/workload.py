@@ -201,18 +201,14 @@ class Workload:
         return 8 * in_32_bits + (self.trained_weights - in_32_bits) * of_weight
 
 
-def architecture_of_run(run: RunSettings) -> Architecture:
-    """The shape of a run's model; UserError where this machine has no `config.json` of it."""
-    tiny = run.model.tiny
-    if tiny is None:
-        return architecture_of(run.model.name)
-    sizes = (tiny.hidden_size, tiny.intermediate_size, tiny.num_layers, tiny.num_heads, tiny.num_kv_heads)
-    return Architecture("qwen3", *sizes, tiny.head_dim, _TINY_ROWS, tied=True)
-
-
 def workload_of(run: RunSettings, device: Device, **known: Any) -> Workload:
-    """The work of a run on a device; `known` are further attributes of the workload."""
-    shape, size = architecture_of_run(run), run.model.reasoning_vocab_size
+    """The work of a run on a device; `known` are further attributes. UserError for a model without a `config.json`."""
+    size, tiny = run.model.reasoning_vocab_size, run.model.tiny
+    if tiny is None:
+        shape = architecture_of(run.model.name)
+    else:
+        sizes = (tiny.hidden_size, tiny.intermediate_size, tiny.num_layers, tiny.num_heads, tiny.num_kv_heads)
+        shape = Architecture("qwen3", *sizes, tiny.head_dim, _TINY_ROWS, tied=True)
     if run.model.chooses_by_text:  # the tokenizer decides: at most
         size = "full" if isinstance(run.model.source_ids, str) else 2 * len(run.model.source_ids or ())
     copies = shape.rows * run.model.reasoning_multiplicity if size == "full" else size

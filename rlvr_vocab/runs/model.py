@@ -39,7 +39,7 @@ from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
 from rlvr_vocab.runs.problems import RunProblems, asks_to_think, fingerprint_of, require_chat_template, warmup_form
 from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context
 from rlvr_vocab.runs.tools import ToolUse, tools_of_run
-from rlvr_vocab.terminal import make_console, progress_bar, quiet_imports, quiet_libraries
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.tools.format import ToolFormat
 from rlvr_vocab.tools.functions import offered_tools
@@ -337,7 +337,7 @@ def _in_a_child(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
     taken = {name: os.environ.pop(name) for name in launcher}
     try:
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, context, initializer=quiet_imports) as pool:
+        with ProcessPoolExecutor(1, context) as pool:
             return pool.submit(function, *arguments).result()
     finally:
         os.environ.update(taken)

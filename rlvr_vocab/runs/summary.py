@@ -64,7 +64,7 @@ def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]], problems: 
         problems=problems or len(prompt_lengths[0]),
         prompts=tuple(chain.from_iterable(prompt_lengths)),
     )
-    atomic_write(run.folder / FORECAST, forecast_of(work).to_json())
+    atomic_write(run.folder / FORECAST, json_text(forecast_of(work).as_json()))
 
 
 def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
