@@ -59,7 +59,10 @@ def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, Any]]
         return _products(task, task.right_calls, seed)
     if task.terms is not None:
         return _long_sums(task, task.terms, seed)
-    return _sums(task, seed) if task.modulus is None else _remainders(task, task.modulus, seed)
+    if task.modulus is not None:
+        return _remainders(task, task.modulus, seed)
+    pairs = _pairs(random.Random(seed), 0, task)
+    return [{"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)} for a, b in pairs]
 
 
 def _long_sums(task: ArithmeticTask, terms: int, seed: int) -> list[dict[str, str]]:
@@ -82,11 +85,6 @@ def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str,
         }
         for number in numbers
     ]
-
-
-def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
-    pairs = _pairs(random.Random(seed), 0, task)
-    return [{"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)} for a, b in pairs]
 
 
 def _pairs(generator: random.Random, smallest: int, task: ArithmeticTask) -> list[tuple[int, int]]:

@@ -52,9 +52,8 @@ class GraderSpec:
 
     def form_record(self) -> dict[str, Any] | None:
         """The same of `form`."""
-        if (form := self.form) is None:
-            return None
-        return {**code_record(form.name), "params": dict(form.params), "full_mark": form.full_mark}
+        form = self.form
+        return form and {**code_record(form.name), "params": dict(form.params), "full_mark": form.full_mark}
 
 
 def grader_spec(
@@ -140,11 +139,9 @@ class Grader:
         completion_ids: Sequence[Sequence[int]],
         environments: Sequence[Any] = (),
     ) -> list[Grade]:
-        """The grade of each turn, a text or the messages of a completion with tools.
+        """The grade of each turn, a text or the messages of a completion with tools, beside the row that it answers.
 
-        Args:
-            rows: the problems that they answer; completion_ids: the ids of the completions, as rewards get them;
-                environments: those that they acted in, None for none.
+        `completion_ids` are the ids that rewards get; `environments` those that the turns acted in, None for none.
         """
         found: list[Grade] = []
         for start in range(0, len(turns), _BATCH):

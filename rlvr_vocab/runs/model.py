@@ -307,7 +307,7 @@ def _run_warmup(
 
 
 def _schemas(settings: RunSettings) -> list[dict[str, Any]]:
-    """What a prompt says of the tools of a run."""
+    """The JSON schemas of the tools of a run, as prompts show them."""
     return [get_json_schema(tool) for tool in offered_tools(**tools_of_run(settings)) or ()]
 
 

@@ -69,12 +69,9 @@ ThinkingOpener = Literal["template", "model", "nobody"]
 
 @dataclass(frozen=True)
 class RunProblems:
-    """The problems of a run; those of `held_out` are in no stage.
+    """The problems of a run, also for a warm-up, and of each stage (one set for a run in one piece).
 
-    Attributes:
-        train: the run's own training problems, also used by a warm-up.
-        by_stage: the problems of each stage, one set for a run in one piece.
-        report: the part of `problems.json` available before a model is loaded.
+    No problem of `held_out` is in a stage. `report` is the part of `problems.json` known before a model is loaded.
     """
 
     train: Dataset

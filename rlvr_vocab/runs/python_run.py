@@ -305,6 +305,7 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
     derived += ["warmup_steps"] * (training.get("warmup_ratio") is not None)
     script = getattr(sys.modules["__main__"], "__file__", None)
     systems = {_system_prompt(row) for row in _first_rows(trainer)}
+    environments = [_recorded_name(each) for each in (trainer.environment_factories or {}).values()]
     return {
         "exp_name": Path(args.run_name or folder.resolve().name).name,
         "seed": args.seed,
@@ -318,7 +319,7 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
         },
         "training": {name: value for name, value in training.items() if name not in derived},
         "tools": [_recorded_name(tool) for tool in trainer.standalone_tools],
-        "environment": _environment_keys(trainer),
+        "environment": {"name": ",".join(environments)} if environments else None,
         "rewards": {"functions": [asdict(spec) for spec in specs]},
         "logging": {"enabled": bool(args.report_to), "project": args.project, "mode": "online"},
     }
@@ -361,12 +362,6 @@ def reward_specs(trainer: RegionGRPOTrainer) -> list[RewardSpec]:
             IN_SCRIPT[name] = function
         specs.append(RewardSpec(name, float(weight)))
     return specs
-
-
-def _environment_keys(trainer: RegionGRPOTrainer) -> dict[str, Any] | None:
-    """One class, or several joined by commas."""
-    factories = (trainer.environment_factories or {}).values()
-    return {"name": ",".join(map(_recorded_name, factories))} if factories else None
 
 
 def _recorded_name(code: Callable[..., Any]) -> str:

@@ -39,7 +39,11 @@ def write_report(settings: ReportSettings) -> None:
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
     vocabulary, recorded = analyse_vocabulary(folder), read_recorded(folder, resolve=True)
-    from_python = is_from_python(recorded)
+    environment = read_json_if_there(folder / ENVIRONMENT)
+    if from_python := is_from_python(recorded):
+        repeat = shlex.join(["python", *(environment or {}).get("command", ())])
+    else:
+        repeat = command_to_repeat(folder, str(recorded["exp_name"]))
     report = RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -47,7 +51,7 @@ def write_report(settings: ReportSettings) -> None:
         completions=CompletionFiles(folder / COMPLETIONS),
         marker=Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None,
         vocabulary=vocabulary,
-        environment=read_json_if_there(folder / ENVIRONMENT),
+        environment=environment,
         probe=read_probe(folder),
         # As the script gave it, without the defaults of the command line.
         configuration=without_secrets((folder / CONFIG).read_text() if from_python else config_yaml(recorded)),
@@ -56,7 +60,7 @@ def write_report(settings: ReportSettings) -> None:
             (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
             for row in read_rows(folder / CHANGES)
         ),
-        command_to_repeat=_command_to_repeat(folder, recorded),
+        command_to_repeat=repeat,
         max_samples=settings.max_samples,
     )
     charts = [*curves(report)]
@@ -65,12 +69,6 @@ def write_report(settings: ReportSettings) -> None:
         save_charts(charts, settings.figures)
     if vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         write_vocabulary(vocabulary)
-
-
-def _command_to_repeat(folder: Path, recorded: Mapping[str, Any]) -> str:
-    if not is_from_python(recorded):
-        return command_to_repeat(folder, str(recorded["exp_name"]))
-    return shlex.join(["python", *(read_json_if_there(folder / ENVIRONMENT) or {}).get("command", ())])
 
 
 def report_at_the_end(run: Path, console: Console) -> None:

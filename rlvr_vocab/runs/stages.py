@@ -208,7 +208,8 @@ class StagedRun:
         if reasons:
             self.trainer.checkpoints.save_now()
             raise Interrupted(f"by {reasons[0]}, after the last step; the same command goes on")
-        drop_optimizer_state(self.trainer)
+        if self.trainer.optimizer is not None and not self.trainer.is_deepspeed_enabled:  # it keeps weights there
+            self.trainer.optimizer.state.clear()  # twice the weights under Adam, before the model is evaluated
 
     def _load_last_stage(self) -> None:
         """Load the weights of the last stage that has ended."""
@@ -256,7 +257,7 @@ class StagedRun:
                 "report_to": settings.logging.report_to,
                 "project": settings.logging.project,
                 "push_to_hub": False,  # the run does it at its end
-                "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
+                "num_generations_eval": 1,  # one answer to a held-out problem; TRL's batches must hold all
                 "model_init_kwargs": loading_kwargs(model, use_cpu=use_cpu),
             }
         )
@@ -334,12 +335,6 @@ class StagedRun:
         trainer.accelerator.wait_for_everyone()  # a launcher kills all processes once one has exited
         message = f"by {reason} after step {state.global_step}, saved in checkpoint-{saved}; the same command goes on"
         raise Interrupted(message if trainer.accelerator.is_main_process else "")
-
-
-def drop_optimizer_state(trainer: RegionGRPOTrainer) -> None:
-    """Free the optimizer's memory, twice the weights under Adam, before the model is evaluated and saved."""
-    if trainer.optimizer is not None and not trainer.is_deepspeed_enabled:  # it keeps weights there
-        trainer.optimizer.state.clear()
 
 
 # --- during training ---

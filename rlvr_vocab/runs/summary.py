@@ -41,10 +41,7 @@ _SHARDING: dict[str, Sharding] = {"FSDP": "fsdp2", "DEEPSPEED": "deepspeed_zero3
 
 
 def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]], problems: int | None = None) -> None:
-    """Write `forecast.json` from the prompt lengths of each stage, unless the model's shape is unknown.
-
-    problems: of the first stage; None where each has its length.
-    """
+    """Write `forecast.json` unless the model's shape is unknown; without `problems` each of stage 1 has its length."""
     try:
         shape = replace(architecture_of(str(run.initial_model)), rows=run.layout.standard_size)
     except UserError as error:
