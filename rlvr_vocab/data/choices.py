@@ -59,13 +59,14 @@ class Choices:
 
 def choices_in(row: Mapping[str, Any], columns: str | Sequence[str]) -> Choices:
     """The choices in one column, in any of the usual forms, or in several; raises UnusableRow without them."""
-    cells = [cell_at(row, name) for name in ([columns] if isinstance(columns, str) else columns)]
-    several = [each for cell in cells for each in (cell if isinstance(cell, list) else [cell])]
-    given = value = cells[0] if isinstance(columns, str) else several
-    while not isinstance(columns, str) and value and is_blank(value[-1]):  # a question may have fewer choices
-        value.pop()
-    if isinstance(value, str):
-        value = _parsed(value)
+    if isinstance(columns, str):
+        given = cell_at(row, columns)
+        value = _parsed(given) if isinstance(given, str) else given
+    else:
+        cells = (cell_at(row, name) for name in columns)
+        given = value = [each for cell in cells for each in (cell if isinstance(cell, list) else [cell])]
+        while value and is_blank(value[-1]):  # a question may have fewer choices
+            value.pop()
     if isinstance(value, Mapping):  # labels and texts as two lists, or label: text
         labels, texts = _field(value, _LABELS), _field(value, _TEXTS)
         pairs = zip(labels or [None] * len(texts), texts, strict=False) if isinstance(texts, list) else value.items()

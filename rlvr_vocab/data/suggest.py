@@ -51,12 +51,11 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     problem = next(iter(named or _by_length(paths, few)), None)
     if problem is None:
         return ""
-    keys: dict[str, Any] = {"dataset.columns.problem": problem}
-    if material := _material(few, problem):
-        keys = {"dataset.prompt": joined_columns(problem, material)}
-    answers = _named((source.columns.answer or "", *_ANSWERS), paths, few, lambda cell: bool(gold_text(cell)))
+    material = _material(few, problem)
+    joined = joined_columns(problem, material)
+    keys: dict[str, Any] = {"dataset.prompt": joined} if material else {"dataset.columns.problem": problem}
     paths = [path for path in paths if path not in (problem, *material)]
-    answers = answers or _by_brevity(paths, few)
+    answers = _golds((source.columns.answer or "", *_ANSWERS), paths, few)
     reward = ""
     if tests := _named(_TESTS, paths, few, _tests):
         keys |= {"dataset.columns.tests": tests[0], "dataset.columns.answer": "null"}
@@ -64,10 +63,9 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
     elif found := _choice_keys(paths, answers, few):
         keys, reward = keys | found, "multiple_choice"
     elif found := next(filter(None, (_answer_keys([cell_at(row, path) for row in few], path) for path in answers)), {}):
-        keys |= found
         if {gold_text(cell_at(row, found["dataset.columns.answer"])) for row in few} <= {"true", "false"}:
-            del keys[next(iter(keys))]
-            keys["dataset.prompt"] = f"{joined_columns(problem, material)}\\nAnswer true or false."
+            keys = {"dataset.prompt": f"{joined}\\nAnswer true or false."}
+        keys |= found
     else:
         return f"type {typed_keys(keys)} and dataset.columns.answer=…, or =null if there are no answers"
     train = f"; train with 'rewards=[{reward}]' too" * bool(reward)
@@ -78,13 +76,12 @@ def suggested_keys(rows: Sequence[object], source: ProblemSource, missing: str) 
 def completion_keys(rows: Rows) -> str:
     """The columns of completions and of gold answers, as `score` takes them; "" where nothing fits."""
     few = rows[:200]
-    names = [name for name in column_names(few) if name not in _named(_PROBLEMS, column_names(few), few, _asks)]
+    problems = _named(_PROBLEMS, column_names(few), few, _asks)
+    names = [name for name in column_names(few) if name not in problems]
     completions = (_named(_COMPLETIONS, names, few, _asks) or _by_length(names, few))[:1]
-    others = [name for name in names if name not in completions]
-    golds = _named(_ANSWERS, others, few, lambda cell: bool(gold_text(cell))) or _by_brevity(others, few)
-    return typed_keys(
-        dict(zip(("completion_column", "solution_column"), [*completions, *golds] if completions else (), strict=False))
-    )
+    golds = _golds(_ANSWERS, [name for name in names if name not in completions], few)
+    found = [*completions, *golds] if completions else []
+    return typed_keys(dict(zip(("completion_column", "solution_column"), found, strict=False)))
 
 
 def header_keys(names: Sequence[str], cells: Sequence[Any]) -> str:
@@ -116,6 +113,10 @@ def _named(names: Sequence[str], paths: Sequence[str], few: Rows, fits: Callable
     by_name = [path for name in names for path in fitting if name in (path, _last(path).lower().replace(" ", "_"))]
     by_word = [path for path in fitting if set(names) & set(re.split(r"\W|_", _last(path).lower()))]
     return sorted(dict.fromkeys(by_name), key=lambda path: path.count(".")) or by_word * (len(by_word) == 1)
+
+
+def _golds(names: Sequence[str], paths: Sequence[str], few: Rows) -> list[str]:
+    return _named(names, paths, few, lambda cell: bool(gold_text(cell))) or _by_brevity(paths, few)
 
 
 def _by_length(paths: Sequence[str], few: Rows) -> list[str]:
