@@ -52,8 +52,9 @@ class GraderSpec:
 
     def form_record(self) -> dict[str, Any] | None:
         """The same of `form`."""
-        form = self.form
-        return form and {**code_record(form.name), "params": dict(form.params), "full_mark": form.full_mark}
+        if (form := self.form) is None:
+            return None
+        return {**code_record(form.name), "params": dict(form.params), "full_mark": form.full_mark}
 
 
 def grader_spec(
