@@ -70,15 +70,20 @@ class SampleFilter:
     def accepts(self, row: Mapping[str, Any], correctness: CorrectnessReward | None) -> bool:
         """Whether a row of a step's file meets the conditions, that on the step apart."""
         reward = math.nan if row["reward"] is None else row["reward"]
-        said = [text for _, text in transcript(json.loads(row.get("messages") or "[]"))] or [row["completion"]]
         verdict = correctness.verdict(row.get(f"reward/{correctness.name}")) if correctness is not None else None
         return (
             (self.problem is None or self.problem.casefold() in row["prompt"].casefold())
-            and (self.contains is None or self.contains.casefold() in "\n".join(said).casefold())
+            and (self.contains is None or self.contains.casefold() in _text(row).casefold())
             and (self.verdict is None or verdict == self.verdict)
             and (self.min_reward is None or reaches(reward, self.min_reward))
             and (self.max_reward is None or reaches(self.max_reward, reward))
         )
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    """All that a row's completion shows, words of tools too."""
+    parts = transcript(json.loads(row.get("messages") or "[]"))
+    return "\n".join(text for _, text in parts) or str(row["completion"])
 
 
 def read_steps(text: str | None) -> tuple[float, float]:

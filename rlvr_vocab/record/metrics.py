@@ -30,13 +30,9 @@ class RewardFact:
 class RunFacts:
     """The part of a run's configuration that its metrics are read by.
 
-    Attributes:
-        max_steps: None where the number of epochs decides.
-        completions_per_step: sampled for an optimisation step by one process.
-        tools: names of the functions and the environment that it may call.
-        trainer: `file.py:Class` of a trainer of the user's own.
-        stage: name of the stage; empty for the whole run.
-        stages: the facts of each of its stages, where it has any.
+    `max_steps` is None where the number of epochs decides. `completions_per_step` are those of one process. `tools` has
+    the names of functions and environment, `trainer` is `file.py:Class` of the user's own. `stages` has the facts of
+    each stage, with its name in `stage`.
     """
 
     exp_name: str

@@ -76,9 +76,8 @@ class RecordingSampler:
 class TextThenIdSampler(RecordingSampler):
     """Draws each token's text first, and then one of the text's ids: the same distribution with fewer random numbers.
 
-    Args:
-        uniforms_BT2: `(B, steps, 2)` uniform numbers from 0 to 1 for text and id, instead of torch's generator.
-        texts_BT: `(B, steps)` forced texts; where it is -1, and beyond its end, texts are drawn.
+    `uniforms_BT2` are uniform numbers from 0 to 1 for text and id, instead of torch's generator. `texts_BT` are forced
+    texts; where it is -1, and beyond its end, texts are drawn.
     """
 
     def __init__(
@@ -134,9 +133,8 @@ _GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None
 class RegionSampler:
     """`model.generate` under the region policy, recording log-probabilities on request.
 
-    Attributes:
-        last_logps: `(B, steps)` of the last call under `recording()`; values past a row's end are meaningless.
-        last_entropies: of the same draws, in nats: entropy over texts, and H(copy | text).
+    `last_logps` are `(B, steps)` of the last call under `recording()`; values past a row's end are meaningless.
+    `last_entropies` are of the same draws, in nats: entropy over texts, and H(copy | text).
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:

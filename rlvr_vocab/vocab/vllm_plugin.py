@@ -62,10 +62,11 @@ class VLLMRegionProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs bas
     def update_state(self, batch_update: BatchUpdate | None) -> None:
         """V1, before each forward pass."""
         if self._bias is not None:
-            process_dict_updates(self._requests, batch_update, self._new_request)
-
-    def _new_request(self, params: Any, prompt_ids: list[int], output_ids: list[int]) -> RequestRegion:
-        return RequestRegion(self._layout, prompt_ids, output_ids, params.temperature)
+            process_dict_updates(
+                self._requests,
+                batch_update,
+                lambda params, prompt, output: RequestRegion(self._layout, prompt, output, params.temperature),
+            )
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """V2, when a request enters a slot; returns whether its logits are changed."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import json_text, read_json, read_json_if_there
@@ -126,11 +126,6 @@ def is_adapter(folder: str | Path) -> bool:
     return Path(folder, ADAPTER_CONFIG).is_file()
 
 
-def read_adapter_config(folder: Path) -> dict[str, Any]:
-    """The configuration of an adapter; UserError where it cannot be read."""
-    return read_json(folder / ADAPTER_CONFIG, {"peft_type": str, "base_model_name_or_path": str | None})
-
-
 def record_base(folder: str | Path, base: Path) -> None:
     """Write, beside an adapter or a trained model, the fingerprint of the weights that it began with."""
     Path(folder, BASE_RECORD).write_text(json_text({_FINGERPRINT: weights_fingerprint(base)}), encoding="utf-8")
@@ -143,7 +138,8 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     run was moved.
     """
     folder = Path(folder)
-    recorded = read_adapter_config(folder).get("base_model_name_or_path")
+    config = read_json(folder / ADAPTER_CONFIG, {"peft_type": str, "base_model_name_or_path": str | None})
+    recorded = config.get("base_model_name_or_path")
     own = [Path(recorded)] if recorded else []
     candidates = [Path(given)] if given is not None else [*own, *initial_models_of(folder)]
     there = [path for path in candidates if (path / "config.json").is_file()]

@@ -47,7 +47,6 @@ class ArmResults:
 class Comparison:
     """The difference between an arm and the baseline.
 
-    verdict: of the other arm; `one run each` where an arm has one run, so that only two models are compared.
     baseline_scores, other_scores: the mean score of each run that is compared.
     problems: how many different ones; left_out: how many were not answered by all.
     low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
@@ -56,7 +55,6 @@ class Comparison:
 
     baseline: str
     other: str
-    verdict: Verdict
     paired: bool
     baseline_scores: tuple[float, ...]
     other_scores: tuple[float, ...]
@@ -73,6 +71,15 @@ class Comparison:
     comparisons: int
     variance: DifferenceVariance
     metric: HeldOutMetric = ACCURACY
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the other arm; `one run each` where an arm has one run, so that only two models are compared."""
+        if not self.variance.seeds:
+            return "one run each"
+        if self.adjusted_p >= 1 - self.confidence:
+            return "not distinguishable"
+        return "higher" if self.difference > 0 else "lower"
 
     @property
     def counts(self) -> tuple[int, int]:  # of runs
@@ -124,7 +131,7 @@ class Comparison:
 def adjust_verdicts(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The comparisons of several arms with one baseline, their verdicts by p-values after Holm (1979)."""
     adjusted = zip(found, holm([each.p for each in found]), strict=True)
-    return tuple(replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in adjusted)
+    return tuple(replace(each, adjusted_p=p) for each, p in adjusted)
 
 
 def compare_arms(
@@ -147,10 +154,9 @@ def compare_arms(
     difference = float(of_other.mean() - of_baseline.mean())
     half, bound = variance.half_width(1 - confidence), 1.0 if metric.is_share else math.inf
     p = variance.p_value(difference)
-    found = Comparison(
+    return Comparison(
         baseline=baseline.name,
         other=other.name,
-        verdict="not distinguishable",
         paired=scores.paired,
         baseline_scores=tuple(map(float, of_baseline)),
         other_scores=tuple(map(float, of_other)),
@@ -168,7 +174,6 @@ def compare_arms(
         variance=variance,
         metric=metric,
     )
-    return replace(found, verdict=_verdict(found, p))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -182,14 +187,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         so_far = max(so_far, min(1.0, (len(p_values) - step) * p_values[number]))
         adjusted[number] = so_far
     return adjusted
-
-
-def _verdict(found: Comparison, p: float) -> Verdict:
-    if not found.variance.seeds:
-        return "one run each"
-    if p >= 1 - found.confidence:
-        return "not distinguishable"
-    return "higher" if found.difference > 0 else "lower"
 
 
 # --- matching by problem and seed ---
@@ -211,9 +208,8 @@ class MatchedScores(NamedTuple):
 def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = None) -> MatchedScores:
     """Match the scores of two arms by problem, and by seed where runs are paired.
 
-    Args:
-        paired: whether runs with one seed belong together. None: where both arms have the same seeds, or where the
-            problems are others for each seed, so that only runs with one seed have answered the same.
+    With `paired` None they are paired where both arms have the same seeds, or where the problems are others for each
+    seed, so that only runs with one seed have answered the same.
     """
     one, two = _by_seed(baseline), _by_seed(other)
     runs = [*one.values(), *two.values()]

@@ -82,12 +82,10 @@ class ComparedArm:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The arms, the baseline first, and how they differ.
+    """The arms, the baseline first, and how they differ; `measured` describes the results that were compared.
 
-    Attributes:
-        key: the configuration key under test; `arms` where arms that have names differ in several, or in none.
-        measured: describes the results that were compared.
-        differences: the other keys in which the runs differ, with the value of each run in the order of the arms.
+    key: the configuration key under test; `arms` where arms that have names differ in several, or in none.
+    differences: the other keys in which the runs differ, with the value of each run in the order of the arms.
     """
 
     key: str
@@ -104,7 +102,9 @@ class ComparisonResult:
     def as_json(self) -> dict[str, Any]:
         """The content of comparison.json."""
         arms = [{"name": arm.name, "value": arm.value, "runs": [run.folder for run in arm.runs]} for arm in self.arms]
-        comparisons = [asdict(found) | {"sentence": found.sentence} for found in self.comparisons]
+        comparisons = [
+            asdict(found) | {"verdict": found.verdict, "sentence": found.sentence} for found in self.comparisons
+        ]
         given = {name: getattr(self, name) for name in ("key", "measured", "differences", "warnings")}
         return {**given, "arms": arms, "comparisons": comparisons}
 

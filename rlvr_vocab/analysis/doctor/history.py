@@ -119,6 +119,14 @@ class Window(list[Row]):
         squares = math.fsum((value - average) ** 2 for value in found)  # statistics.stdev is 50 times slower
         return Estimate(average, math.sqrt(squares / (len(found) - 1) / len(found)))
 
+    def accuracy(self, reward: str) -> Estimate | None:
+        """The mean score of a reward function; None where its spread is below that of scores of 0 and 1 alone."""
+        found, spreads = self.estimate(f"rewards/{reward}/mean"), self.values(f"rewards/{reward}/std")
+        if found is None or not spreads:
+            return None
+        variance = math.fsum(each**2 for each in spreads) / len(spreads)
+        return found if variance >= _ALL_OR_NOTHING * found.mean * (1 - found.mean) else None
+
     def recurs(self, count: int) -> bool:
         """Whether an event in `count` of these rows recurs: at least twice, and in three of ten rows."""
         return count >= max(2, RECURRING * len(self))
@@ -127,8 +135,7 @@ class Window(list[Row]):
 class RowSeries:
     """Rows in their order, in bounded memory; windows are given in steps, however many steps a row holds.
 
-    Attributes:
-        fewest: rows that a window has at least; least_steps: steps that `recent` covers at least.
+    `fewest` is the least number of rows of a window, `least_steps` the least number of steps of `recent`.
     """
 
     def __init__(self, least_steps: float = 0.0) -> None:
@@ -197,7 +204,10 @@ class History:
     def add(self, row: Row) -> None:
         """Add the next row, of a step or of an evaluation."""
         if not is_step_row(row):
-            self._add_evaluation(row)
+            names = [f"eval/{name}" for name in (*_HELD_OUT, "problems")]
+            rows = self.sampled.recent() or self.sampled.earliest()
+            if found := self._evaluation(row, names, int(row["step"]), rows):
+                self.evaluations.append(found)
             return
         if not self.rows.count or row.get("stage") != self._stage:
             self._begin(row.get("stage"))
@@ -224,11 +234,6 @@ class History:
                 self.best, self.best_step = recent, self.step
             self.has_risen |= recent.is_above(first, RISEN)
 
-    def _add_evaluation(self, row: Row) -> None:
-        names = [f"eval/{name}" for name in (*_HELD_OUT, "problems")]
-        if found := self._evaluation(row, names, int(row["step"]), self.sampled.recent() or self.sampled.earliest()):
-            self.evaluations.append(found)
-
     def close(self, summary: Row) -> None:
         """Add the measurements before and after a finished run."""
         first = self.sampled.earliest()
@@ -245,7 +250,7 @@ class History:
         if problems and accuracy is not None:
             share = (accuracy * problems + 1) / (problems + 2)  # one more right, and one more wrong problem
             error = math.sqrt(share * (1 - share) / max(1, problems - 1))
-            trained = [self._accuracy_in(each) for each in (rows, self.sampled.earliest())]
+            trained = [each.accuracy(self._grading) for each in (rows, self.sampled.earliest())]
             return Evaluation(step, accuracy, error, 1.0, now, self.first_reward, self._stage, *trained)
         if problems and reward is not None and deviation is not None:
             error = deviation / math.sqrt(problems)
@@ -274,15 +279,6 @@ class History:
     def reward_noise(self) -> float:
         """Standard deviation of a row's reward, from the differences of neighbours: a slow change is no noise."""
         return math.sqrt(self._squared_jumps / 2 / max(1, self.sampled.count - 1))
-
-    def _accuracy_in(self, rows: Window) -> Estimate | None:
-        """Mean score of the reward that grades; None where its spread is below that of scores of 0 and 1 alone."""
-        found = rows.estimate(f"rewards/{self._grading}/mean")
-        spreads = rows.values(f"rewards/{self._grading}/std")
-        if found is None or not spreads:
-            return None
-        variance = math.fsum(each**2 for each in spreads) / len(spreads)
-        return found if variance >= _ALL_OR_NOTHING * found.mean * (1 - found.mean) else None
 
     def is_near_zero(self, reward: float) -> bool:
         """Never where 0 is the full reward, as with penalties alone."""

@@ -81,11 +81,10 @@ class ArmFigures:
 class UsedBits:
     """Bits about the gold answer that the model's choices hold beyond permuted ones, over problems.
 
-    Attributes:
-        own: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids).
-        redrawn: the same with the mean of log2 p(gold | ids) over own and redrawn ids: where redrawing does no harm it
-            has the same expectation, with less variance.
-        bias: of both, to first order, by the logarithm of a mean over so few permutations.
+    own: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids).
+    redrawn: the same with the mean of log2 p(gold | ids) over own and redrawn ids: where redrawing does no harm it has
+    the same expectation, with less variance.
+    bias: of both, to first order, by the logarithm of a mean over so few permutations.
     """
 
     own: Interval

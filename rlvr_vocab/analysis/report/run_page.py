@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -14,7 +13,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.diagnose import too_short
-from rlvr_vocab.analysis.doctor.history import Finding
+from rlvr_vocab.analysis.doctor.history import Finding, Window
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import Sample, is_given, shown_sample
@@ -153,8 +152,8 @@ def curves(report: RunReport) -> Iterator[Chart]:
     if held_out is not None:
         title = "Accuracy" if metric.is_share else "Held-out reward"
         in_training = _lines(record, {f"rewards/{metric.grader}/mean" if metric.is_share else "reward": "in training"})
-        if metric.is_share and not _is_right_or_wrong(report.completions, metric.grader):
-            in_training = []
+        if metric.is_share and Window(record.rows).accuracy(metric.grader) is None:
+            in_training = []  # partial credit
         note = f"One sample a problem{metric.by and f', graded{metric.by}'}; bars are 95 % intervals."
         lines = [held_out, *in_training]
         yield line_chart(lines, title=title, y_label=metric.name, percent=metric.is_share, note=note)
@@ -165,14 +164,6 @@ def curves(report: RunReport) -> Iterator[Chart]:
         lines = _lines(record, dict(zip(metrics, metrics, strict=True)))
         if lines:
             yield line_chart(lines, title=title, y_label=label, percent=label.startswith("share"), note=note)
-
-
-def _is_right_or_wrong(files: CompletionFiles, reward: str) -> bool:
-    """Whether the last step's scores are 0 or 1, so that their mean is an accuracy."""
-    with suppress(UserError):  # of a damaged file, which stands among the samples
-        scores = [each.rewards.get(reward) for step in files.steps[-1:] for each in files.read(step)]
-        return all(score in (0.0, 1.0, None) for score in scores)
-    return False
 
 
 def _lines(record: RunRecord, names: Mapping[str, str]) -> list[Line]:

@@ -43,8 +43,7 @@ class BatchMetrics:
     ) -> None:
         """Log the regions of a batch of completions, its groups where it is trained on, and the sampler's entropies.
 
-        Args:
-            entropies: over texts, and over copies of the text, of each token of this process's completions.
+        `entropies` are over texts, and over copies of the text, of each token of this process's completions.
         """
         trainer = self._trainer
         if trainer.model.training:
@@ -87,9 +86,8 @@ class BatchMetrics:
     ) -> None:
         """Log entropies over texts, by region, over the copies of a text, and the copies' distance from chance in bits.
 
-        Args:
-            text_BC: in nats, at the last C positions of the ids.
-            capacity_BC: the largest value of `copies_BC`; without it no distance from chance is logged.
+        `text_BC` is in nats, at the last C positions of the ids. `capacity_BC` is the largest value of `copies_BC`;
+        without it no distance from chance is logged.
         """
         layout, length = self._trainer.policy.layout, text_BC.size(1)
         regions_BC, mask_BC = scored_regions(ids_BT, layout)[:, -length:], mask_BC.bool()
@@ -417,9 +415,8 @@ _USUAL_STEPS = 50
 class ReferenceKL:
     """Logs `kl` of a `RegionGRPOTrainer` every so many steps, with a reference that is loaded for it.
 
-    Args:
-        every: 0 for never; None for every 50, and never where the policy is sharded: each process would read
-            a whole model into main memory.
+    `every` is 0 for never. None is every 50, and never where the policy is sharded: each process would read a whole
+    model into main memory.
     """
 
     def __init__(self, trainer: Any, every: int | None) -> None:

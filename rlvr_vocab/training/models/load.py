@@ -73,10 +73,8 @@ def initial_model_of(
 ) -> InitialModel:
     """Write `initial_model` below `args.output_dir`, or find it; a loaded model gets its rows in memory.
 
-    Args:
-        model: a folder written by `expand`, which is taken as it is; another folder or a hub name; a loaded model.
-        expansion: None for the model as it is.
-        tokenizer: the model's own, in place of that of its folder.
+    `model` is a folder written by `expand`, which is taken as it is; another folder or a hub name; or a loaded model.
+    `expansion` None is the model as it is. `tokenizer` replaces that of its folder.
     """
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise UserError("processing_class must be a tokenizer, such as the processor.tokenizer of a processor")
@@ -279,10 +277,9 @@ def refuse_other_logits(trainer: Any) -> None:
     precise = model.dtype == torch.float32 and not (trainer.args.bf16 or trainer.args.fp16)
     rounding = max(_IN_16_BITS, _SHARE_IN_16_BITS * logits.abs().max().item())
     if not off <= (_MOST_DIFFERENCE if precise else rounding):
-        base = model.get_base_model() if isinstance(model, PeftModel) else model
         raise UserError(
-            f"{type(base).__name__}: scores differ from its own logits by {off:.2g} nats on average: it caps or scales "
-            "them in a way that is not known here, or has dropout of its own; choose another model"
+            f"{type(base_of(model)).__name__}: scores differ from its own logits by {off:.2g} nats on average: it caps "
+            "or scales them in a way that is not known here, or has dropout of its own; choose another model"
         )
 
 

@@ -54,9 +54,7 @@ def complete_adapter(
     """Add the rows that train beside an adapter; make it float32, with its dropout, and mergeable without loss.
 
     TRL makes the adapter of a quantized model bfloat16, which rounds small updates away, and disables its dropout.
-
-    Args:
-        given: the adapter is the user's, whose dtype stays; it may have its rows from an earlier trainer.
+    With `given` the adapter is the user's: its dtype stays, and it may have its rows from an earlier trainer.
     """
     held, first = copied_rows_of(model), first_trained_row(train_rows, layout)
     if model.active_peft_config.is_prompt_learning:
@@ -167,8 +165,7 @@ def _lora_layers(model: nn.Module) -> list[Any]:
 def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: torch.dtype) -> BitsAndBytesConfig:
     """4 bit: NF4 with double quantization (QLoRA, arXiv 2305.14314); 8 bit: LLM.int8() (arXiv 2208.07339).
 
-    Args:
-        compute_dtype: the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
+    `compute_dtype` is the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
     """
     # By their names in this architecture; Transformers only guesses the head.
     kept = vocabulary_modules(skeleton(initial_model))

@@ -51,11 +51,9 @@ def warm_up(
 ) -> WarmupOutcome:
     """Fine-tune a model on worked solutions, from the newest checkpoint in `checkpoints` if there is one.
 
-    Args:
-        problems: `prompt` and `completion`, each a list of messages, and perhaps `tools`, their schemas as JSON text.
-            What a tool answers is not trained.
-        measure_accuracy: the share of right answers to other problems, None without a readable gold answer.
-        on_progress: called with (step, steps at most, figures): `loss` or `accuracy`.
+    `problems` have `prompt` and `completion`, each a list of messages, and perhaps `tools`, their schemas as JSON text;
+    messages of tools are not trained. `measure_accuracy` gives the share of right answers to other problems, None
+    without a readable gold answer. `on_progress` gets step, steps at most, and figures: `loss` or `accuracy`.
     """
     config = SFTConfig(
         output_dir=str(checkpoints),

@@ -183,9 +183,11 @@ def test_a_report_that_fails_is_a_warning_and_leaves_the_one_before(run):
 
 
 def test_accuracy_in_training_is_drawn_beside_held_out_accuracy_where_scores_are_0_or_1(run):
-    assert "in training" not in report(run)  # the scores of its completions are sevenths
-    shutil.rmtree(run / "completions")
-    assert "in training" in report(run)
+    for part, is_shown in ((1.0, True), (0.6, False)):  # of the spread of scores of 0 and 1
+        rows = [metrics(step, 6) for step in range(1, 7)]
+        spreads = [{"rewards/accuracy/std": part * (row["reward"] * (1 - row["reward"])) ** 0.5} for row in rows]
+        write_rows(run / "metrics.jsonl", [row | spread for row, spread in zip(rows, spreads, strict=True)])
+        assert ("in training" in report(run)) == is_shown
 
 
 # --- samples ---
