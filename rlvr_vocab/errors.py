@@ -47,9 +47,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
-# --- optional packages ---
-
-# Their extras of pyproject.toml.
+# Optional packages, and the extras of pyproject.toml that install them.
 _EXTRA_OF = {"bitsandbytes": "quantization", "openai": "judge", "reasoning_gym": "gym", "vllm": "vllm"}
 _EXTRA_OF |= {tracker: tracker for tracker in ("tensorboard", "trackio", "mlflow")}
 _REMARKS = {
@@ -81,9 +79,6 @@ def _uses_uv() -> bool:
     """Whether uv started this process or made its environment, which then has no pip."""
     made_by = Path(sys.prefix, "pyvenv.cfg")
     return "UV" in os.environ or (made_by.is_file() and "\nuv = " in made_by.read_text(encoding="utf-8"))
-
-
-# --- several processes ---
 
 
 def is_main_process() -> bool:
@@ -128,8 +123,6 @@ def _wait_to_be_ended(seconds: float) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(seconds)
 
-
-# --- signals ---
 
 # From Ctrl-C, from a scheduler, and SLURM's warning before the time limit.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)

@@ -27,8 +27,6 @@ def rows_in_words(row_numbers: Sequence[int], most: int = 3) -> str:
     return f"row{'s' if len(row_numbers) > 1 else ''} {listed([*row_numbers[:most], *more])}"
 
 
-# --- the nearest known word ---
-
 _CLOSE_ENOUGH = 0.6
 _PREFIX_WEIGHT = 0.9  # qwen4 is close to qwen3_0.6b, though half of the letters are missing
 
@@ -76,8 +74,6 @@ def nearest_and_all(word: str, known: Iterable[str]) -> str:
     end = did_you_mean(word, known) or "."
     return f"{end} Choices: {', '.join(known)}" if known else end
 
-
-# --- characters that do not show ---
 
 _CONTROL_PICTURES = 0x2400  # Unicode draws the characters below U+0020 from here on, in their order
 # Characters that turn the direction of the text around them; for a class of a regular expression.

@@ -25,15 +25,7 @@ def run(*words, cwd=None):
 @pytest.mark.parametrize(
     ("commands", "heavy"),
     [
-        (
-            (
-                "--help",
-                "train --help",
-                "train model.learning_rat=1",
-                "score rewards=[accuracy] training.learning_rat=1",
-            ),
-            HEAVY,
-        ),
+        (("--help", "train --help", "train model.learning_rat=1", "score training.learning_rat=1"), HEAVY),
         (("compare --help", "check dataset=arithmetic", "plan model=tiny"), ("torch", "trl")),
     ],
 )

@@ -196,7 +196,7 @@ def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]
     wanted, distinct = _NOTHING.get(key, "0") if baseline is None else as_typed(baseline), list(dict.fromkeys(values))
     first = next((value for value in distinct if _same(value, wanted)), None)
     if first is None and baseline is not None:
-        raise UserError(f"baseline={wanted}: no such arm by {key}; there are {', '.join(distinct)}")
+        raise UserError(f"baseline={wanted}: no such arm; there are {', '.join(distinct)}")
     return sorted(distinct, key=lambda value: value != first)
 
 

@@ -49,9 +49,6 @@ _DIVIDE = frozenset({"dataset.eval_fraction", "dataset.eval_split", "dataset.max
 Run = TypeVar("Run", bound=RunSettings)
 
 
-# --- composing ---
-
-
 @dataclass(frozen=True)
 class Composed:
     """config: interpolations not yet resolved; given, chosen: keys and groups of the command line and the user's file.
@@ -190,9 +187,6 @@ def as_mapping(config: DictConfig, *, resolve: bool = False, complete: bool = Fa
         raise UserError(f"{error.full_key or 'configuration'}: {' '.join(str(error).split())}") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-# --- typed settings ---
 
 
 def read_settings(command: str, argv: Sequence[str]) -> Any:
@@ -349,9 +343,6 @@ def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:
 def _allow_rewards(specs: Iterable[RewardSpec]) -> None:
     """A name of the library without parameters may stand for a reward of a recorded run."""
     allow(spec.name for spec in specs if is_user_code(spec.name) or spec.params)
-
-
-# --- stages ---
 
 
 def _with_stages(run: Run, composed: Composed, folders: Sequence[Path]) -> Run:

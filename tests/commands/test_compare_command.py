@@ -229,37 +229,28 @@ def test_one_key_that_sets_named_arms_apart_is_the_one_under_test(made, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("arms", "message"),
+    ("words", "message"),
     [
-        ("{a: b0, c: b?}", "b0 is given twice"),
-        ("{a: b*}", "two arms at least"),
-        ("{a: b*, c: x*}", "arms.c=x*: no folder of a run matches x*"),
-        ("{a: b0, c: b1} baseline=d", "no such arm by arms; there are a, c"),
+        (["runs=[b,b]"], "is given twice"),
+        (["runs=b"], "two runs at least"),
+        (["runs=[b,c]"], "only one arm"),
+        (["runs=[b,r]", "key=model.nme"], "they differ in model.reasoning_vocab_size"),
+        (["runs=[b,r]", "arms=model.nme"], "arms=model.nme: not a key that divides"),
+        (["runs=[b,r]", "baseline=7"], "there are 0, 9"),
+        (["runs=[b,r]", "table=a.xlsx"], "a name that ends in .csv, .tex, .md"),
+        (["runs=[b,r]", "arms={a: b, c: r}"], "arms: names all runs"),
+        (["runs=[b,r]", "evaluation=test"], "checkpoint="),
+        (["runs=[b,unmeasured]"], "rlvr-vocab evaluate checkpoint="),
+        (["arms={a: b, c: [b, r]}"], "b is given twice"),
+        (["arms={a: b*}"], "two arms at least"),
+        (["arms={a: b*, c: x*}"], "arms.c=x*: no folder of a run matches x*"),
+        (["arms={a: b, c: r}", "baseline=d"], "no such arm; there are a, c"),
     ],
 )
-def test_arms_that_cannot_be_compared_are_refused_in_one_line(made, arms, message, error_of):
-    three(made, "b")
-    given, _, more = arms.partition("} ")
-    assert message in error_of("compare", f"arms={given}{'}' * bool(more)}", *more.split())
-
-
-@pytest.mark.parametrize(
-    ("make", "args", "message"),
-    [
-        (lambda made: [made("b")] * 2, (), "is given twice"),
-        (lambda made: [made("b")], (), "two runs at least"),
-        (lambda made: [made("b"), made("c", seed=1)], (), "only one arm"),
-        (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "they differ in model.reasoning_vocab_size"),
-        (lambda made: [made("b"), made("r", n=9)], ("arms=model.nme",), "arms=model.nme: not a key that divides"),
-        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "there are 0, 9"),
-        (lambda made: [made("b"), made("r", n=9)], ("table=a.xlsx",), "a name that ends in .csv, .tex, .md"),
-        (lambda made: [made("b"), made("r", n=9)], ("arms={a: b, c: r}",), "arms: names all runs"),
-        (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
-        (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(made, make, args, message, error_of):
-    assert message in error_of("compare", f"runs=[{','.join(make(made))}]", *args)
+def test_bad_input_is_refused_in_one_line(made, words, message, error_of):
+    for name, given in (("b", {}), ("c", {"seed": 1}), ("r", {"n": 9}), ("unmeasured", {"n": 9, "results": None})):
+        made(name, **given)
+    assert message in error_of("compare", *words)
 
 
 WARNINGS = {

@@ -1,4 +1,4 @@
-"""`rlvr-vocab score` end to end: completions, gold answers and samples, their scores, and what failed."""
+"""`rlvr-vocab score` end to end: completions, gold answers and samples, their scores, what failed, what is refused."""
 
 import json
 
@@ -26,6 +26,9 @@ def short(completions, **columns):
 
 def half(completions, **columns):
     return [0.5] * len(completions)
+
+def picky(completions, difficulty, prompts):
+    return [float(len(prompt)) for prompt in prompts]
 """
 ARITHMETIC = ("dataset=arithmetic", "dataset.generator.num_problems=50")
 
@@ -173,3 +176,31 @@ def test_completions_and_gold_answers_with_decimal_commas(score, tmp_path):
     assert "at full mark 1 of 1" in "".join(score(*words, "dataset.decimal=comma"))
     warning = "warning: answers such as 12,5: if that means 12.5, set dataset.decimal=comma"
     assert warning in "".join(score(*words))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to score: give completions=FILE, dataset=…"),
+        (["completions={completions}", "dataset=arithmetic"], "completions=… and dataset=… are two things to score"),
+        (["model=tiny"], "nothing to score: give completions=FILE, dataset=…"),
+        (["completions={completions}", "dataset.answer_format=hash"], "has no dataset to apply to"),
+        (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "unknown key"),
+        (["completions={completions}", "out={completions}"], "out={completions}"),
+        (["completions=no.jsonl"], "no.jsonl does not exist"),
+        (["completions={mine}"], "is not a file with one of the extensions"),
+        (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has "),
+        (["completions={completions}", "rewards=[overlong]"], "overlong needs completion_ids; {completions} has "),
+        (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_in_one_line(words, said, error_of, completions, mine):
+    names = {"completions": completions, "mine": mine}
+    assert said.format(**names) in error_of("score", *(word.format(**names) for word in words))
+
+
+def test_prompts_that_a_reward_needs_are_asked_for(error_of, mine, tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"completion": "c", "difficulty": 3, "question": "q"}')
+    message = error_of("score", f"rewards=[{mine}:picky]", f"completions={path}")
+    assert "needs prompts" in message and "prompt_column=…" in message

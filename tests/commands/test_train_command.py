@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from statistics import stdev
 
 import pandas as pd
@@ -88,9 +90,8 @@ def test_held_out_problems_are_measured_meanwhile(folder):
 @pytest.mark.slow
 def test_measuring_meanwhile_changes_nothing_about_the_training(folder, tmp_path):
     unmeasured = tmp_path / "unmeasured"
-    assert (
-        main(["train", f"config={folder / 'config.yaml'}", "training.eval_steps=null", f"output_dir={unmeasured}"]) == 0
-    )
+    words = [f"config={folder / 'config.yaml'}", "training.eval_steps=null", f"output_dir={unmeasured}"]
+    assert main(["train", *words]) == 0
     assert not list((unmeasured / "evaluation").glob("step_*"))
     clock = ("step_time", "time/", "memory/")
     there, here = (
@@ -192,3 +193,20 @@ def test_chat_prompts_of_different_lengths_train_with_a_reward_of_ones_own_and_n
     assert len(rewards) == 2 and all(math.isfinite(reward) for reward in rewards)
     step = pd.read_parquet(tmp_path / "run" / "completions" / "step_00001.parquet")
     assert set(step["solution"]) == {""} and step["reward/mine"].notna().all()
+
+
+@pytest.mark.slow
+def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well_on_a_quiet_screen(tmp_path):
+    pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
+    words = [*SMALL, "report=false", "training.eval_steps=null", "warmup.max_steps=0", "training.max_steps=2"]
+    words += ["training.warmup_ratio=0", "training.beta=0.04", "training.use_cpu=true", f"output_dir={tmp_path}/run"]
+    words += ["model.model_kwargs.load_in_4bit=true", "training.optim=paged_adamw_8bit"]
+    command = [sys.executable, "-m", "rlvr_vocab.cli", "quickstart", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "load_in_4bit=true: the weights themselves cannot train, so LoRA is switched on" in done.stdout
+    first, second = metrics_of(tmp_path / "run")
+    assert abs(first["kl"]) < 1e-6 < second["kl"]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["finished"] and summary["steps"] == 2
+    assert "bitsandbytes" in json.loads((tmp_path / "run" / "environment.json").read_text())["versions"]

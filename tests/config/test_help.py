@@ -33,11 +33,8 @@ def test_no_option_prints_a_secret(option):
     words = [f"dataset.name={SECRET}", "+model.model_kwargs.token=plainword", rewards]
     text = shown("train", *words, option)
     assert "***" in text and SECRET not in text and "plainword" not in text
-    assert (
-        shown("train", *words, "--show=dataset.name")
-        == "***"
-        == shown("train", *words, "--show=model.model_kwargs.token")
-    )
+    for key in ("dataset.name", "model.model_kwargs.token"):
+        assert shown("train", *words, f"--show={key}") == "***"
 
 
 def test_one_value_is_printed_as_it_can_be_typed():

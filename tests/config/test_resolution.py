@@ -1,11 +1,11 @@
-"""Keys that say the same thing twice: one value in the end, two values refused."""
+"""Keys that say the same thing twice, and recorded configurations: the values that hold in the end."""
 
 import re
 
 import pytest
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
 from rlvr_vocab.errors import UserError
 
 LIMIT, LENGTH = "model.generation_kwargs.max_new_tokens", "training.max_completion_length"
@@ -63,10 +63,7 @@ def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themse
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["model.source_ids=gone.txt"],
-            r"model.source_ids=gone.txt: no such file, expected a list, re:PATTERN, or a text file",
-        ),
+        (["model.source_ids=gone.txt"], "gone.txt: no such file, expected a list, re:PATTERN, or a text file"),
         (["model.source_ids=re:("], r"model.source_ids=re:\(: no regular expression: missing \)"),
         (["model.source_ids=[a,b]", "model.reasoning_vocab_size=2"], "sets the number of copies"),
         (["model.source_ids=[]"], "model.source_ids"),
@@ -81,3 +78,20 @@ def test_tokens_to_copy_come_from_a_file_or_a_pattern_and_are_recorded_by_themse
 def test_two_different_values_and_tokens_that_cannot_be_read_are_refused(words, message):
     with pytest.raises(UserError, match=message):
         read_settings("train", words)
+
+
+def test_bookkeeping_is_no_difference_and_every_other_key_is():
+    one = read_settings("train", ["experiment=quickstart"]).resolved
+    other = read_settings("train", ["experiment=quickstart", "max_hours=3", "training.beta=0.1", "seed=7"]).resolved
+    assert list(differences(one, other)) == [
+        ("exp_name", "quickstart_reasoning_full_seed42", "quickstart_reasoning_full_seed7"),
+        ("seed", 42, 7),
+        ("training.beta", 0.0, 0.1),
+    ]
+
+
+def test_what_a_recorded_file_leaves_out_has_its_default(tmp_path):
+    (tmp_path / "config.yaml").write_text("model: {name: m}\ndataset: {name: d}\ntraining: {max_steps: 3}\n")
+    recorded = read_recorded(tmp_path, resolve=True)
+    assert (recorded["seed"], recorded["model"]["reasoning_mode"], recorded["model"]["name"]) == (42, "expand", "m")
+    assert (recorded["training"]["max_steps"], recorded["training"]["max_completion_length"]) == (3, 1024)

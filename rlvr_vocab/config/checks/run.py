@@ -68,8 +68,6 @@ def check_configuration(settings: RunSettings) -> None:
     _check_training(settings)
 
 
-# --- model and machine ---
-
 _OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
 
 
@@ -117,8 +115,6 @@ def _check_hub_login(grpo: Mapping[str, Any]) -> None:
     if grpo.get("push_to_hub") and get_token() is None:
         raise UserError("training.push_to_hub=true: no login to the hub: set HF_TOKEN or run `hf auth login`")
 
-
-# --- training ---
 
 # (field, its value, why it is refused and what to do instead)
 _REFUSED: tuple[tuple[str, Any, str], ...] = (
@@ -220,9 +216,6 @@ def _check_until(stage: StageSettings) -> None:
         raise UserError(f"until.metric={until.metric}: held-out problems are measured with training.eval_steps=N alone")
 
 
-# --- problems, rewards, measurements ---
-
-
 def _check_problems_and_rewards(settings: RunSettings) -> None:
     check_dataset(settings.dataset)
     check_rewards(settings.rewards)
@@ -289,8 +282,6 @@ def _check_measurements(settings: RunSettings) -> None:
                 why = f"held-out answers are graded by {spec.name}, which calls none right or wrong"
                 raise UserError(f"{key}{figure}: {why}: set evaluation.grader or evaluation.threshold")
 
-
-# --- its folder ---
 
 # Keys that `allow_changes` may name: the model is made, and the problems are divided.
 _CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs", "code")

@@ -24,11 +24,7 @@ def without_secrets(monkeypatch):
     [
         ("train", ["+model.model_kwargs.token=anything"], "model.model_kwargs.token"),
         ("train", [f"exp_name={SECRET}", "exp_name=mine"], "exp_name"),  # the words that were typed are recorded too
-        (
-            "train",
-            ["rewards.functions=[{name:accuracy,params:{api_key:anything}}]"],
-            "rewards.functions.params.api_key",
-        ),
+        ("train", ["rewards=[{name:accuracy,params:{api_key:anything}}]"], "rewards.functions.params.api_key"),
         ("train", ["stages=[{name: one, training: {hub_token: anything}}]"], "stages.training.hub_token"),
         ("expand", [f"+model.model_kwargs.token={SECRET}", "out=expanded"], "model.model_kwargs.token"),
     ],
