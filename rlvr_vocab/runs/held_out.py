@@ -147,11 +147,12 @@ class HeldOutEvaluator:
             return None
         row, checkpoint = self.problems[0], _checkpoint(trainer)
         [completion] = sample_completions(checkpoint, [row["prompt"]], self._sampling, rows=[row])
-        turn_ids = [*prefilled_ids(completion.prompt_ids, checkpoint.layout), *completion.completion_ids]
+        marker, layout = Marker(checkpoint.tokenizer, checkpoint.layout), checkpoint.layout
+        turns = ([*prefilled_ids(context_ids, layout), *ids] for context_ids, ids in completion.turns_ids)
         return {
             "problem": row["problem"],
             "solution": cell_text(row.get("solution")),
-            "stretches": Marker(checkpoint.tokenizer, checkpoint.layout).spans(turn_ids),
+            "stretches": [span for turn in turns for span in marker.spans(turn)],
         }
 
 
