@@ -211,6 +211,7 @@ def make_batch(arguments: argparse.Namespace, layout):
         "prompt_mask": torch.ones_like(prompt),
         "completion_ids": completion_ids,
         "completion_mask": torch.ones_like(completion_ids),
+        "sampled_mask": torch.ones_like(completion_ids),
         "advantages": torch.randn(arguments.batch, generator=generator),
         "num_items_in_batch": torch.tensor(completion_ids.numel()),
     }

@@ -158,6 +158,7 @@ class RegionGRPOTrainer(TRLSeams):
         self.copy_logps = WeakIdKeyDictionary()
         self._text_kl = TextKL(self, kl_over)
         self._loss_inputs: dict[str, Any] | None = None
+        self._drawn_entropies = DrawnEntropies()
         self._clock = StepClock(self)
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)

@@ -4,6 +4,7 @@ from importlib.metadata import distributions
 
 import pytest
 import torch
+from transformers.integrations.liger import apply_liger_kernel
 
 from rlvr_vocab.training.metrics.batch import whole_sequences
 from rlvr_vocab.training.settings import Lora
@@ -35,6 +36,7 @@ def by_sdpa(expanded, train_on, tmp_path):
     return batch, *scored(trainer, batch)
 
 
+@pytest.mark.filterwarnings("ignore:`use_liger_kernel=True` is deprecated")  # by TRL, for kernels of the hub
 @pytest.mark.parametrize("kernel", [*ATTENTIONS, "liger"])
 def test_a_kernel_scores_as_sdpa_and_stock_layers_do_and_as_it_samples(
     kernel, by_sdpa, device, expanded, train_on, farthest_from_its_score, report, tmp_path
@@ -47,6 +49,8 @@ def test_a_kernel_scores_as_sdpa_and_stock_layers_do_and_as_it_samples(
     loading = {"dtype": "float32", "attn_implementation": "sdpa" if kernel == "liger" else kernel}
     options = {"model_init_kwargs": loading, "use_liger_kernel": kernel == "liger"}
     trainer = train_on(expanded(), tmp_path, max_completion_length=8, **options)
+    if kernel == "liger":
+        apply_liger_kernel(trainer.model, trainer.args.liger_kernel_config)  # as Transformers does when training starts
     norm = trainer.model.model.norm
     assert trainer.model.config._attn_implementation == loading["attn_implementation"]
     assert ("liger" in f"{type(norm).__module__}{norm.forward.__module__}".lower()) == (kernel == "liger")

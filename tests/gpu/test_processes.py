@@ -49,7 +49,7 @@ def test_what_all_cards_train_is_what_one_process_trains(kind, trained, device, 
     farthest = max((found[name] - weight).abs().max().item() for name, weight in expected.items())
     seen = json.loads((together / "rank_0.json").read_text())
     report(f"{kind}, {processes} processes over {seen['backend']}: weights {farthest:.1e} from those of one process")
-    assert seen["backend"] == ("nccl" if device.type == "cuda" else "gloo")
+    assert ("nccl" if device.type == "cuda" else "gloo") in seen["backend"]  # FSDP2 has "cuda:nccl,cpu:gloo"
     rounding = 1e-4 if device.type == "cuda" else 1e-5
     assert found.keys() == expected.keys() and farthest < rounding
     for there, here in zip(*(map(of_a_step, history_of(folder)) for folder in (alone, together)), strict=True):
