@@ -17,16 +17,11 @@ from typing import Any, cast
 
 from rlvr_vocab.data.source import FROM_PYTHON, DecimalMark
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import Reward
+from rlvr_vocab.rewards.guard import FROM_THE_TRAINER, Reward
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import RewardSpec, Traits, is_user_code, parameters_of, require_allowed, traits_of
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
-# Arguments that TRL passes to every reward function beside the columns of the data set.
-FROM_THE_TRAINER = (
-    *("prompts", "completions", "completion_ids", "environments"),
-    *("trainer_state", "log_extra", "log_metric"),
-)
 # The reward functions of the script that runs, by the names that its configuration has for them.
 IN_SCRIPT: dict[str, Callable[..., Any]] = {}
 # Seconds that user code has for a batch, unless it is given others.
@@ -122,7 +117,7 @@ def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
 
 
 def load_function(name: str, key: str = "rewards") -> Callable[..., Any]:
-    """What `load_attribute` loads, where it can be called; `file.py:object.method` names a method."""
+    """The function that `load_attribute` loads; `file.py:object.method` names a method."""
     function = load_attribute(name, key)
     if not callable(function) or isinstance(function, type):
         raise UserError(f"{key}: {name} is no function, and no object that can be called")

@@ -34,11 +34,13 @@ T = TypeVar("T")
 # Names of the trainer's columns of reasons begin with this.
 REASON = "reason/"
 LARGEST_SCORE = 3.4028234e38  # a trainer keeps rewards as float32
-_OF_THE_WHOLE_BATCH = ("trainer_state", "log_extra", "log_metric", "environments")
+# Arguments that TRL passes to reward functions beside the columns of the data set, the first of them of a whole batch.
+OF_THE_BATCH = ("trainer_state", "log_extra", "log_metric")
+FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "environments", *OF_THE_BATCH)
 # Frames in these files are skipped when the user's line of an error is looked for.
 _NOT_USER_CODE = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
-# Also those that are meant to end a program, or a task within it.
-_RAISED = (Exception, SystemExit, asyncio.CancelledError)
+# Errors of user code: also those that are meant to end a program, or a task within it.
+USER_CODE_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class NoScores(Exception):
@@ -77,7 +79,7 @@ class Reward:
             self.failures += score.failed is not None
             if score.failed == "batch" and row == 0:
                 logger.warning("reward %s %s: all of them score None", self.name, score.reason)
-            elif score.failed == "row" and (self.failures <= 3 or str(self.failures).strip("0") == "1"):
+            elif score.failed == "row" and is_warned_of(self.failures):
                 shown, count = _shown_row(columns["completions"], row), self.failures
                 logger.warning(
                     "reward %s %s for %s: it scores None (such rows so far: %d)", self.name, score.reason, shown, count
@@ -106,7 +108,7 @@ class Reward:
             raise
         except NoScores as error:
             return [_failed(error, "batch")] * rows
-        except _RAISED:
+        except USER_CODE_ERRORS:
             return [self._score_alone(columns, row, end) for row in range(rows)]
 
     def check_parameters(self) -> None:
@@ -125,7 +127,7 @@ class Reward:
         rows = len(columns["completions"])
         alone = {
             name: values[row : row + 1]
-            if name not in _OF_THE_WHOLE_BATCH and isinstance(values, list | tuple) and len(values) == rows
+            if name not in OF_THE_BATCH and isinstance(values, list | tuple) and len(values) == rows
             else values
             for name, values in columns.items()
         }
@@ -133,7 +135,7 @@ class Reward:
             alone["log_extra"] = lambda *column: None  # the column would lack the rows that fail
         try:
             return self._scores(alone, end)[0]
-        except _RAISED as error:
+        except USER_CODE_ERRORS as error:
             return _failed(error, "row")
 
     def _scores(self, columns: dict[str, Any], end: float | None) -> list[Score]:
@@ -183,6 +185,11 @@ class Reward:
 
     def _missed(self) -> TimedOut:
         return TimedOut(f"had not returned by its deadline of {self.deadline:g} seconds")
+
+
+def is_warned_of(failure: int) -> bool:
+    """Whether a failure, counted from 1, is worth a line: the first three, then the 10th, the 100th and so on."""
+    return failure <= 3 or str(failure).strip("0") == "1"
 
 
 def _log_later(logged: list[Callable[[], None]], log: Callable[..., None], *values: Any, **named: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a chat template writes tools, calls and answers: what a call says, and the ids of what a tool answered.
+"""How a chat template writes tools, calls and answers: the message of a call, and the ids of a tool's answer.
 
 The words of a tool neither open nor close a region, nor begin a turn: they are encoded without control tokens.
 """
@@ -99,7 +99,7 @@ class ToolFormat:
         return {**answer, "name": name if _PLAIN_NAME.fullmatch(name) else "unknown", "content": text}
 
     def _rendered(self, answers: Sequence[Message]) -> str:
-        """What the template adds to a turn that called, after the token that ends it."""
+        """The text that the template adds to a turn that called, after the token that ends it."""
         call = {"type": "function", "function": {"name": answers[0]["name"], "arguments": {}}}
         asked = [_ASKED[0], {**_ASKED[1], "tool_calls": [call]}]
         [before] = chat_texts(self._tokenizer, [asked], **{**self._rendering, "add_generation_prompt": False})
@@ -146,7 +146,7 @@ class ToolFormat:
 
 @contextmanager
 def without_prefill(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> Iterator[str]:
-    """Inside the block the template lacks the think tag that `expand` put at its end, which TRL does not know."""
+    """Inside the block the template lacks the think tag that `expand` put at its end: TRL compares whole templates."""
     own, prefill = tokenizer.chat_template, prefill_of(tokenizer, layout)
     tokenizer.chat_template = own.removesuffix(prefill) if own else own
     try:

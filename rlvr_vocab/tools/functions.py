@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import load_attribute, load_function
-from rlvr_vocab.rewards.guard import raised, run_in_thread
+from rlvr_vocab.rewards.guard import USER_CODE_ERRORS, is_warned_of, raised, run_in_thread
 from rlvr_vocab.rewards.reward import has_parts, is_user_code
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import nearest_and_all, writable
@@ -54,7 +54,7 @@ def load_tools(names: Sequence[str]) -> list[Callable[..., Any]]:
 
 
 def load_environment(name: str, params: Mapping[str, Any]) -> Callable[[], Any]:
-    """What makes an environment of a run; UserError for a class that is broken, or whose methods have no schema."""
+    """The factory of a run's environments; UserError for a broken class, or one whose methods have no schema."""
     key = f"environment={name}"
     if not is_user_code(name):
         raise UserError(f"{key}: write file.py:Class or module:Class")
@@ -105,7 +105,6 @@ class _DeadlineOver(BaseException):
     """Raised in a tool by an alarm; a tool that catches Exception does not catch it."""
 
 
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError, _DeadlineOver)
 _failures = Counter[str]()
 
 
@@ -145,15 +144,14 @@ def guarded_tools(tools: Mapping[str, Callable[..., Any]]) -> dict[str, Callable
 
 @contextmanager
 def _errors_of(tool: Callable[..., Any], deadline: float | None) -> Iterator[None]:
-    """What a call raises, as ToolError with the message that TRL would pass on; some failures are warned of."""
+    """Raises the errors of a call as ToolError, with the message that TRL would pass on, and warns of some."""
     try:
         yield
-    except _FAILURES as error:
+    except (*USER_CODE_ERRORS, _DeadlineOver) as error:
         late = f"had not returned by its deadline of {deadline} seconds"
         what = late if isinstance(error, _DeadlineOver) else raised(error)
-        _failures[tool.__name__] += 1
-        count = _failures[tool.__name__]
-        if tool not in TOOLS.values() and (count <= 3 or str(count).strip("0") == "1"):
+        _failures[tool.__name__] = count = _failures[tool.__name__] + 1
+        if tool not in TOOLS.values() and is_warned_of(count):
             logger.warning("tool %s %s (failed calls so far: %d)", tool.__name__, what, count)
         message = str(error) if isinstance(error, Exception) else what
         raise ToolError(without_secrets(_cut(message, LONGEST_ERROR))) from None

@@ -56,7 +56,7 @@ class Completion:
     segments: list[int] = field(default_factory=list)  # lengths of the runs of sampled and of given ids in turn
     environment: Any = field(default=None, repr=False, compare=False)
     tools: Sequence[Callable[..., Any]] = field(default=(), repr=False, compare=False)
-    # What a next turn sees; by `past_thinking` other than what was sampled.
+    # The context of the next turn, which differs from the sampled ids by `past_thinking`.
     context_ids: list[int] = field(default_factory=list, repr=False, compare=False)
 
     def room(self, limit: int, context: int) -> int:
@@ -150,7 +150,7 @@ class ToolLoop:
         return self.tool_format.message(text, context_ids, ids, tools)
 
     def context_ids(self, prompt_ids: Sequence[int], ids: Sequence[int], segments: Sequence[int]) -> list[int]:
-        """What the model sees after the recorded ids of a transcript that goes on in its last turn."""
+        """The ids before the next token of a recorded transcript, its earlier turns as `past_thinking` shows them."""
         context, start = list(prompt_ids), 0
         for sampled, given in zip(segments[::2], segments[1::2], strict=False):
             turn, start = ids[start : start + sampled], start + sampled + given
@@ -180,15 +180,14 @@ def tool_messages(calls: Sequence[Mapping[str, Any]], tools: Sequence[Callable[.
     by_name = guarded_tools({tool.__name__: tool for tool in tools})
     results, waiting = list[tuple[str, Any]](), list[tuple[str, Any]]()
     for call in calls:
-        name = call.get("function", call).get("name", "unknown")
+        function = call.get("function", call)
+        name = function["name"]
         try:
-            if call["type"] != "function":
-                raise ValueError(f"Unsupported tool call type: {call['type']}")
             if name not in by_name:
-                raise ValueError(f"Tool {name} not found.")
-            result = by_name[name](**call["function"]["arguments"])
+                raise ToolError(f"Tool {name} not found.")
+            result = by_name[name](**function["arguments"])
             (waiting if inspect.isawaitable(result) else results).append((name, result))
-        except (ToolError, TypeError, ValueError) as error:  # arguments may be anything
+        except (ToolError, TypeError) as error:  # arguments may be anything
             results.append((name, {"error": str(error)}))
 
     async def all_waiting() -> list[Any]:

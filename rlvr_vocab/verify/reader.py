@@ -258,12 +258,6 @@ def _labelled(text: str, read_part: ReadPart) -> Choice | None:
     return Choice(next(filter(None, found.groups())), content) if is_content else None
 
 
-def _label_of(text: str) -> str | None:
-    """The choice letter at the start of a cleaned gold answer; the words after it are ignored."""
-    found = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text))
-    return next(filter(None, found.groups())) if found else None
-
-
 _ENVIRONMENT = re.compile(
     r"(?P<factor>[^&]*?)(?P<opened>[(\[|]?)\\begin\{(?P<kind>[pbvBV]?matrix|array)\}(?:\{[lcr| ]*\})?"
     r"(?P<body>.*)\\end\{(?P=kind)\}(?P<closed>[)\]|]?)",
@@ -442,8 +436,8 @@ def read_gold(text: str | None) -> Reading:
         if given := NUMBER_WITH_UNIT.fullmatch(text.strip()):  # `14 (times)` is 14
             value = read_number(cleaned_answer(given["number"]))
             return reading if value is None else Number(value, Unit(plain_words(given["unit"])))
-        letter = _label_of(cleaned)  # `E) none of these`
-        return Choice(letter, reading) if letter else reading
+        labelled = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", cleaned))  # `E) none of these`
+        return Choice(next(filter(None, labelled.groups())), reading) if labelled else reading
     if _says_mathematics(text):
         return reading
     may_be_a_code = _PADDED.search(cleaned) or _GROUPED_ELSEWHERE.fullmatch(cleaned)

@@ -98,8 +98,8 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row():
     function = guarded(picky)
     columns = {"solution": ["1", "2"], "trainer_state": "state", "environments": ["x", "y"]}
     assert function(completions=["a", "b"], **columns) == [1.0, 1.0] and function.failures == 0
-    # Single rows get their cells, and what belongs to the whole batch.
-    assert seen[1:] == [(["a"], ["1"], "state", ["x", "y"]), (["b"], ["2"], "state", ["x", "y"])]
+    # Single rows get their cells and environments, and what belongs to the whole batch.
+    assert seen[1:] == [(["a"], ["1"], "state", ["x"]), (["b"], ["2"], "state", ["y"])]
 
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
