@@ -14,18 +14,11 @@ from rlvr_vocab.device import device_type, has_bf16, require_one_gpu
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import check_batches
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
+from rlvr_vocab.vocab.tokenizer import chat_ids
 
 logger = logging.getLogger(__name__)
 
-_OF_TRAINER = {
-    "reasoning_vocab_size",
-    "expansion",
-    "kl_log_steps",
-    "kl_over",
-    "max_rounds",
-    "curriculum",
-    "peft_config",
-}
+_OF_TRAINER = "reasoning_vocab_size", "expansion", "kl_log_steps", "kl_over", "max_rounds", "curriculum", "peft_config"
 
 
 @dataclass
@@ -44,7 +37,7 @@ class GRPOConfig(trl.GRPOConfig):
     disable_dropout: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> GRPOConfig:
-        for name in sorted(_OF_TRAINER & given.keys()):
+        for name in sorted(given.keys() & _OF_TRAINER):
             raise UserError(f"GRPOConfig({name}=…): give it to the trainer, GRPOTrainer(…, {name}=…)")
         return super().__new__(cls)
 
@@ -82,11 +75,11 @@ def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
     return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
 
 
-def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None, tools: Any = None) -> Any:
+def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None, **of_template: Any) -> Any:
     """The rows whose prompt has at most `limit` tokens; UserError where there are none. None: all."""
     if limit is None or dataset is None:
         return dataset
-    kept = dataset.filter(lambda row: prompt_tokens(row, tokenizer, tools=tools) <= limit)
+    kept = dataset.filter(lambda row: prompt_tokens(row, tokenizer, **of_template) <= limit)
     if hasattr(kept, "__len__") and len(kept) < len(dataset):
         if not len(kept):
             raise UserError(f"max_prompt_length={limit}: every prompt is longer")
@@ -101,10 +94,8 @@ def prompt_of(row: Mapping[str, Any]) -> Any:
 
 
 def prompt_tokens(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, **of_template: Any) -> int:
-    prompt = prompt_of(row)
-    if isinstance(prompt, str):
-        return len(tokenizer(prompt)["input_ids"])
-    return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False, **of_template))
+    [ids] = chat_ids(tokenizer, [prompt_of(row)], **of_template)
+    return len(ids)
 
 
 def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:

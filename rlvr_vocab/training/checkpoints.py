@@ -59,8 +59,18 @@ class TrainerCheckpoints:
     # --- resuming ---
 
     def require_resumable(self, checkpoint: Path) -> None:
-        """UserError where a training cannot go on from a checkpoint."""
-        require_rollout_state(checkpoint, self._trainer.args.world_size)
+        """UserError where a training cannot go on from a checkpoint; a warning where it goes on otherwise."""
+        written, processes = len(list(checkpoint.glob("pending_*.pt"))), self._trainer.args.world_size
+        if not written:
+            raise UserError(
+                f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
+                "it; train anew, with it as the base model or from the beginning"
+            )
+        if written != processes and PartialState().is_main_process:
+            logger.warning(
+                f"{checkpoint}: written by {pluralize(written, 'process', 'processes')}, resumed by {processes}: "
+                "random numbers differ, and pending completions are drawn anew"
+            )
         other = other_weights(checkpoint, self._trainer.initial_model)
         if other is not None:
             raise UserError(other)
@@ -191,8 +201,7 @@ class TrainerCheckpoints:
 
     def save_now(self) -> None:
         """Write a checkpoint of the present step, where there is none yet."""
-        if self._saved_step != self._trainer.state.global_step:
-            self._trainer._save_checkpoint(self._trainer.model, trial=None)
+        self._trainer._save_checkpoint(self._trainer.model, trial=None)
 
     # --- `pending_<process>.pt` ---
 
@@ -266,21 +275,6 @@ class TrainerCheckpoints:
     def _counting_functions(self) -> list[Any]:
         """The reward functions that count their failures."""
         return [function for function in self._trainer.reward_funcs if hasattr(function, "failures")]
-
-
-def require_rollout_state(checkpoint: Path, processes: int) -> None:
-    """UserError where a checkpoint holds weights alone; a warning where another number of processes wrote it."""
-    written = len(list(checkpoint.glob("pending_*.pt")))
-    if not written:
-        raise UserError(
-            f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
-            "it; train anew, with it as the base model or from the beginning"
-        )
-    if written != processes and PartialState().is_main_process:
-        logger.warning(
-            f"{checkpoint}: written by {pluralize(written, 'process', 'processes')}, resumed by {processes}: random "
-            "numbers differ, and pending completions are drawn anew"
-        )
 
 
 def _pending(folder: Path, process: int) -> Path:

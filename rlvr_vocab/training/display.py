@@ -94,7 +94,7 @@ class LiveDisplay:
         return (self._at - self._began) / max(1, self._step - self._first)
 
     def stopping(self) -> str:
-        """What follows from a signal, with the time left by the mean step; empty without one."""
+        """The notice after a signal, with the time left by the mean step; empty without a signal."""
         left = self._step_began + self._mean_step() - time.monotonic()
         about = f", about {left:.0f} s" if left >= 1 else ""
         notice = f"{stop_signals.reason}: stopping after this step{about}; a second signal ends at once"

@@ -176,7 +176,7 @@ class AtTrainBegin(TrainerCallback):
         self._work()
 
 
-# What a stage's first logged step may lack: it is measured now and then, or only where completions have such tokens.
+# A stage's first logged step may lack these: they are measured at times, or only where completions have such tokens.
 _MAY_COME_LATER = re.compile(
     r"kl(/ids)?|groups/reward_std|rewards/.*/(failures|timeouts|unscored)|(time|memory)/\w+|answering/mean_length"
     r"|thinking/(mean_length|closed|reasoning_share)|(sampling/)?entropy/(text|thinking|answering|copies)"

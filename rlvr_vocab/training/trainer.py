@@ -18,7 +18,7 @@ from trl import GRPOTrainer
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.tools.format import Message, ToolFormat, without_prefill
+from rlvr_vocab.tools.format import ToolFormat, without_prefill
 from rlvr_vocab.tools.functions import check_tools, offered_tools
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
@@ -168,11 +168,12 @@ class RegionGRPOTrainer(TRLSeams):
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, model, copies=self.policy.layout.size > 0)
         self._check_per_token_loss(args)
-        train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None), tools)
-        set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"), tools)
+        limit, of_template = getattr(args, "max_prompt_length", None), args.chat_template_kwargs or {}
+        shown = {"tools": tools, **of_template}
+        train_dataset = drop_long_prompts(train_dataset, tokenizer, limit, **shown)
+        set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"), **shown)
         if isinstance(model, PeftModel):
             renew_reference(model, args.beta)
-        of_template = args.chat_template_kwargs or {}
         self.tool_format = ToolFormat(tokenizer, self.policy.layout, of_template) if with_tools else None
         with (
             region_head_in_trl(self.policy),
@@ -363,11 +364,6 @@ class RegionGRPOTrainer(TRLSeams):
             )
             self._drawn_entropies.add(prompt_ids, entropies)
         return completion_ids, logps
-
-    def tool_answer_ids(self, answers: list[Message]) -> list[int]:
-        """The ids of what tools answered, and of the start of the next turn."""
-        assert self.tool_format is not None
-        return self.tool_format.answer_ids(answers)
 
     def score(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, logps_and_entropies: Callable[[], tuple[Any, ...]]

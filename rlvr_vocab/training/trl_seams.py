@@ -113,6 +113,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     """
 
     push_in_progress: Any
+    tool_format: Any  # the trainer's `ToolFormat`
     _in_tool_loop = False
     _sync_tool_dicts: list[dict[str, Any]]  # of each completion, by name
     _async_tool_dicts: list[dict[str, Any]]
@@ -147,7 +148,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
         """`GRPOTrainer._get_tool_suffix_ids`: it encodes control tokens in a tool's words as such."""
-        return self.tool_answer_ids(tool_messages)
+        return self.tool_format.answer_ids(tool_messages)
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """`GRPOTrainer._calculate_rewards`: no public function sees the rewards of all processes before advantages."""
@@ -218,7 +219,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
             record_base(folder, self.initial_model)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """`Trainer._load_from_checkpoint`: it knows no tables of fewer rows than the file has."""
+        """`Trainer._load_from_checkpoint`: it refuses a file whose tables have more rows than the model's."""
         with peak_memory.phase("loading"), self._reading(resume_from_checkpoint):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         refuse_not_finite(self.model, resume_from_checkpoint)

@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.arguments import GRPOConfig, prompt_tokens
-from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 
@@ -31,7 +30,7 @@ def set_vllm_context(
     tokenizer: PreTrainedTokenizerBase,
     train: Any,
     evaluation: Any,
-    tools: Any = None,
+    **of_template: Any,
 ) -> None:
     """Set an unset `vllm_max_model_length` to the longest prompt and its completion, if the dataset has a length.
 
@@ -43,7 +42,6 @@ def set_vllm_context(
     datasets = [each for each in (train, *named.values()) if each is not None]
     if not all(hasattr(each, "__len__") for each in datasets):
         return
-    of_template = {"tools": tools, **(args.chat_template_kwargs or {})}
     longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
     of_checks = max(map(len, _prompts(layout))) + _TOKENS
     args.vllm_max_model_length = max(longest + args.max_completion_length, of_checks)
@@ -115,8 +113,5 @@ def _sampled(
 @torch.no_grad()
 def _scored(trainer: Any, prompt: list[int], completion: list[int]) -> torch.Tensor:
     ids = torch.tensor([prompt + completion], device=trainer.accelerator.device)
-    with without_dropout(trainer.model):
-        logps, *_ = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, torch.ones_like(ids), len(completion)
-        )
+    logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), len(completion))
     return logps[0].float().cpu()

@@ -139,8 +139,7 @@ class CopiedRows:
         return torch.cat((logits, of_copies), dim=-1)
 
     def _sources_on(self, device: torch.device) -> torch.Tensor:
-        if self.sources.device != device:
-            self.sources = self.sources.to(device)
+        self.sources = self.sources.to(device)
         return self.sources
 
     def stock_parameters(self, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -73,9 +73,8 @@ class Expansion:
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 0:
             raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
-        for name, choices in (("open_thinking", get_args(OpenThinking)), ("mode", get_args(Mode))):
-            if getattr(self, name) not in choices:
-                raise UserError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(choices)}")
+        if self.open_thinking not in (choices := get_args(OpenThinking)):
+            raise UserError(f"open_thinking={self.open_thinking!r}: must be one of {', '.join(choices)}")
         if self.init_noise and self.reasoning_rank == 0:
             raise UserError(f"init_noise={self.init_noise}: reasoning_rank=0 keeps copies equal to their sources")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, takewhile
+from operator import eq, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,7 +74,8 @@ class Marker:
             run_ids += run
             written = self._text_after(before, run_ids)
             # An unfinished character is � at the end of `written`, and the finished character in the whole text.
-            end = start + shared_prefix_length(written, text[start : start + len(written)])
+            same = takewhile(bool, map(eq, written, text[start : start + len(written)]))
+            end = start + len(list(same))
             found.append(text[shown : max(shown, end)])
             shown = max(shown, end)
             if start < end == start + len(written):
@@ -117,9 +118,3 @@ def marked_html(spans: Iterable[TextSpan]) -> Markup:
         else escape(visible_text(each.text))
         for each in spans
     )
-
-
-def shared_prefix_length(one: str, other: str) -> int:
-    """The length of the common prefix of two texts, in characters."""
-    different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(different, min(len(one), len(other)))

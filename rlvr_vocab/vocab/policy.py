@@ -141,11 +141,6 @@ class IdGroup:
     ids: slice | torch.Tensor
     texts: slice | torch.Tensor
 
-    @property
-    def width(self) -> int:
-        ids = self.ids
-        return ids.stop - ids.start if isinstance(ids, slice) else len(ids)
-
     def within(self, texts: slice) -> IdGroup | None:
         """The part of the group in some of its texts; None where it has none of them."""
         if isinstance(self.texts, slice) and isinstance(self.ids, slice):
@@ -165,10 +160,10 @@ class IdGroup:
         if isinstance(self.texts, slice) and isinstance(self.ids, slice):
             column_n = texts_n - self.texts.start
             inside_n = (column_n >= 0) & (texts_n < self.texts.stop)
-            column_n = column_n.clamp(0, self.width - 1)
+            column_n = column_n.clamp(0, self.texts.stop - self.texts.start - 1)
             return column_n, inside_n, inside_n & (column_n + self.ids.start == ids_n)
         assert isinstance(self.texts, torch.Tensor) and isinstance(self.ids, torch.Tensor)
-        column_n = torch.searchsorted(self.texts, texts_n).clamp(max=self.width - 1)
+        column_n = torch.searchsorted(self.texts, texts_n).clamp(max=len(self.texts) - 1)
         inside_n = self.texts[column_n] == texts_n
         return column_n, inside_n, inside_n & (self.ids[column_n] == ids_n)
 

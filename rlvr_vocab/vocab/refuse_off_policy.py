@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -56,21 +56,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     if grpo.get("rollout_func") is not None:
         raise UserError(f"{key}rollout_func: completions from elsewhere are not supported; leave it out")
     known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
-    refuse_off_policy_options(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
-    if reasoning and grpo.get("use_transformers_continuous_batching"):
-        raise UserError(
-            f"{key}use_transformers_continuous_batching=true: it bypasses the region policy; set it to false, or "
-            "train without reasoning tokens"
-        )
-
-
-def refuse_off_policy_options(
-    options: Mapping[str, Any], grpo: Mapping[str, Any], known: Sequence[str], where: str, key: str = ""
-) -> None:
-    """Refuse options that change the distribution, and options outside `known`, which training's sampler does not read.
-
-    `where` goes before an option's name in messages, as `key` goes before a field's.
-    """
+    options, where = grpo.get("generation_kwargs") or {}, f"{key}generation_kwargs."
     refuse_altered(options, where)
     for name, value in options.items():
         if name not in known:
@@ -80,6 +66,11 @@ def refuse_off_policy_options(
             raise UserError(
                 f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: give {key}{field} alone"
             )
+    if reasoning and grpo.get("use_transformers_continuous_batching"):
+        raise UserError(
+            f"{key}use_transformers_continuous_batching=true: it bypasses the region policy; set it to false, or "
+            "train without reasoning tokens"
+        )
 
 
 def refuse_altered_config(generation_config: Any, folder: object) -> None:

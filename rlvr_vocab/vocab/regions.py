@@ -85,10 +85,3 @@ def scored_regions(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     regions_BT = regions_after(ids_BT, layout).roll(1, dims=1)
     regions_BT[:, :1] = ANSWERING
     return regions_BT
-
-
-def last_turn_start(ids: list[int], layout: VocabLayout) -> int:
-    """Index of the first id of the current assistant turn: 0 where no turn was opened."""
-    turn = list(layout.turn_ids)
-    starts = range(len(ids) - len(turn), -1, -1) if turn else range(0)
-    return next((start + len(turn) for start in starts if ids[start : start + len(turn)] == turn), 0)

@@ -169,7 +169,7 @@ class RegionSampler:
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
         if recorder is self._draw or (not recorder._steps and not self.policy.layout.size):
-            return output  # the last: of a `generate` of the user's own
+            return output  # nothing recorded: a `generate` of the user's own, which asks for no processors
         self.last_logps, *self.last_entropies = recorder.recorded()
         if self.last_logps.isnan().any():
             raise UserError(

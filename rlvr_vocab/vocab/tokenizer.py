@@ -22,7 +22,7 @@ from rlvr_vocab.rewards.guard import run_in_thread
 from rlvr_vocab.rewards.reward import THINK_TAGS
 from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.layout import NO_TAG, VocabLayout
-from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
@@ -266,8 +266,9 @@ def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) 
 
 def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
     """The ids at the end of a prompt that already belong to the assistant turn; none where no turn is open."""
-    start = last_turn_start(prompt_ids, layout)
-    return prompt_ids[start:] if start else []
+    turn = list(layout.turn_ids)
+    ends = range(len(prompt_ids), len(turn) - 1, -1) if turn else ()
+    return next((prompt_ids[end:] for end in ends if prompt_ids[end - len(turn) : end] == turn), [])
 
 
 def assistant_turn(

@@ -100,10 +100,6 @@ class LogitsBias:
 
     def add(self, logits: torch.Tensor, regions_B: torch.Tensor, temperatures_B: torch.Tensor) -> None:
         """Add the bias of each row's region; a row of region -1 is unchanged."""
-        if logits.size(1) != self._tables_RV.size(1):
-            raise ValueError(
-                f"the policy describes {self._tables_RV.size(1)} rows, vLLM's logits have {logits.size(1)}"
-            )
         is_greedy_B = temperatures_B == 0
         tables_B = regions_B % 3 + torch.where(is_greedy_B, 0, 3)
         scales_B1 = torch.where(is_greedy_B, 1.0, temperatures_B).unsqueeze(1)

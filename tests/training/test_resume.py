@@ -19,7 +19,6 @@ from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import problem_with
 from rlvr_vocab.training import checkpoint_folders
 from rlvr_vocab.training.checkpoint_folders import is_full, save_whole, steps_in
-from rlvr_vocab.training.checkpoints import require_rollout_state
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
 
@@ -135,7 +134,7 @@ def test_a_checkpoint_of_weights_alone_of_other_processes_or_of_another_model_is
     assert not list(tmp_path.rglob("training_args.bin"))  # a pickle
     folder = tmp_path / "checkpoint-2"
     shutil.copy(folder / "pending_0.pt", folder / "pending_1.pt")
-    require_rollout_state(folder, 1)
+    trainer.checkpoints.require_resumable(folder)
     assert "written by 2 processes, resumed by 1: random numbers differ" in caplog.text
     for each in folder.glob("pending_*"):
         each.unlink()

@@ -92,7 +92,7 @@ def test_vllm_makes_room_for_the_longest_prompt_and_its_completion(settings, eva
 
     if evaluation is not None:
         evaluation = {name: dataset(texts) for name, texts in evaluation.items()}
-    given = {"use_vllm": True, "vllm_max_model_length": None, "max_completion_length": 30, "chat_template_kwargs": None}
+    given = {"use_vllm": True, "vllm_max_model_length": None, "max_completion_length": 30}
     args, layout = SimpleNamespace(**{**given, **settings}), VocabLayout(90, (), 1, 2, (3, 4), (1, 2, 3, 4))
-    set_vllm_context(args, layout, lambda text: {"input_ids": text.split()}, dataset(WORDS), evaluation)
+    set_vllm_context(args, layout, lambda texts: {"input_ids": [*map(str.split, texts)]}, dataset(WORDS), evaluation)
     assert args.vllm_max_model_length == context

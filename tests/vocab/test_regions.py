@@ -11,11 +11,11 @@ from rlvr_vocab.vocab.regions import (
     THINKING,
     RegionTracker,
     after_last_ids,
-    last_turn_start,
     region_of_next,
     regions_after,
     scored_regions,
 )
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 OPEN, CLOSE, PAD = 7, 8, 0
 TURN = (5, 6, 5)
@@ -65,7 +65,6 @@ def test_a_turn_longer_than_the_sequence_is_no_event():
 
 def test_the_current_turn_starts_after_the_last_turn_ids():
     layout = make_layout()
-    assert last_turn_start([1, *TURN, 2, *TURN, 3, 4], layout) == 8
-    assert last_turn_start([*TURN], layout) == 3
-    assert last_turn_start([1, 2], layout) == 0
-    assert last_turn_start([1, 2], make_layout(())) == 0
+    assert prefilled_ids([1, *TURN, 2, *TURN, 3, 4], layout) == [3, 4]
+    assert prefilled_ids([*TURN], layout) == prefilled_ids([1, 2], layout) == []
+    assert prefilled_ids([1, 2], make_layout(())) == []

@@ -381,7 +381,7 @@ class TextKL:
             inputs[_REFERENCE] = of_texts
 
     def bias_correction(self, inputs: dict[str, Any], logps: torch.Tensor) -> torch.Tensor | float:
-        """What `use_bias_correction_kl` adds to the losses of tokens, which TRL's loss with the ratio 1 leaves out."""
+        """The term of `use_bias_correction_kl` in losses of tokens, which TRL's loss with the ratio 1 leaves out."""
         if not self._trainer.beta or not self._trainer.args.use_bias_correction_kl:
             return 0.0
         weight = self._importance(inputs, logps, inputs["sampled_mask"]) - 1

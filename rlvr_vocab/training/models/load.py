@@ -197,7 +197,7 @@ def _publish(
 
 
 def differing_parts(model: Path, other: Path) -> list[str]:
-    """What differs between two initial models: files that decide what a model is, or its weights."""
+    """The files in `_DECIDES`, or the weights, in which two initial models differ."""
     files = [str(name) for name in _DECIDES if _content(model / name) != _content(other / name)]
     return files or ["weights"] * (weights_fingerprint(model) != weights_fingerprint(other))
 

@@ -38,7 +38,7 @@ def adapter_config(config: PeftConfig | Lora) -> PeftConfig:
     """PEFT's configuration of an adapter; one of PEFT's own stays as it is."""
     if not isinstance(config, Lora):
         return config
-    targets = config.target_modules or "all-linear"
+    targets = config.target_modules
     return LoraConfig(
         r=config.r,
         lora_alpha=config.lora_alpha,
@@ -167,15 +167,13 @@ def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: to
 
     `compute_dtype` is the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
     """
-    # By their names in this architecture; Transformers only guesses the head.
-    kept = vocabulary_modules(skeleton(initial_model))
     return BitsAndBytesConfig(
         load_in_8bit=bits == 8,
         load_in_4bit=bits == 4,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=compute_dtype,
-        llm_int8_skip_modules=kept,
+        llm_int8_skip_modules=vocabulary_modules(skeleton(initial_model)),  # Transformers only guesses the head
     )
 
 

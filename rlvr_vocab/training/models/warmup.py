@@ -76,12 +76,7 @@ def warm_up(
     config._n_gpu = min(config.n_gpu, 1)  # of several GPUs that one process sees; TRL refuses to use them all
     dataset = Dataset.from_list(list(problems), on_mixed_types="use_json")  # of calls, which have different arguments
     trainer = _WarmupTrainer(model=model, args=config, train_dataset=dataset, processing_class=tokenizer)
-
-    def measure() -> float | None:
-        with trainer.accelerator.autocast():
-            return measure_accuracy()
-
-    watch = _WarmupWatch(settings, measure, on_progress)
+    watch = _WarmupWatch(settings, trainer.accelerator.autocast()(measure_accuracy), on_progress)
     trainer.add_callback(watch)
     trainer.remove_callback(PrinterCallback)
     newest = newest_checkpoint(checkpoints)
