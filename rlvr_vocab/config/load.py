@@ -303,11 +303,13 @@ def _unify_shared_keys(config: dict[str, Any], composed: Composed) -> None:
 
 def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
     """Allow the code that a run names; of a recorded run only where it was typed."""
-    of_stages = [stage.run for stage in run.stages if composed.trusts("stages")]
-    for each in [*([run] if composed.trusts("rewards.functions") else []), *of_stages]:
-        _allow_rewards(each.rewards.functions)
-    for each in [*([run] if composed.trusts("training.trainer") else []), *of_stages]:
-        allow(filter(None, [each.training.trainer]))
+    typed = [(run, key) for key in ("rewards.functions", "training.trainer") if composed.trusts(key)]
+    typed += [(stage.run, key) for stage in run.stages if composed.trusts("stages") for key in stage.keys]
+    for each, key in typed:
+        if key == "rewards.functions":
+            _allow_rewards(each.rewards.functions)
+        elif key == "training.trainer":
+            allow(filter(None, [each.training.trainer]))
     _allow_tools(run, composed)
     if composed.trusts("evaluation.grader"):
         _allow_rewards(run.evaluation.grader or ())

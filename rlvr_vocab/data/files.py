@@ -9,11 +9,11 @@ import re
 import shlex
 import unicodedata
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data.source import FROM_PYTHON, extension_of, names_file
+from rlvr_vocab.data.source import EXTENSIONS, FROM_PYTHON, extension_of, names_file
 from rlvr_vocab.data.suggest import header_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import nearest_word, pluralize, short_text
@@ -40,16 +40,14 @@ def check_file(path: Path) -> None:
     absolute = path.absolute()
     if not path.exists():
         parts = str(path).split(",")
-        if "*" in path.name or (len(parts) > 1 and all(extension_of(Path(part)) in READERS for part in parts)):
-            join = "awk 'FNR>1 || NR==1'" if path.suffix in (".csv", ".tsv") else "cat"
-            typed = f"{join} {' '.join(parts)} > joined{path.suffix}"
-            raise UserError(f"{path}: one file is read, not several: join them, as in {typed}, and give that file")
-        names = sorted(entry.name for entry in absolute.parent.glob("*") if extension_of(entry) in READERS)
+        if "*" in path.name or (len(parts) > 1 and all(extension_of(Path(part)) in EXTENSIONS for part in parts)):
+            raise UserError(f"{path}: one file is read, not several: join them, and give that file")
+        names = sorted(entry.name for entry in absolute.parent.glob("*") if extension_of(entry) in EXTENSIONS)
         nearest = nearest_word(path.name, names, cutoff=0)
         raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
-    if not path.is_file() or extension_of(path) not in READERS:
+    if not path.is_file() or extension_of(path) not in EXTENSIONS:
         raise UserError(
-            f"{absolute} is not a file with one of the extensions {', '.join(READERS)}, with or without .gz"
+            f"{absolute} is not a file with one of the extensions {', '.join(EXTENSIONS)}, with or without .gz"
             f"{'; save the sheet as CSV UTF-8' * path.suffix.lower().startswith(('.xls', '.ods'))}"
         )
     if path.stat().st_size == 0:
@@ -79,13 +77,23 @@ def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = N
     names the place.
     """
     check_file(path)
-    is_table = extension_of(path) in (".csv", ".tsv")
+    extension, where = extension_of(path), str(path.absolute())
+    is_table = extension in (".csv", ".tsv")
     if header is not None and not is_table:
-        raise UserError(f"dataset.header names the columns of CSV and TSV files; {path.absolute()} names its own")
+        raise UserError(f"dataset.header names the columns of CSV and TSV files; {where} names its own")
     try:
-        return _read_csv(path, header) if is_table else READERS[extension_of(path)](path, split)
+        if is_table:
+            return _read_csv(path, header)
+        if extension == ".parquet":
+            return _read_parquet(path)
+        if extension == ".json":
+            return _read_json(_read_text(path), where, split)
+        lines = _read_lines(path)
     except (OSError, EOFError, zlib.error) as error:  # the last two are raised for damaged .gz files
-        raise UserError(f"{path.absolute()} cannot be read: {error}") from error
+        raise UserError(f"{where} cannot be read: {error}") from error
+    if extension == ".txt":
+        return [line for _, line in lines]
+    return [value for number, line in lines for value in _json_values(line, f"{where}:{number}")]
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -124,7 +132,7 @@ ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
 QUOTING_ADVICE = "put quotes around a cell that begins with one, and double those in it"
 
 
-def _read_csv(path: Path, header: Sequence[str] | None = None) -> list[dict[str, str | None]]:
+def _read_csv(path: Path, header: Sequence[str] | None) -> list[dict[str, str | None]]:
     """Rows of a table, keyed by its first line or by `header`; cells missing at a line's end are None.
 
     If every line has as many delimiters as the first and no quote is doubled, quotes are ordinary text, except in a
@@ -194,10 +202,9 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
     return records
 
 
-def _read_json(path: Path, split: str) -> list[Any]:
+def _read_json(text: str, where: str, split: str) -> list[Any]:
     """Rows of a list of objects, of the one list in an object or the one named `split`, or of values in sequence."""
-    where = str(path.absolute())
-    values = _json_values(_read_text(path), where)
+    values = _json_values(text, where)
     tables = {"": values} if len(values) > 1 else _tables(values[0]) or _objects_of_rows(values[0])
     if len(tables) > 1 and split not in tables:
         listed = ", ".join(f"{name} ({pluralize(len(rows), 'row')})" for name, rows in tables.items())
@@ -205,11 +212,6 @@ def _read_json(path: Path, split: str) -> list[Any]:
     if not tables:
         raise UserError(f"{where} holds no list of objects")
     return tables.get(split) or next(iter(tables.values()))
-
-
-def _read_jsonl(path: Path, _split: str) -> list[Any]:
-    where = path.absolute()
-    return [value for number, line in _read_lines(path) for value in _json_values(line, f"{where}:{number}")]
 
 
 def _json_values(text: str, where: str) -> list[Any]:
@@ -249,7 +251,7 @@ def _entries(value: Any, name: str) -> dict[str, Any]:
     return {f"{name}.{key}".removeprefix("."): each for key, each in items}
 
 
-def _read_parquet(path: Path, _split: str) -> list[dict[str, Any]]:
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -257,13 +259,3 @@ def _read_parquet(path: Path, _split: str) -> list[dict[str, Any]]:
         return ParquetFile(io.BytesIO(_read_bytes(path))).read().to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path.absolute()} is not a readable Parquet file: {short_text(error, 300)}") from error
-
-
-READERS: dict[str, Callable[..., list[Any]]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".json": _read_json,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
-    ".txt": lambda path, _split: [line for _, line in _read_lines(path)],
-}

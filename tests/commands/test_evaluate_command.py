@@ -127,6 +127,6 @@ def test_vllm_is_refused_where_it_cannot_sample(model_folder, monkeypatch):
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: False)
     assert "backend=vllm: vllm is not installed" in refusal("evaluate", words)
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
-    monkeypatch.setattr("rlvr_vocab.config.checks.commands.check_checkpoint_folder", lambda *_: None)
+    monkeypatch.setattr("rlvr_vocab.config.checks.commands.check_checkpoint", lambda *_: None)
     monkeypatch.setattr("rlvr_vocab.config.checks.commands.is_adapter", lambda folder: True)
     assert "is an adapter: fold it into its base first, rlvr-vocab merge checkpoint=" in refusal("evaluate", words)

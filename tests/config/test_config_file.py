@@ -111,9 +111,9 @@ def test_the_code_of_a_file_of_the_users_is_imported_and_that_of_a_recorded_run_
             name = read_settings(command, ["config=my.yaml"]).rewards.functions[0].name
             find_function(name)
     Path("run.yaml").write_text(config_yaml(read_settings("train", TYPED).resolved))
-    for command in ("train", "score"):
+    for command, *typed in (["train"], ["score"], ["train", "stages=[{name: a, training: {max_steps: 1}}]"]):
         with only_allowed_code(), pytest.raises(UserError, match="trust_code=true"):
-            find_function(read_settings(command, ["config=run.yaml"]).rewards.functions[0].name)
+            find_function(read_settings(command, ["config=run.yaml", *typed]).rewards.functions[0].name)
 
 
 def words(command, *typed):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.checks.model_folder import (
-    check_adapter_folder,
-    check_checkpoint_folder,
-    check_folder,
-    check_model,
-)
+from rlvr_vocab.config.checks.model_folder import check_adapter, check_checkpoint, check_folder, check_model
 from rlvr_vocab.config.checks.run import check_dataset, check_loss, check_rewards
 from rlvr_vocab.config.command_settings import (
     CheckSettings,
@@ -35,20 +30,20 @@ from rlvr_vocab.vocab.weights import ADAPTER_CONFIG, is_adapter
 
 def check_probe(settings: ProbeSettings) -> None:
     for run in settings.run:
-        check_checkpoint_folder(run / FINAL_MODEL, None)
+        check_checkpoint(run / FINAL_MODEL, None)
         if not VocabLayout.load(run / FINAL_MODEL).size:
             raise UserError(f"run={run}: has no reasoning tokens to probe")
 
 
 def check_generate(settings: GenerateSettings) -> None:
-    check_checkpoint_folder(settings.checkpoint, settings.base)
+    check_checkpoint(settings.checkpoint, settings.base)
     tools_of_run(ToolUse.of(settings, run_of_checkpoint(settings.checkpoint)))
 
 
 def check_merge(settings: MergeSettings) -> None:
     folder = settings.checkpoint
     if is_adapter(folder):
-        check_adapter_folder(folder, settings.base)
+        check_adapter(folder, settings.base)
         return
     inside = sorted(folder.glob(f"*/{ADAPTER_CONFIG}"))  # in a run: of its checkpoints, and last the final one
     if not inside:
@@ -67,7 +62,7 @@ def check_check(settings: CheckSettings) -> None:
 
 def check_evaluate(settings: EvaluateSettings) -> None:
     folder = settings.checkpoint
-    check_checkpoint_folder(folder, settings.base)
+    check_checkpoint(folder, settings.base)
     if settings.backend == "vllm":
         if is_adapter(folder):
             merge = f"rlvr-vocab merge checkpoint={folder} out=…"

@@ -26,10 +26,10 @@ def check_model(model: ModelSettings) -> None:
         refuse_expanded(str(folder))
 
 
-def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
+def check_checkpoint(folder: Path, base: Path | None) -> None:
     """A checkpoint to sample from is a whole model, or an adapter whose base is there."""
     if is_adapter(folder):
-        check_adapter_folder(folder, base)
+        check_adapter(folder, base)
         return
     if not folder.exists() and str(folder).count("/") == 1 and not folder.parent.exists():
         expand = f"rlvr-vocab expand model.name={folder} model.reasoning_vocab_size=0 out=./{folder.name}"
@@ -40,7 +40,7 @@ def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
         raise UserError(f"base={base}: checkpoint={folder} is a whole model and needs none; leave it out")
 
 
-def check_adapter_folder(folder: Path, base: Path | None) -> None:
+def check_adapter(folder: Path, base: Path | None) -> None:
     """The adapter has readable weights, and its base exists."""
     try:
         with safe_open(folder / ADAPTER_WEIGHTS, framework="numpy"):

@@ -14,7 +14,6 @@ from rlvr_vocab.config.checks.model_folder import check_model
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import (
     DatasetSettings,
-    LoggingSettings,
     RewardSettings,
     RunSettings,
     StageSettings,
@@ -56,8 +55,7 @@ def check_run(settings: RunSettings) -> None:
             _check_problems_and_rewards(stage.run)
             _check_until(stage)
     _check_measurements(settings)
-    _check_trackers(settings.logging)
-    _check_hub_login(settings.training.grpo)
+    _check_logins(settings)
     _check_run_folder(settings)
     tools_of_run(settings)  # last, as their schemas take an import of torch
 
@@ -95,25 +93,23 @@ def _check_packages(settings: RunSettings) -> None:
         raise UserError(f"{key}=true casts trained weights to 16 bits under training.{half}=true; set one to false")
 
 
-def _check_trackers(logging: LoggingSettings) -> None:
-    """Their packages are installed; without a terminal nobody can type the key that W&B asks for at its start."""
-    for tracker in logging.report_to:
+def _check_logins(settings: RunSettings) -> None:
+    """Trackers' packages are installed; without a terminal nobody can type the key that W&B asks for at its start."""
+    from huggingface_hub import get_token
+
+    if settings.training.grpo.get("push_to_hub") and get_token() is None:
+        raise UserError("training.push_to_hub=true: no login to the hub: set HF_TOKEN or run `hf auth login`")
+    trackers = settings.logging.report_to
+    for tracker in trackers:
         require_package(tracker, f"logging={tracker}", "set logging=none")
-    offline = {logging.mode, os.environ.get("WANDB_MODE")} & {"offline", "disabled", "dryrun"}
-    if "wandb" not in logging.report_to or offline or os.environ.get("WANDB_API_KEY"):
+    offline = {settings.logging.mode, os.environ.get("WANDB_MODE")} & {"offline", "disabled", "dryrun"}
+    if "wandb" not in trackers or offline or os.environ.get("WANDB_API_KEY"):
         return
     from requests.utils import get_netrc_auth  # as W&B looks for it
 
     in_netrc = get_netrc_auth(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai") is not None
     if not in_netrc and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("no login to Weights & Biases: set WANDB_API_KEY, run `wandb login`, or add logging=offline")
-
-
-def _check_hub_login(grpo: Mapping[str, Any]) -> None:
-    from huggingface_hub import get_token
-
-    if grpo.get("push_to_hub") and get_token() is None:
-        raise UserError("training.push_to_hub=true: no login to the hub: set HF_TOKEN or run `hf auth login`")
 
 
 # (field, its value, why it is refused and what to do instead)
@@ -153,9 +149,7 @@ def _check_tools(settings: RunSettings) -> None:
             raise UserError("training.max_tool_calling_iterations: there is nothing to call: set tools or environment")
     elif training.dynamic_sampling or settings.dataset.curriculum.skip_solved is not None:
         keys = "training.dynamic_sampling and dataset.curriculum.skip_solved"
-        raise UserError(
-            f"{keys}: completions with tools cannot be drawn anew; leave them out, or tools and environment"
-        )
+        raise UserError(f"{keys}: completions with tools cannot be drawn anew; leave them out, or the tools")
 
 
 def _check_trainer(settings: RunSettings) -> None:
