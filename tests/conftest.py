@@ -7,16 +7,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-_REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
-SHARED = Path(__file__).parents[1].parent / "shared"
+SHARED = Path(__file__).parents[2] / "shared"
 SENTENCES = (
     "Natalia sold 48 clips in April, and then she sold half as many clips in May.",
     "How many clips did Natalia sell altogether in April and May? She sold 72 clips altogether.",
@@ -46,7 +42,7 @@ BODY = {
 _TEMPORARY = pytest.StashKey[Path]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """A temporary folder of the session's own: libraries leave theirs behind in processes that are killed."""
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest looks after its folders itself
     config.stash[_TEMPORARY] = Path(tempfile.mkdtemp(prefix="rlvr-vocab-tests-"))
@@ -54,13 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["RLVR_VOCAB_CACHE"] = str(config.stash[_TEMPORARY] / "cache")
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Each trainer collects garbage at its end: half of its seconds, unless what is imported by now is left out."""
     gc.collect()
     gc.freeze()
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
+def pytest_unconfigure(config):
     shutil.rmtree(config.stash[_TEMPORARY], ignore_errors=True)  # a process that is being killed may still write there
 
 
@@ -75,11 +71,11 @@ class Shape:
 
 
 @pytest.fixture(scope="session")
-def make_shape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shape]:
+def make_shape(tmp_path_factory):
     """A base model by the name of its shape, made at the first call."""
     root, made = tmp_path_factory.mktemp("bases"), {}
 
-    def make(name: str) -> Shape:
+    def make(name):
         if name not in made:
             made[name] = _write_shape(name, root / name)
         return made[name]
@@ -88,13 +84,13 @@ def make_shape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shap
 
 
 @pytest.fixture(scope="session")
-def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def expand_shape(make_shape, tmp_path_factory):
     """The folder of a shape under `Expansion` fields, written at the first call; rows are independent by default."""
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     root, made = tmp_path_factory.mktemp("expanded"), {}
 
-    def expand(name: str, **fields: Any) -> Path:
+    def expand(name, **fields):
         key = (name, *sorted(fields.items()))
         if key not in made:
             base = make_shape(name)
@@ -131,14 +127,14 @@ def ask(letter: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def calling_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def calling_shape(make_shape, tmp_path_factory):
     """The folder of a shape that calls tools by chance, ending turns with one of many tokens, under `Expansion`."""
     from transformers import AutoTokenizer
 
     from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
-    def make(name: str, **fields: Any) -> Path:
+    def make(name, **fields):
         base, out = (tmp_path_factory.mktemp(f"calling-{name}") / part for part in ("base", "expanded"))
         shutil.copytree(make_shape(name).folder, base)
         tokenizer = AutoTokenizer.from_pretrained(base)
@@ -154,11 +150,11 @@ def calling_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.T
 
 
 @pytest.fixture(scope="session")
-def bytes_beyond() -> Callable[[Callable[[], Any]], float]:
+def bytes_beyond():
     """Peak memory of a call beyond that of the process before it; on Linux alone."""
     from rlvr_vocab.training.metrics.step_clock import GIB, PeakMemory
 
-    def measure(call: Callable[[], Any]) -> float:
+    def measure(call):
         peaks = PeakMemory()
         if sys.platform != "linux" or peaks.enter("before") is None:
             pytest.skip("the peak of resident memory cannot be read here")
@@ -170,18 +166,18 @@ def bytes_beyond() -> Callable[[Callable[[], Any]], float]:
 
 
 @pytest.fixture(scope="session")
-def smollm2() -> Path:
+def smollm2():
     """SmolLM2-135M-Instruct, with its real weights."""
     return _real_model("smollm2", ("gguf",))
 
 
 @pytest.fixture(scope="session")
-def qwen3() -> Path:
+def qwen3():
     """Qwen3's real vocabulary and chat template on a body of two small layers."""
     return _real_model("qwen3", ("tiktoken",))
 
 
-def _real_model(name: str, packages: tuple[str, ...]) -> Path:
+def _real_model(name, packages):
     """A real folder from `RLVR_VOCAB_TEST_MODELS`, else from a cache that the script beside the repository fills."""
     if given := os.environ.get("RLVR_VOCAB_TEST_MODELS"):
         return Path(given, name)
@@ -200,7 +196,7 @@ def _real_model(name: str, packages: tuple[str, ...]) -> Path:
     return cache / name
 
 
-def _write_shape(name: str, folder: Path) -> Shape:
+def _write_shape(name, folder):
     import torch
     import transformers
 
@@ -235,7 +231,7 @@ TRUNCATING_DEFAULTS = {
 }
 
 
-def _config(transformers: ModuleType, name: str, rows: int, tokenizer: Any) -> Any:
+def _config(transformers, name, rows, tokenizer):
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     common = {**ids, "pad_token_id": tokenizer.pad_token_id, "vocab_size": rows, "tie_word_embeddings": False}
     tied = {**BODY, "tie_word_embeddings": True}
@@ -254,7 +250,7 @@ def _config(transformers: ModuleType, name: str, rows: int, tokenizer: Any) -> A
     return getattr(transformers, f"{kind}Config")(**{**common, **fields})
 
 
-def _byte_level(name: str) -> Any:
+def _byte_level(name):
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from tokenizers.processors import TemplateProcessing
     from transformers import TokenizersBackend
@@ -288,7 +284,7 @@ def _byte_level(name: str) -> Any:
     )
 
 
-def _sentencepiece_like() -> Any:
+def _sentencepiece_like():
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, trainers
     from transformers import TokenizersBackend
 
@@ -315,15 +311,16 @@ def _sentencepiece_like() -> Any:
 
 
 @pytest.fixture
-def real_data() -> Path:
+def real_data():
     """The folder of real problem sets, which the project does not carry."""
-    if not _REAL_DATA.is_dir():
-        pytest.skip(f"the real problem sets are not at {_REAL_DATA}")
-    return _REAL_DATA
+    folder = SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip(f"the real problem sets are not at {folder}")
+    return folder
 
 
 @pytest.fixture
-def make_adapter(tmp_path: Path) -> Callable[..., Path]:
+def make_adapter(tmp_path):
     """An adapter folder as a run leaves it, on an expanded folder, with weights that no training has to find first."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -334,12 +331,12 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
     from rlvr_vocab.vocab.weights import record_base
 
-    def make(base: Path, train_rows: str = "none", folder: Path | None = None, **config: Any) -> Path:
+    def make(base, train_rows="none", folder=None, **config):
         folder = folder or tmp_path / f"adapter-{train_rows}"
         model = AutoModelForCausalLM.from_pretrained(base)
         layout = VocabLayout.load(base)
         lora = {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "task_type": "CAUSAL_LM", **config}
-        adapted: Any = get_peft_model(model, LoraConfig(**lora))
+        adapted = get_peft_model(model, LoraConfig(**lora))
         first = first_trained_row(train_rows, layout)
         if first is not None:
             add_trained_rows(adapted, first)
@@ -358,7 +355,7 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(autouse=True)
-def quiet_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def quiet_environment(tmp_path, monkeypatch):
     """An empty working folder, no W&B, one process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -367,11 +364,11 @@ def quiet_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def error_of(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def error_of(capsys):
     """The one line on stderr with which a command refuses its words."""
     from rlvr_vocab.cli import main
 
-    def run(*words: str) -> str:
+    def run(*words):
         capsys.readouterr()
         assert main([*words]) == 2
         error = capsys.readouterr().err
@@ -382,10 +379,10 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def model_folder(tmp_path: Path) -> Callable[..., Path]:
+def model_folder(tmp_path):
     """Makes the files by which a model folder is recognised; nothing in them can be loaded."""
 
-    def make(name: str = "base", **config: Any) -> Path:
+    def make(name="base", **config):
         folder = tmp_path / "models" / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": 100, **config}))

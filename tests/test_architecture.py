@@ -96,7 +96,7 @@ def test_no_two_files_import_each_other():
         imports[name] = {part for each in full for part in (each, each.rpartition(".")[0]) if part in files}
 
     def reach(start):
-        reached: set[str] = set()
+        reached = set()
         waiting = [start]
         while waiting:
             new = imports[waiting.pop()] - reached

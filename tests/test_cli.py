@@ -17,11 +17,6 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.50 GiB."
 HEAVY = ("torch", "transformers", "trl", "datasets", "wandb", "numpy", "rlvr_vocab.training.trainer")
 
 
-def run(*words, cwd=None):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, env=environment)
-
-
 @pytest.mark.parametrize(
     ("commands", "heavy"),
     [
@@ -35,7 +30,9 @@ def test_what_needs_no_model_imports_nothing_heavy(commands, heavy):
         f"print(codes, {{*sys.modules}} & {{*{heavy}}}, file=sys.stderr)"
     )
     expected = [2 if "learning_rat" in words else 0 for words in commands]
-    assert run("-c", script, *commands).stderr.splitlines()[-1] == f"{expected} set()"
+    words, environment = [sys.executable, "-c", script, *commands], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.stderr.splitlines()[-1] == f"{expected} set()"
 
 
 def test_the_script_is_train_from_any_folder_without_an_installed_package(tmp_path):
@@ -90,7 +87,7 @@ def test_help_lists_the_commands_and_shows_the_values_that_the_other_words_give(
 
 
 def fake_command(monkeypatch, error):
-    seen: list[object] = []
+    seen = []
     module = types.ModuleType("rlvr_vocab.commands.train")
 
     def run(settings):

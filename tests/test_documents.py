@@ -4,10 +4,7 @@ import importlib.util
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -48,50 +45,37 @@ needs_gym = pytest.mark.skipif(
 )
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: its language, its text, the comment above it, and the line it starts on."""
-
-    language: str
-    text: str
-    note: str
-    line: int
+def blocks(document, *languages):
+    """The fenced blocks of a document in these languages, as matches of FENCE."""
+    found = FENCE.finditer(document.read_text(encoding="utf-8"))
+    return [block for block in found if block["language"] in languages]
 
 
-def blocks(document: Path, *languages: str) -> list[Block]:
-    text = document.read_text(encoding="utf-8")
-    found = [
-        Block(match["language"], match["text"], match["note"] or "", text.count("\n", 0, match.start("text")) + 1)
-        for match in FENCE.finditer(text)
-    ]
-    return [block for block in found if block.language in languages]
-
-
-def table_rows(document: Path, table: str) -> str:
+def table_rows(document, table):
     """The lines of the one table of a document that stands between comments with its name."""
     found = TABLE.finditer(document.read_text(encoding="utf-8"))
     [rows] = [match["rows"] for match in found if match["table"] == table]
     return rows
 
 
-def name(document: Path) -> str:
+def name(document):
     return document.relative_to(ROOT).as_posix()
 
 
 # --- commands -----------------------------------------------------------------------------------
 
 
-def shell_lines(document: Path) -> Iterator[str]:
+def shell_lines(document):
     """One command each: continuation lines joined, loops and chains taken apart, comments left out."""
     for block in blocks(document, "sh", "bash"):
-        for line in block.text.replace("\\\n", " ").splitlines():
+        for line in block["text"].replace("\\\n", " ").splitlines():
             for part in re.split(r"&&|;", line):
                 words = part.strip().removeprefix("do ").strip()
                 if words and not words.startswith("#"):
                     yield words
 
 
-def our_command(line: str) -> tuple[str, list[str]] | None:
+def our_command(line):
     """The command of ours that a shell line starts and its words, or None for any other line."""
     line = re.sub(r"\$\{?\w+\}?", "1", line)  # shell variables: seeds
     line = re.sub(r" > \S+$", "", line)  # where its output goes
@@ -114,7 +98,7 @@ def our_command(line: str) -> tuple[str, list[str]] | None:
     return None
 
 
-def our_commands() -> Iterator[Any]:
+def our_commands():
     for document in DOCUMENTS:
         for line in shell_lines(document):
             if our_command(line) is not None:
@@ -123,35 +107,16 @@ def our_commands() -> Iterator[Any]:
                 yield pytest.param(line, id=f"{name(document)}: {' '.join(line.split())}", marks=marks)
 
 
-def refuse_what_could_never_run(line: str) -> None:
-    """Compose a line and check its values; what only the reader's machine can have is not looked at."""
-    found = our_command(line)
-    assert found is not None
-    command, words = found
-    if command in ("--help", "-h"):
-        return
-    assert command in COMMANDS, f"no command {command}"
-    if parse_command_line(command, words).help:
-        printed(parse_command_line(command, words))
-        return
-    runs = [job.words for job in jobs_of(command, words)] if parse_command_line(command, words).multirun else [words]
-    for run in runs:
-        settings = read_settings(command, run)
-        if isinstance(settings, RunSettings):
-            check_configuration(settings)
-            check_rewards(settings.rewards)
-
-
 @pytest.fixture(scope="module")
-def folder_of_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder_of_files(tmp_path_factory):
     """The folder that a reader ends up with: files the documents show by name, and a run to start from."""
     folder = tmp_path_factory.mktemp("reader")
     for document in DOCUMENTS:
         for block in blocks(document, "yaml", "python"):
-            path = re.match(r"(?:# @package \S+\n)?# (\S+\.(?:yaml|py))\n", block.text)
+            path = re.match(r"(?:# @package \S+\n)?# (\S+\.(?:yaml|py))\n", block["text"])
             if path is not None:
                 (folder / path[1]).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path[1]).write_text(block.text, encoding="utf-8")
+                (folder / path[1]).write_text(block["text"], encoding="utf-8")
     recorded = config_yaml(read_settings("train", []).resolved)
     commands = [found for document in DOCUMENTS for found in map(our_command, shell_lines(document)) if found]
     words = " ".join(word for _, words in commands for word in words if re.match(r"runs?=|config=|checkpoint=", word))
@@ -162,7 +127,7 @@ def folder_of_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def readers_folder(folder_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def readers_folder(folder_of_files, monkeypatch):
     monkeypatch.chdir(folder_of_files)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: True)
@@ -170,12 +135,25 @@ def readers_folder(folder_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("line", list(our_commands()))
 @pytest.mark.usefixtures("readers_folder")
-def test_a_documented_command_composes(line: str) -> None:
-    refuse_what_could_never_run(line)
+def test_a_documented_command_composes(line):
+    """Files, models and packages, which only the reader's machine can have, are not looked at."""
+    command, words = our_command(line)
+    if command in ("--help", "-h"):
+        return
+    assert command in COMMANDS, f"no command {command}"
+    parsed = parse_command_line(command, words)
+    if parsed.help:
+        printed(parsed)
+        return
+    for run in [job.words for job in jobs_of(command, words)] if parsed.multirun else [words]:
+        settings = read_settings(command, run)
+        if isinstance(settings, RunSettings):
+            check_configuration(settings)
+            check_rewards(settings.rewards)
 
 
 @pytest.mark.parametrize("document", LINKED_DOCUMENTS, ids=name)
-def test_make_targets_and_commands_in_running_text_exist(document: Path) -> None:
+def test_make_targets_and_commands_in_running_text_exist(document):
     targets = re.findall(r"^([\w-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     spans = [*re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")), *shell_lines(document)]
     for span in spans:
@@ -185,7 +163,7 @@ def test_make_targets_and_commands_in_running_text_exist(document: Path) -> None
             assert command[1] in COMMANDS, span
 
 
-def test_the_readme_is_short_and_lists_every_command_as_the_help_does() -> None:
+def test_the_readme_is_short_and_lists_every_command_as_the_help_does():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 170
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table_rows(README, "commands"), re.MULTILINE)
     assert [f"  {command:<12}{line}" for command, line in rows] == re.findall(r"^  .*", overview(), re.MULTILINE)
@@ -194,7 +172,7 @@ def test_the_readme_is_short_and_lists_every_command_as_the_help_does() -> None:
 # --- configuration keys -------------------------------------------------------------------------
 
 
-def documented_keys() -> dict[str, str]:
+def documented_keys():
     """key -> default as it stands in docs/configuration.md."""
     rows = list(ROW.finditer(table_rows(CONFIGURATION, "keys")))
     keys = [row["key"] for row in rows]
@@ -202,10 +180,10 @@ def documented_keys() -> dict[str, str]:
     return {row["key"]: row["default"] for row in rows}
 
 
-def actual_keys() -> dict[str, Any]:
+def actual_keys():
     """key -> default as the shipped files have it, interpolations applied."""
 
-    def keys_of_run(*words: str) -> dict[str, Any]:
+    def keys_of_run(*words):
         return dict(leaves(as_mapping(compose(parse_command_line("train", words)).config, resolve=True)))
 
     keys = keys_of_run()
@@ -214,12 +192,12 @@ def actual_keys() -> dict[str, Any]:
     return keys
 
 
-def is_written_as(value: Any, cell: str) -> bool:
+def is_written_as(value, cell):
     read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={cell}"]))["value"]
     return str(value) == cell or (read == value and isinstance(read, bool) == isinstance(value, bool))
 
 
-def test_the_key_table_names_every_key_of_a_run_with_its_default_and_no_other() -> None:
+def test_the_key_table_names_every_key_of_a_run_with_its_default_and_no_other():
     documented, actual = documented_keys(), actual_keys()
     assert sorted(actual.keys() - documented.keys()) == [], "missing in docs/configuration.md"
     assert sorted(documented.keys() - actual.keys()) == [], "documented, but no such key"
@@ -230,12 +208,12 @@ def test_the_key_table_names_every_key_of_a_run_with_its_default_and_no_other() 
 # --- links, pictures, snippets ------------------------------------------------------------------
 
 
-def slug(heading: str) -> str:
+def slug(heading):
     """The anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).strip().replace(" ", "-")
 
 
-def links() -> Iterator[Any]:
+def links():
     for document in LINKED_DOCUMENTS:
         text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
         for match in LINK.finditer(text):
@@ -244,7 +222,7 @@ def links() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("document", "target"), list(links()))
-def test_a_relative_link_leads_somewhere(document: Path, target: str) -> None:
+def test_a_relative_link_leads_somewhere(document, target):
     path, _, anchor = target.partition("#")
     goal = (document.parent / path).resolve() if path else document
     assert goal.exists(), f"{name(document)} shows {target}, which is not there"
@@ -255,9 +233,7 @@ def test_a_relative_link_leads_somewhere(document: Path, target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path, "python")], ids=name)
-def test_python_snippets_run_from_top_to_bottom(
-    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expand_shape: Callable[..., Path], make_shape: Any
-) -> None:
+def test_python_snippets_run_from_top_to_bottom(document, tmp_path, monkeypatch, expand_shape, make_shape):
     monkeypatch.chdir(tmp_path)
     text = document.read_text(encoding="utf-8")
     for folder in set(re.findall(r'= "(out/[\w/-]+/final_model)"', text)):
@@ -266,10 +242,10 @@ def test_python_snippets_run_from_top_to_bottom(
         shutil.copytree(make_shape("qwen2").folder, tmp_path / hub_name)
         if document.name == "tools.md":
             (tmp_path / hub_name / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-    names: dict[str, Any] = {"__name__": "snippets"}
+    names = {"__name__": "snippets"}
     for block in blocks(document, "python"):
-        if not block.note.startswith("not run"):
-            code = "\n" * (block.line - 1) + block.text
+        if not (block["note"] or "").startswith("not run"):
+            code = "\n" * text.count("\n", 0, block.start("text")) + block["text"]  # at its line of the document
             for key, short in SHORT.items() if document.name in ("python.md", "tools.md") else ():
                 code = re.sub(rf"\b{key}=\d+", f"{key}={short}", code)
             exec(compile(code, str(document), "exec"), names)

@@ -15,7 +15,7 @@ W_AND_B = "0123456789abcdef" * 2 + "01234567"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    variables: dict[str, str] = {}
+    variables = {}
     monkeypatch.setattr(os, "environ", variables)
     return variables
 

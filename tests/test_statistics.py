@@ -22,7 +22,6 @@ from rlvr_vocab.statistics import (
     passes_at_k,
     ratio_interval,
     share_interval,
-    usual_ks,
 )
 
 RNG = np.random.default_rng(7)
@@ -135,11 +134,6 @@ def test_pass_at_k_is_the_share_of_all_choices_that_hold_a_right_sample(samples)
 def test_large_numbers_neither_overflow_nor_cancel(samples, right, k):
     exact = 1 - Fraction(math.comb(samples - right, k), math.comb(samples, k))
     assert passes_at_k([samples], [right], k) == pytest.approx([float(exact)], rel=1e-10)
-
-
-def test_ks_double_up_to_the_number_of_samples_and_a_problem_with_fewer_is_left_out():
-    assert passes_at_k([4, 1, 2], [1, 1, 0], 2) == [0.5, 0.0]
-    assert [usual_ks(samples) for samples in (1, 2, 8, 12)] == [[1], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 12]]
 
 
 # --- marks ---

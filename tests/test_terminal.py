@@ -33,4 +33,4 @@ def test_rows_that_no_reward_scores_are_not_printed_whole(caplog, monkeypatch):
     get_logger(TRL_LOGGER).warning(f"{NO_SCORE}\n{{'solution': '7'}}")  # as TRL says it, with the rank in front
     logger.warning("another warning")
     logging.getLogger("rlvr_vocab.rewards.guard").warning(NO_SCORE)
-    assert [record.getMessage() for record in caplog.records] == ["another warning", NO_SCORE]
+    assert caplog.messages == ["another warning", NO_SCORE]

@@ -109,10 +109,10 @@ def test_a_filter_lets_through_what_it_says_in_the_order_of_the_files(finished_r
 # --- a completion with its facts ---
 
 
-def sample_of(text, spans=None):
+def sample_of(text):
     """A sample every field of which is hostile."""
     own = SampledCompletion(3, 2, text, text, text, 0.5, -1.25, {"accuracy": 0.5}, {"accuracy": text}, [], [])
-    spans = spans or (TextSpan(text, 0), TextSpan(text, 1), TextSpan(text, 9))
+    spans = (TextSpan(text, 0), TextSpan(text, 1), TextSpan(text, 9))
     return replace(shown_sample(own, None, CORRECTNESS), parts=[("completion", spans)])
 
 

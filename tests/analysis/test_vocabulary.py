@@ -44,7 +44,6 @@ class WrittenRun:
         tensors |= {key: tensor.contiguous() for key, tensor in tables.items()}
         for number, part in enumerate([{key: tensors[key]} for key in tensors] if split else [tensors]):
             save_file(part, folder / f"model-{number:05d}.safetensors")
-        return folder
 
     def models(self, end):
         """The first and the last model, tied."""
@@ -57,7 +56,6 @@ class WrittenRun:
         path.parent.mkdir(parents=True, exist_ok=True)
         prompts = prompt_ids or [[self.e]] * len(sampled)
         pq.write_table(pa.table({"prompt_ids": prompts, "completion_ids": [list(ids) for ids in sampled]}), path)
-        return path
 
     def written(self):
         """The rows of the CSV."""
@@ -114,7 +112,7 @@ def turned(row, angle):
 
 
 @pytest.fixture
-def moved(run):
+def moved():
     """The end of a table: copy 0 turned by 60°, copy 1 stretched, copy 2 turned a little, source 3 turned."""
     start = copied_rows()
     end = start.clone()

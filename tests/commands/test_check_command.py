@@ -108,7 +108,7 @@ def base(make_shape):
     return lambda name: f"model.name={make_shape(name).folder}"
 
 
-def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, clean, tmp_path, base, make_shape):
+def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, tmp_path, base, make_shape):
     from transformers import AutoTokenizer
 
     texts = [*(f"Add {number}" + "!" * (3 * number) for number in range(150)), "One\tlong\n" * 99]

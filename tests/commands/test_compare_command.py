@@ -7,7 +7,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +14,7 @@ import yaml
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.results import ProblemResult, read_results, write_results
 
-CONFIG: dict[str, Any] = {
+CONFIG = {
     "exp_name": "made_up",
     "seed": 0,
     "output_dir": "./out/made_up",

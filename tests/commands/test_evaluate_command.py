@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -44,7 +43,7 @@ def words(tmp_path):
 
 def evaluated(checkpoint, out, words):
     assert main(["evaluate", f"checkpoint={checkpoint}", f"out={out}", *words]) == 0
-    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    summary = json.loads((out / "summary.json").read_text())
     return summary
 
 

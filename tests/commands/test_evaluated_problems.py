@@ -96,7 +96,7 @@ def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_a
     assert line_for(*every, seed=6).startswith("warning: the run in out/run trained on")
 
 
-def test_another_set_is_searched_for_what_the_run_trained_on(recorded):
+def test_another_set_is_searched_for_what_the_run_trained_on():
     dataset = read_settings("train", [*RUN]).dataset
     problem = read_problems(problem_source(dataset), problem_split(dataset, 5)).trained[0]
     rows = [{"problem": text, "answer": "13"} for text in (f"Problem 3: {problem.text.lower()}", "find y", "And why?")]

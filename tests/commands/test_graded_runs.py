@@ -8,9 +8,7 @@ import pytest
 from scipy import stats
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.record.results import read_results
-from tests.settings import load_settings
 
 OWN = """
 from rlvr_vocab.rewards import reward
@@ -133,10 +131,3 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     assert main(["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]) == 2
     line = capsys.readouterr().err
     assert f"were graded by {NAME}" in line and "by correctness_reward" in line and line.count("\n") == 1
-
-
-def test_stages_that_name_their_own_rewards_need_no_golds_for_those_of_the_run(tmp_path):
-    (tmp_path / "problems.jsonl").write_text("".join(f'{{"prompt": "{number}"}}\n' for number in range(40)))
-    words = ["dataset=local", f"dataset.name={tmp_path}/problems.jsonl", "dataset.columns.problem=prompt"]
-    words += ["dataset.columns.answer=null", "model=tiny", "logging=disabled", f"output_dir={tmp_path / 'run'}"]
-    check_run(load_settings("train", [*words, "stages=[{name:a,rewards:[boxed]},{name:b,rewards:[think_format]}]"]))

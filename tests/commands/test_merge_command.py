@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -98,7 +97,7 @@ def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line
 
 def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_interrupted_end(run_folder, tmp_path):
     base, out, adapter = (tmp_path / name for name in ("initial_model", "final_model", "adapter"))
-    settings: Any = SimpleNamespace(output_dir=tmp_path)
+    settings = SimpleNamespace(output_dir=tmp_path)
     run = Run(settings, VocabLayout.load(run_folder / "initial_model"), Console(quiet=True))
     shutil.copytree(run_folder / "initial_model", base)
     shutil.copytree(run_folder / "final_adapter", adapter)
@@ -140,13 +139,6 @@ def test_what_cannot_be_merged_is_one_line_each(expand_shape, make_adapter, tmp_
     assert "it is not the base of this adapter" in error_of("merge", *given, f"base={other}")
     assert "not empty; choose another folder" in error_of("merge", given[0], f"out={base}")
     weights = adapter / "adapter_model.safetensors"
-    content = weights.read_bytes()
-    weights.write_bytes(content[:-10])
+    weights.write_bytes(weights.read_bytes()[:-10])
     assert "its adapter_model.safetensors cannot be read" in error_of("merge", *given)
-    weights.write_bytes(content)
-    config = adapter / "adapter_config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "somebody/model"}))
-    assert "its base somebody/model is not there: give the model it was trained on as base=" in error_of(
-        "merge", *given
-    )
     assert not out.exists()

@@ -46,7 +46,7 @@ def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named():
     assert [each.name for each in stage.run.rewards.functions] == ["reasoning_gym"]
 
 
-def test_check_and_score_say_what_the_scorers_make_of_it(capsys, tmp_path):
+def test_check_and_score_say_what_the_scorers_make_of_it(capsys):
     tasks = [GYM, f"dataset.tasks=[{SUMS},spell_backward]", "dataset.num_problems=60"]
     assert main(["check", *tasks]) == 0
     shown = capsys.readouterr().out

@@ -152,7 +152,7 @@ def rewards_of(names):
 
 
 def test_rows_are_scored_64_at_once_with_the_rest_of_a_group(monkeypatch):
-    sizes: list[int] = []
+    sizes = []
 
     def explain(self, completions, **_):
         sizes.append(len(completions))

@@ -1,17 +1,15 @@
 """Fixtures of the data tests: files written on the spot."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+def write(tmp_path):
     """Writes a file into the test's folder, text as UTF-8 with its line ends untouched."""
 
-    def write_file(name: str, content: str | bytes) -> Path:
+    def write_file(name, content):
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
@@ -20,10 +18,10 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
 
 
 @pytest.fixture
-def write_jsonl(write: Callable[[str, str | bytes], Path]) -> Callable[..., Path]:
+def write_jsonl(write):
     """Writes rows as one JSON value per line."""
 
-    def write_rows(*rows: object, name: str = "problems.jsonl") -> Path:
+    def write_rows(*rows, name="problems.jsonl"):
         return write(name, "".join(json.dumps(row) + "\n" for row in rows))
 
     return write_rows

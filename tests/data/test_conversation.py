@@ -85,7 +85,7 @@ def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_the
         )
         for place in (write_jsonl(*rows), tmp_path / "p.parquet", folder)
     ]
-    assert len({(str(each.train["prompt"][:]), str(each.eval["prompt"][:])) for each in sets}) == 1  # type: ignore[index]
+    assert len({(str(each.train["prompt"][:]), str(each.eval["prompt"][:])) for each in sets}) == 1
     assert len(sets[0].reserved_keys) == 4
     assert any(line.endswith("unless it is held out: 1") for line in sets[0].account)
     assert {len(prompt) for prompt in sets[0].train["prompt"]} == {2}

@@ -1,5 +1,6 @@
 """Loading a problem set from end to end, and dividing it: by seed, held-out problems first, with none in common."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -74,6 +75,17 @@ def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_js
         assert [texts[index] for index in indices] == [prompt[-1]["content"] for prompt in rows["prompt"]]
         golds = [int(text.partition("+")[0]) + 1 for text in rows["problem"]]
         assert rows["solution"][:] == rows["answer"][:] == rows["raw_answer"][:] == golds
+
+
+@pytest.mark.slow
+def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data):
+    path = real_data / "gsm8k_train.jsonl"
+    loaded = load(ProblemSource(str(path), Columns("question", "answer", reasoning="answer"), answer_format="hash"))
+    assert len(loaded.train) == 7473 and loaded.account[1:] == ()
+    by_question = dict(zip(loaded.train["question"], loaded.train["solution"], strict=True))
+    for row in map(json.loads, path.read_text(encoding="utf-8").split("\n")[:-1]):
+        expected = float(row["answer"].splitlines()[-1].removeprefix("#### ").replace(",", ""))
+        assert float(by_question[row["question"]]) == expected
 
 
 def test_no_training_problem_left_is_refused_with_the_account(write_jsonl):

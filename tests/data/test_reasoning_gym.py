@@ -15,10 +15,11 @@ from rlvr_vocab.data.generators import SPLITS, WORKED, GymProblems, GymTask
 from rlvr_vocab.data.load import check_source, read_problems
 from rlvr_vocab.data.reasoning_gym import difficulty_of, first_seed, make_entries
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
-from rlvr_vocab.errors import UserError, installed
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
 
-needs_package = pytest.mark.skipif(not installed("reasoning_gym"), reason="reasoning-gym is not installed")
+pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip install -e '.[gym]'")
+
 COLUMNS = Columns("problem", "answer")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "datasets.md"
 SHORT_SUMS = GymTask("chain_sum", params={"max_terms": 2, "max_digits": 1})
@@ -33,7 +34,6 @@ def asked(problems):
     return [problem.text for problem in problems]
 
 
-@needs_package
 def test_weights_decide_the_shares_of_the_tasks():
     parts = source(GymTask("spell_backward", 2.0), GymTask("lcm"), GymTask("graph_color", 0.5), size=370, held_out=20)
     divided = read_problems(parts, Split())
@@ -46,7 +46,6 @@ def test_weights_decide_the_shares_of_the_tasks():
     assert {p.solution for p in divided.train_rows if p.row["task"] == "graph_color"} == {None}
 
 
-@needs_package
 def test_the_splits_have_no_problem_in_common_and_small_families_are_not_repeated():
     parts = source(SHORT_SUMS, size=300, held_out=60)
     divided = read_problems(parts, Split())
@@ -68,7 +67,6 @@ def test_no_seed_of_a_split_is_one_of_another_nor_near_that_of_another_run():
     assert min(later - earlier for earlier, later in pairwise(of_runs)) > 10_000
 
 
-@needs_package
 @pytest.mark.slow
 def test_the_seed_alone_decides_the_problems_whatever_the_process_hashes_by():
     # What isomorphic_strings, ransom_note and polynomial_multiplication make depends on the order of a set.
@@ -89,7 +87,6 @@ def test_the_seed_alone_decides_the_problems_whatever_the_process_hashes_by():
     assert len(printed) == 1
 
 
-@needs_package
 def test_another_seed_gives_other_problems_and_the_same_seed_the_same_ones_in_the_same_order():
     parts = source(GymTask("spell_backward"), GymTask("gcd"))
     first, again, other = (asked(read_problems(parts, Split(seed=seed)).trained) for seed in (1, 1, 2))
@@ -97,7 +94,6 @@ def test_another_seed_gives_other_problems_and_the_same_seed_the_same_ones_in_th
     assert first != sorted(first, key=lambda text: "Spell" not in text)  # the tasks are mixed
 
 
-@needs_package
 @pytest.mark.parametrize(
     ("task", "said"),
     [
@@ -116,7 +112,6 @@ def test_an_unknown_split_is_refused():
         source(SHORT_SUMS, eval_split="tets")
 
 
-@needs_package
 def test_a_generator_that_fails_costs_the_problem_and_is_told():
     # `validate` takes such digits; the generator cannot draw a number of one and a half.
     loaded = read_problems(source(GymTask("chain_sum", params={"max_digits": 1.5}), size=10, held_out=2), Split())
@@ -132,7 +127,6 @@ def test_difficulty_is_a_place_in_a_narrow_range_or_the_range():
     assert difficulty_of({"difficulty": 1.0}) == "1.0" and difficulty_of({}) == ""
 
 
-@needs_package
 @pytest.mark.parametrize(
     "params",
     [{}, {"max_terms": 2, "max_digits": 2}, {"min_terms": 3, "max_terms": 3, "allow_negation": True}],
@@ -155,7 +149,6 @@ def evaluated(sum_of_digits):
     return eval(compile(tree, "sum", "eval"))
 
 
-@needs_package
 def test_worked_spellings_and_bits_lead_to_the_answer():
     for made in make_entries("spell_backward", {}, 5, 100):
         letters, reversed_letters = WORKED["spell_backward"](made.metadata).split(";")
@@ -167,7 +160,6 @@ def test_worked_spellings_and_bits_lead_to_the_answer():
         assert numbers == [numbers[0] >> place for place in range(len(numbers))] and numbers[-1] == 1
 
 
-@needs_package
 @pytest.mark.slow
 def test_every_task_family_scores_its_own_answers_full_and_a_wrong_one_below():
     """The families that do otherwise are those that the document names."""

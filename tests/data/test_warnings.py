@@ -46,19 +46,6 @@ def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_json
 
 
 @pytest.mark.parametrize(
-    "problem",
-    [
-        "What does the token <|im_end|> do?",
-        "Assistant: a job. Which word is it?",
-        "[{1, 2}, {3}] has how many elements?",
-        [{"role": "user", "content": "1+1="}],
-    ],
-)
-def test_other_problems_are_not(write_jsonl, problem):
-    assert divided(write_jsonl, row(1, problem)).warnings() == []
-
-
-@pytest.mark.parametrize(
     ("more", "named"),
     [
         ({"choices": CHOICES}, "choices"),
@@ -77,6 +64,10 @@ def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(write_js
 @pytest.mark.parametrize(
     "more",
     [
+        {"problem": "What does the token <|im_end|> do?"},
+        {"problem": "Assistant: a job. Which word is it?"},
+        {"problem": "[{1, 2}, {3}] has how many elements?"},
+        {"problem": [{"role": "user", "content": "1+1="}]},
         {"problem": "Which of oxygen, helium, neon and  argon?", "choices": CHOICES, "A": "oxygen", "B": "neon"},
         {"problem": "Which of oxygen, helium, neon and argon?", "choices": json.dumps(CHOICES)},
         {"problem": "Neon glows.\nWhy?", "context": "Neon  glows."},
@@ -88,7 +79,7 @@ def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(write_js
         },
     ],
 )
-def test_a_column_that_is_in_the_prompt_or_is_no_part_of_the_question_is_not(write_jsonl, more):
+def test_other_problems_and_columns_that_the_prompt_has_or_no_question_needs_are_not_named(write_jsonl, more):
     assert divided(write_jsonl, *({**row(n), **more} for n in range(1, 9))).warnings() == []
 
 

@@ -9,7 +9,7 @@ from statistics import fmean as mean
 import pytest
 
 from rlvr_vocab.evaluation.evaluate import accuracy_of
-from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, votes_of
+from rlvr_vocab.evaluation.figures import equal_by_verifier, evaluation_figures, figures_by_task, votes_of
 from rlvr_vocab.record.results import ProblemResult
 
 
@@ -85,6 +85,19 @@ def test_form_and_length_count_all_answers():
     assert (found["cut_off"], found["closed_thinking"]) == (0.5, 0.5)
     assert (found["answered"], found["format"]) == (0.75, 0.25)
     assert found["reasoning_share"] == 4 / 40
+
+
+def test_answers_of_one_value_are_one_answer_whatever_their_text():
+    def results(problem, *answers, right=0):
+        return [result(problem, n, float(n < right), answer) for n, answer in enumerate(answers)]
+
+    given = results(0, r"\frac{1}{2}", "0.5", "1/2", "2", None, "x+1", "1+x")
+    assert votes_of(given) == [1, 1, 1, 2, None, 3, 3]
+    other = results(1, "2", r"\frac{1}{", r"\frac{1}{", "1/2")  # unreadable: its text
+    mixed = [each for pair in zip(given, other, strict=False) for each in pair]
+    assert votes_of(mixed) == [1, 1, 1, 2, 1, 2, 2, 3]
+    assert votes_of(results(0, "4", "8/2", "5", "6", right=2)) == [0, 0, 1, 2]
+    assert equal_by_verifier([(r"\frac{1}{", "7"), ("7", "7.0")]) == [False, True] and equal_by_verifier([]) == []
 
 
 def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them():

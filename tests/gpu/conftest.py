@@ -3,11 +3,7 @@
 import gc
 import os
 import platform
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +13,6 @@ from tests.training.conftest import farthest_from_its_score, make_trainer
 __all__ = ["farthest_from_its_score", "make_trainer"]  # fixtures that the tests here ask for
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 # In one process Transformers trains on all cards that it sees, by DataParallel, unless there is one. Counting them asks
 # NVML; CUDA looks at the variable when it is first used.
 CARDS = torch.cuda.device_count()
@@ -26,13 +21,13 @@ if CARDS > 1:
     os.environ["CUDA_VISIBLE_DEVICES"] = ALL_CARDS.split(",")[0]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == HERE:
             item.add_marker("gpu")
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter):
     """The figures that tests report, with what they were measured on."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, [])]
     figures = [value for each in reports for name, value in each.user_properties if name == "figure"]
@@ -44,18 +39,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture
-def report(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+def report(record_property):
     """Prints a line at the end of the tests."""
     return lambda line: record_property("figure", line)
 
 
 @pytest.fixture(scope="session")
-def device() -> torch.device:
+def device():
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.fixture(autouse=True)
-def room_for_the_next(device: torch.device) -> Iterator[None]:
+def room_for_the_next(device):
     yield
     gc.collect()
     if device.type == "cuda":
@@ -63,7 +58,7 @@ def room_for_the_next(device: torch.device) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def expanded(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def expanded(device, tmp_path_factory):
     """The folder of a Qwen3 with copies by `Expansion` fields: on a GPU as wide as Qwen3-0.6B with all of its rows.
 
     Weights are random, and wide enough that no two tokens are equally likely.
@@ -76,7 +71,7 @@ def expanded(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> 
 
     wide = device.type == "cuda"
     shape = TinyShape(1024, 3072, 4, 16, 8, 128) if wide else TinyShape(64, 192, 2, 2, 1, 64)
-    root, made = tmp_path_factory.mktemp("gpu"), dict[tuple[Any, ...], Path]()
+    root, made = tmp_path_factory.mktemp("gpu"), {}
     write_tiny_model(root / "base", shape, ["What is 3 + 4? It is 7."], ("<think>", "</think>"), seed=0)
     model = AutoModelForCausalLM.from_pretrained(root / "base")
     model.resize_token_embeddings(151_936 if wide else 640, mean_resizing=False)
@@ -86,7 +81,7 @@ def expanded(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> 
             parameter.data.normal_(std=2 / parameter.size(1) ** 0.5, generator=generator)
     model.save_pretrained(root / "base")
 
-    def expand(**fields: Any) -> Path:
+    def expand(**fields):
         key = tuple(sorted(fields.items()))
         if key not in made:
             made[key] = root / str(len(made))
@@ -98,9 +93,7 @@ def expanded(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def train_on(
-    make_trainer: Callable[..., Any], device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Any]:
+def train_on(make_trainer, device, monkeypatch):
     """`make_trainer` on the device, under bfloat16 autocast, which a CPU computes too, slowly."""
     from rlvr_vocab import device as device_module
     from rlvr_vocab.training import arguments
@@ -108,15 +101,7 @@ def train_on(
     for module in (arguments, device_module):
         monkeypatch.setattr(module, "has_bf16", lambda use_cpu: True)
 
-    def make(folder: Path, out: Path, **given: Any) -> Any:
+    def make(folder, out, **given):
         return make_trainer(folder, out, **{"use_cpu": device.type == "cpu", "bf16": True, **given})
 
     return make
-
-
-def run_python(*words: str, seconds: float = 600, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own, so that what it takes of a GPU is free again."""
-    settings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=settings, capture_output=True, text=True, timeout=seconds
-    )

@@ -17,7 +17,7 @@ from rlvr_vocab.training.trainer import RegionGRPOTrainer
 ROOM = 256 * 2**20
 
 
-def limit_memory() -> None:
+def limit_memory():
     if torch.cuda.is_available():
         share = (torch.cuda.memory_reserved() + ROOM) / torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(share)

@@ -1,11 +1,14 @@
 """What scoring takes of a device beside plain TRL, and the words of a run for which the memory does not suffice."""
 
 import argparse
+import os
+import subprocess
+import sys
 
 from benchmarks import step as one_step
 from rlvr_vocab.errors import OUT_OF_ROOM
 
-from .conftest import HERE, run_python
+from .conftest import HERE
 
 # Logits of a whole batch, which nobody should hold, are 5 GB on the GPU and 134 MB on the CPU.
 SHAPES = {
@@ -29,7 +32,10 @@ def test_a_step_needs_no_more_memory_than_one_of_plain_trl(device, report, tmp_p
 
 
 def test_a_run_that_really_runs_out_of_memory_ends_with_one_line_and_its_code(report, tmp_path):
-    done = run_python(str(HERE / "out_of_memory.py"), str(tmp_path))
+    command, environment = [sys.executable, str(HERE / "out_of_memory.py")], {"PYTHONPATH": str(HERE.parents[1])}
+    done = subprocess.run(
+        [*command, str(tmp_path)], env=os.environ | environment, capture_output=True, text=True, timeout=600
+    )
     said = done.stderr.strip().splitlines()[-1]
     report(f"out of memory: exit code {done.returncode}, {said[:100]}")
     assert done.returncode == OUT_OF_ROOM, done.stderr[-3000:]

@@ -10,12 +10,12 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.architecture import SHIPPED, architecture_of, read_architecture
 
 BODY = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
+    "hidden_size": 128,
+    "intermediate_size": 320,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
     "num_key_value_heads": 2,
-    "vocab_size": 301,
+    "vocab_size": 311,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -71,7 +71,7 @@ def test_a_configuration_in_the_hub_s_cache_may_leave_out_defaults(tmp_path, mon
     hub = {key: value for key, value in BODY.items() if key not in ("num_key_value_heads", "pad_token_id")}
     (snapshot / "config.json").write_text(json.dumps({**hub, "model_type": "llama"}))
     found = architecture_of("a/b")
-    assert (found.kv_heads, found.head_dim, found.tied) == (4, 16, False)
+    assert (found.kv_heads, found.head_dim, found.tied) == (8, 16, False)
 
 
 def test_an_unknown_family_is_counted_as_llama_is_built():

@@ -13,19 +13,9 @@ from rlvr_vocab.plan.devices import CARDS
 from rlvr_vocab.plan.memory import cast_weights, kept_activations
 from rlvr_vocab.plan.workload import Workload
 
-LAYERS, TOKENS, AT_ONCE = 4, 57, 3  # 171 positions: no dimension of a weight
-BODY = {
-    "vocab_size": 311,
-    "hidden_size": 128,
-    "intermediate_size": 320,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+from .test_architecture import BODY
+
+TOKENS, AT_ONCE = 57, 3  # 171 positions: no dimension of a weight
 MODELS = {
     "llama": {"model_type": "llama"},
     "qwen3": {"model_type": "qwen3", "head_dim": 32},

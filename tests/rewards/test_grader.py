@@ -104,7 +104,7 @@ def test_what_is_asked_for_grades_with_the_settings_that_the_run_gives_it():
             grader_spec([answer_tag], nothing)
 
 
-def test_the_answer_is_read_where_accuracy_grades_alone(own):
+def test_the_answer_is_read_where_accuracy_grades_alone():
     box = r"so it is \boxed{42}"
     assert [each.answer for each in graded(grader_spec([RewardSpec("accuracy")]), box, "no")] == ["42", None]
     assert not Grader(grader_spec([RewardSpec("numeric")]), CONTEXT).reads_answers

@@ -40,10 +40,6 @@ def raising_on_c(error):
     return function
 
 
-def warnings(caplog):
-    return [record.getMessage() for record in caplog.records]
-
-
 @pytest.mark.parametrize(
     ("value", "score"),
     [(Decimal("0.125"), 0.125), (np.bool_(True), 1.0), (torch.tensor(0.5, requires_grad=True), 0.5), (3e38, 3e38)],
@@ -70,7 +66,7 @@ def test_a_value_that_is_no_score_costs_its_row_alone(value, why, caplog):
     function = guarded(lambda completions: [1, value, None, True])
     assert [score_of(value)] == function.explain(completions=TURNS[:4])[1:2] == [Score(None, why, failed="row")]
     assert function(completions=TURNS[:4]) == [1.0, None, None, 1.0] and function.failures == 1
-    assert warnings(caplog) == [f"reward mine {why} for row 2 ('b'): it scores None (such rows so far: 1)"]
+    assert caplog.messages == [f"reward mine {why} for row 2 ('b'): it scores None (such rows so far: 1)"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,7 @@ def test_a_value_that_is_no_score_costs_its_row_alone(value, why, caplog):
 def test_a_result_that_is_no_list_of_the_batch_costs_all_rows_with_one_warning(result, why, caplog):
     function = guarded(lambda completions: result)
     assert function(completions=TURNS) == [None] * 5 and function.failures == 5
-    assert warnings(caplog) == [f"reward mine returned {why}: all of them score None"]
+    assert caplog.messages == [f"reward mine returned {why}: all of them score None"]
 
 
 def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row():
@@ -107,7 +103,7 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row():
 def test_a_row_that_raises_costs_itself_with_and_without_a_deadline(error, deadline, caplog):
     function = raising_on_c(error)
     assert guarded(function, deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
-    [line] = warnings(caplog)
+    [line] = caplog.messages
     where = f"(test_guard.py, line {function.__code__.co_firstlineno + 2}) for row 3 ('c')"
     assert f"raised {error.__name__}" in line and where in line
 
@@ -215,17 +211,15 @@ def test_a_mistake_in_a_dry_run_is_refused_with_its_row(function, message):
     assert refusal(function).startswith(f"reward mine {message}")
 
 
-def sleeps(completions, **columns):
-    time.sleep(2)
-
-
 def sets_an_alarm(completions, **columns):
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     return [1.0] * len(completions)
 
 
 def test_a_dry_run_that_needs_more_time_or_the_main_thread_names_the_key():
-    assert "its deadline of 0.1 seconds in its trial; a larger `deadline`" in refusal(sleeps, deadline=0.1)
+    assert "its deadline of 0.1 seconds in its trial; a larger `deadline`" in refusal(
+        lambda **_: time.sleep(2), deadline=0.1
+    )
     assert "`deadline: null` the main thread" in refusal(sets_an_alarm, deadline=60.0)
     assert dry_run(Reward(sets_an_alarm, "mine"), ROWS, REPLIES)[0].value == 1.0
 
@@ -255,7 +249,7 @@ def test_a_call_that_is_late_costs_its_rows_and_is_told_with_function_and_second
     assert function(completions=["a", "b", "c"], log_metric=logged.__setitem__) == [None] * 3
     assert 0.2 <= time.monotonic() - started < 5
     assert logged == {"rewards/mine/failures": 3.0, "rewards/mine/timeouts": 3.0}
-    assert warnings(caplog) == ["reward mine had not returned by its deadline of 0.2 seconds: all of them score None"]
+    assert caplog.messages == ["reward mine had not returned by its deadline of 0.2 seconds: all of them score None"]
 
 
 def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(slow, caplog):
@@ -265,7 +259,7 @@ def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(slow
     assert [function(completions=["a"]) for _ in range(5)] == [[None]] * 5
     assert time.monotonic() - started < 0.2  # at once, all five
     assert slow.called == [["b"]] and function.failures == 6
-    assert all("still hangs in an earlier call" in line for line in warnings(caplog)[1:])
+    assert all("still hangs in an earlier call" in line for line in caplog.messages[1:])
     slow.let_go.set()
     assert called_again(function, ["a"]) == [1.0]
     assert slow.called == [["b"], ["a"]]

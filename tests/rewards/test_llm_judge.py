@@ -167,4 +167,4 @@ def test_a_cache_that_cannot_be_used_costs_no_score_and_is_told(ask, tmp_path, c
     paths = [str(tmp_path), str(text), "/proc/judge.sqlite"]
     for path in paths:
         assert [score.value for score in ask("fine", "better", cache=path)] == [0.9, 0.9]
-    assert all(path in record.getMessage() for path, record in zip(paths, caplog.records, strict=True))
+    assert all(path in message for path, message in zip(paths, caplog.messages, strict=True))

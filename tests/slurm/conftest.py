@@ -38,13 +38,13 @@ esac
 # Of these tests `make test` runs a submission, a job, a requeue and a sweep.
 QUICK = (
     "test_outside_a_job_the_script_submits_itself_with_its_arguments_as_they_stand",
-    "test_the_exit_code_of_training_is_that_of_the_job",
+    "test_a_job_trains_its_arm_with_the_arguments_as_they_stand",
     "test_an_interrupted_run_is_requeued_by_the_name_that_is_its_own",
     "test_each_task_of_a_sweep_is_one_of_the_runs_of_multirun",
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.name.partition("[")[0] not in QUICK:
             item.add_marker("slow")
@@ -57,23 +57,23 @@ class Scripts:
     tree: Path
     in_a_job: dict[str, str]
 
-    def stand_in(self, name: str, code: int = 0, more: str = "") -> Path:
+    def stand_in(self, name, code=0, more=""):
         return self._program(name, RECORDER.format(seen=self._beside(f"seen-{name}"), more=more, code=code))
 
-    def scontrol(self, state: str = "RUNNING", reason: str = "None", preempted: str = "None") -> Path:
+    def scontrol(self, state="RUNNING", reason="None", preempted="None"):
         """An scontrol that knows the state of a job; the file in which it records every other order."""
         orders = self._beside("orders")
         orders.write_text("", encoding="utf-8")
         self._program("scontrol", SCONTROL.format(state=state, reason=reason, preempted=preempted, seen=orders))
         return orders
 
-    def seen(self, name: str) -> list[str]:
+    def seen(self, name):
         return self._beside(f"seen-{name}").read_text(encoding="utf-8").splitlines()
 
-    def log(self, name: str = "slurm-40007.log") -> str:
+    def log(self, name="slurm-40007.log"):
         return (self.tree / "out" / "a run" / name).read_text(encoding="utf-8")
 
-    def started(self, script: str, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.Popen[str]:
+    def started(self, script, *words, cwd=None, **variables):
         environment = {key: value for key, value in os.environ.items() if not READ.fullmatch(key)}
         environment |= {"PATH": f"{self._beside('bin')}:{environment['PATH']}", **variables}
         command = ["bash", str(self.tree / "slurm" / script), *words]
@@ -87,30 +87,30 @@ class Scripts:
             start_new_session=True,
         )
 
-    def ended(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    def ended(self, process):
         out, error = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
-    def run(self, script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script, *words, **variables):
         return self.ended(self.started(script, *words, **variables))
 
-    def job(self, script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def job(self, script, *words, **variables):
         """The same inside a job on one node."""
         return self.run(script, *words, **{**self.in_a_job, **variables})
 
-    def _program(self, name: str, text: str) -> Path:
+    def _program(self, name, text):
         program = self._beside("bin") / name
         program.parent.mkdir(exist_ok=True)
         program.write_text(text, encoding="utf-8")
         program.chmod(0o755)
         return program
 
-    def _beside(self, name: str) -> Path:
+    def _beside(self, name):
         return self.tree.parent / name
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Scripts:
+def scripts(tmp_path):
     """The scripts in a folder whose name has a space."""
     if shutil.which("bash") is None:
         pytest.skip("the scripts are for bash")

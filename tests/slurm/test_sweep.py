@@ -17,7 +17,7 @@ def test_a_sweep_submits_an_array_of_all_its_runs(scripts, variables, words, siz
     assert scripts.seen("sbatch") == [f"--array={size}", "slurm/sweep.sh", "training.max_steps=3", *words]
 
 
-def in_array(scripts, task: int, count: int) -> dict[str, str]:
+def in_array(scripts, task, count):
     ids = {"SLURM_ARRAY_JOB_ID": "40000", "SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": str(count)}
     return {**scripts.in_a_job, **ids}
 

@@ -10,14 +10,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 RANK = int(os.environ.get("RANK", "0"))
 INTERRUPTED = 75
 
 
-def main(words: list[str]) -> int:
+def main(words):
     if "--multirun" in words:
         runs = list(itertools.product(*(spread(word) for word in words if "=" in word)))
         if "--job" not in words:  # it is asked for the names
@@ -34,20 +33,20 @@ def main(words: list[str]) -> int:
     return count(folder, given, words)
 
 
-def spread(word: str) -> list[str]:
+def spread(word):
     key, value = word.split("=", 1)
     return [f"{key}={each}" for each in value.split(",")]
 
 
-def name(run: Sequence[str]) -> str:
+def name(run):
     size, seed = (word.split("=")[1] for word in run[:2])
     return f"grpo_{'baseline' if size == '0' else f'reasoning_{size}'}_seed{seed}"
 
 
-def count(folder: Path, given: dict[str, str], words: list[str]) -> int:
-    received: list[int] = []
+def count(folder, given, words):
+    received = []
 
-    def receive(number: int, frame: object) -> None:
+    def receive(number, frame):
         tell(folder, signal=signal.Signals(number).name)
         if received:
             os._exit(128 + number)
@@ -71,14 +70,14 @@ def count(folder: Path, given: dict[str, str], words: list[str]) -> int:
     return 0
 
 
-def tell(folder: Path, **facts: object) -> None:
+def tell(folder, **facts):
     folder.mkdir(parents=True, exist_ok=True)
     rank = {"rank": RANK, "world": int(os.environ.get("WORLD_SIZE", "1"))}
     with (folder / "events.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({**facts, **rank}) + "\n")
 
 
-def save(folder: Path, step: int) -> None:
+def save(folder, step):
     if RANK == 0:
         (folder / f"checkpoint-{step}").mkdir(exist_ok=True)
         (folder / f"checkpoint-{step}" / "manifest.json").touch()

@@ -9,10 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -36,7 +34,7 @@ SMALL = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == Path(__file__).parent and item.name not in QUICK:
             item.add_marker("slow")
@@ -47,12 +45,12 @@ class Outcome:
     """What must be the same however often a run was stopped, but for times."""
 
     weights: dict[str, str]
-    rows: list[dict[str, Any]]
+    rows: list[dict]
     completions: dict[str, str]
     held_out: dict[str, str]
 
 
-def read_outcome(folder: Path) -> Outcome:
+def read_outcome(folder):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     finals = [path for name in ("final_model", "final_adapter") for path in (folder / name).rglob("*.safetensors")]
     measured = ("step_time", "time/", "memory/")
@@ -66,14 +64,14 @@ def read_outcome(folder: Path) -> Outcome:
 
 
 @pytest.fixture(scope="session")
-def outcome_of() -> Callable[[Path], Outcome]:
+def outcome_of():
     return read_outcome
 
 
 class Forks:
     """Runs commands in forks of one process; see fork_server.py."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "RLVR_VOCAB_CACHE": str(folder / "cache")}
         server = Path(__file__).with_name("fork_server.py")
@@ -81,7 +79,7 @@ class Forks:
             [sys.executable, server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
-    def run(self, folder: Path, *words: str, **request: Any) -> int:
+    def run(self, folder, *words, **request):
         """The exit code of a quickstart in `folder`, negative for a signal."""
         assert self._process.stdin is not None and self._process.stdout is not None
         request |= {
@@ -94,37 +92,37 @@ class Forks:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def said(self, folder: Path) -> str:
+    def said(self, folder):
         """What the runs in a folder said, one after the other."""
         return self._beside(folder, "log").read_text()
 
-    def changes(self, folder: Path) -> list[str]:
+    def changes(self, folder):
         """The changes of files by the last run in a folder, in their order."""
         return self._beside(folder, "events").read_text().splitlines()
 
-    def _beside(self, folder: Path, kind: str) -> Path:
+    def _beside(self, folder, kind):
         return self._folder / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.{kind}"
 
-    def close(self) -> None:
+    def close(self):
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
 @pytest.fixture(scope="session")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+def forks(tmp_path_factory):
     server = Forks(tmp_path_factory.mktemp("forks"))
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def undisturbed(forks, tmp_path_factory):
     """The finished run of given words, made at the first call."""
     root = tmp_path_factory.mktemp("undisturbed")
-    made: dict[tuple[str, ...], Path] = {}
+    made = {}
 
-    def run(*words: str) -> Path:
+    def run(*words):
         if words not in made:
             folder = root / str(len(made))
             assert forks.run(folder, *words) == 0, forks.said(folder)
@@ -135,7 +133,7 @@ def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 @pytest.fixture
-def unfinished(undisturbed: Callable[..., Path], tmp_path: Path) -> Path:
+def unfinished(undisturbed, tmp_path):
     """A copy of a run that was killed after its last checkpoint, before anything came of it."""
     folder = tmp_path / "run"
     shutil.copytree(undisturbed(), folder)

@@ -17,15 +17,13 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil.rmtree", "os.truncate")
 
 
-def main() -> None:
+def main():
     for command in ("train", "evaluate", "report", "compare", "samples", "doctor"):
         import_module(f"rlvr_vocab.commands.{command}")  # seconds, which no run has to wait for again
     gc.freeze()  # nor look through for garbage
@@ -38,7 +36,7 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def run(request: dict[str, Any]) -> None:
+def run(request):
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -58,19 +56,19 @@ def run(request: dict[str, Any]) -> None:
 class Watch:
     """Counts the changes to the files of a folder, and does what is to be done at one of them."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request):
         self._folder = os.path.realpath(request["watched"])
         self._events = os.open(request["events"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        self._kill_at: int | None = request.get("kill_at")
-        self._fill: dict[str, Any] = request.get("fill", {})
-        self._signals_at: list[list[Any]] = request.get("signals_at", [])
-        self._changes: Counter[str] = Counter()
+        self._kill_at = request.get("kill_at")
+        self._fill = request.get("fill", {})
+        self._signals_at = request.get("signals_at", [])
+        self._changes = Counter()
 
-    def begin(self) -> None:
+    def begin(self):
         sys.addaudithook(self._hook)
         tell_of_what_no_hook_sees(self._reached)
 
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _hook(self, event, arguments):
         if event in CHANGES or (event == "open" and is_for_writing(*arguments[1:])):
             path, place = arguments[0], arguments[-1]  # of a deletion the open folder that the path starts in
             if isinstance(path, str):
@@ -78,7 +76,7 @@ class Watch:
                 folder = Path(f"/proc/self/fd/{place}").readlink() if relative else Path.cwd()
                 self._reached(event, str(folder / path))
 
-    def _reached(self, event: str, path: str) -> None:
+    def _reached(self, event, path):
         if not path.startswith(self._folder):
             return
         change = f"{event} {os.path.relpath(path, self._folder)}"
@@ -93,31 +91,31 @@ class Watch:
             fill(self._fill["file"], self._fill["leave"])
 
 
-def is_for_writing(mode: str | None, flags: int) -> bool:
+def is_for_writing(mode, flags):
     return bool(flags & (os.O_WRONLY | os.O_RDWR)) if mode is None else any(letter in mode for letter in "wax+")
 
 
-def tell_of_what_no_hook_sees(reached: Callable[[str, str], None]) -> None:
+def tell_of_what_no_hook_sees(reached):
     """torch writes its files from C++, and a sync changes none."""
     import torch
 
-    library: Any = torch
-    system: Any = os
+    library = torch
+    system = os
     save, sync = library.save, system.fsync
 
-    def save_and_tell(content: Any, file: str, *rest: Any, **options: Any) -> None:
+    def save_and_tell(content, file, *rest, **options):
         reached("before torch.save", str(Path(file).absolute()))
         save(content, file, *rest, **options)
         reached("after torch.save", str(Path(file).absolute()))
 
-    def tell_and_sync(descriptor: int) -> None:
+    def tell_and_sync(descriptor):
         reached("fsync", str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         sync(descriptor)
 
     library.save, system.fsync = save_and_tell, tell_and_sync
 
 
-def fill(file: str, leave: int) -> None:
+def fill(file, leave):
     """Take all the room of a disk but for so many bytes."""
     free = shutil.disk_usage(Path(file).parent).free
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)

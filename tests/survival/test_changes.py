@@ -5,6 +5,8 @@ import signal
 
 import torch
 
+from tests.survival.conftest import LENGTH
+
 STOPPED_IN_STEP_3 = {"signals_at": [["open metrics.jsonl", 2, signal.SIGTERM]]}
 CONSTANT = ("training.lr_scheduler_type=constant", "training.warmup_ratio=null")
 
@@ -19,7 +21,7 @@ def test_another_learning_rate_and_weight_decay_train_the_rest_by_fewer_rewards(
     changed = (
         "training.learning_rate=1e-6",
         "training.weight_decay=0.5",
-        "rewards=[{name:length,params:{longest:1,falloff:300,unit:characters}}]",
+        f"rewards=[{LENGTH}]",
         "allow_changes=[training.learning_rate,training.weight_decay,rewards]",
     )
     assert forks.run(folder, *CONSTANT, *changed) == 0, forks.said(folder)
@@ -52,7 +54,7 @@ def test_what_was_counted_survives_a_kill_between_training_and_summary(forks, tm
         "def text(completions, **_):\n"
         "    return [0.0 if 'Work it out' in turn[0]['content'] else 'no score' for turn in completions]\n"
     )
-    words = f'rewards=[{{name:length,params:{{longest:1,falloff:300,unit:characters}}}},"{reward}:text"]'
+    words = f'rewards=[{LENGTH},"{reward}:text"]'
     killed = forks.run(folder, words, signals_at=[["open .summary.json.partial", 1, signal.SIGKILL]])
     assert killed == -signal.SIGKILL, forks.said(folder)
     assert forks.run(folder, words) == 0

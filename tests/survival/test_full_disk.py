@@ -2,8 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +13,12 @@ MEGABYTE = 2**20
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+def small_disk(tmp_path):
     """A file system in memory, of a size that can be changed."""
     place = tmp_path / "disk"
     place.mkdir()
 
-    def sized(megabytes: int) -> Path:
+    def sized(megabytes):
         option = "remount,size" if os.path.ismount(place) else "size"
         words = ["mount", "-t", "tmpfs", "-o", f"{option}={megabytes}m", "tmpfs", str(place)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -33,7 +31,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def room_of(undisturbed: Path, checkpoints: float) -> int:
+def room_of(undisturbed, checkpoints):
     """Megabytes for what a run writes at first, and so many checkpoints."""
     one = sum(path.stat().st_size for path in (undisturbed / "checkpoint-6").iterdir())
     first = sum(path.stat().st_size for path in (undisturbed / "initial_model").iterdir())

@@ -12,11 +12,11 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67
 RADICALS = tuple(rf"\sqrt{{{p}}}" for p in PRIMES)
 
 
-def nested(opening: str, closing: str, depth: int, core: str = "7") -> str:
+def nested(opening, closing, depth, core="7"):
     return opening * depth + core + closing * depth
 
 
-def factorials() -> dict[str, str]:
+def factorials():
     """Integers with more digits than memory, and a postfix operator that parsers follow by recursion."""
     return {
         "198 marks": "5" + "!" * 198,
@@ -28,7 +28,7 @@ def factorials() -> dict[str, str]:
     }
 
 
-def powers() -> dict[str, str]:
+def powers():
     """Exponentiation: results that cannot be held, and numerical evaluation that never reaches its precision."""
     return {
         "tower": r"9^{9^{9^9}}",
@@ -45,7 +45,7 @@ def powers() -> dict[str, str]:
     }
 
 
-def numerals() -> dict[str, str]:
+def numerals():
     """Conversion of digits: quadratic time, the digit limit of Python, exponents that expand into zeros."""
     digits = "7" * LONG
     return {
@@ -64,7 +64,7 @@ def numerals() -> dict[str, str]:
     }
 
 
-def number_theory() -> dict[str, str]:
+def number_theory():
     """Factoring, counting and special functions that a computer algebra system tries to evaluate exactly."""
     semiprime = (2**521 - 1) * (2**607 - 1)
     return {
@@ -78,7 +78,7 @@ def number_theory() -> dict[str, str]:
     }
 
 
-def analysis() -> dict[str, str]:
+def analysis():
     """Sums, products, integrals and limits that are evaluated term by term, or searched for a closed form."""
     return {
         "sum of sines": r"\sum_{n=1}^{1000000000} \sin n",
@@ -93,7 +93,7 @@ def analysis() -> dict[str, str]:
     }
 
 
-def algebra() -> dict[str, str]:
+def algebra():
     """Expansion, common denominators and denesting: small texts whose normal form is enormous."""
     letters = "abcdefghjklmnpqrstuvwyz"
     return {
@@ -115,7 +115,7 @@ def algebra() -> dict[str, str]:
     }
 
 
-def collections() -> dict[str, str]:
+def collections():
     """Unions that recurse, matchings that try all orders, matrices that are multiplied out."""
     intervals = [f"({2 * n},{2 * n + 1})" for n in range(20_000)]
     matrix = r" \\ ".join(" & ".join(str(n * m) for m in range(200)) for n in range(200))
@@ -137,7 +137,7 @@ def collections() -> dict[str, str]:
     }
 
 
-def near_golds() -> dict[str, str]:
+def near_golds():
     """Rounding: each differs from a gold by less than any float shows, or by a term that nobody can evaluate."""
     tiny = "10^{-999999999}"
     return {
@@ -152,7 +152,7 @@ def near_golds() -> dict[str, str]:
     }
 
 
-def nesting() -> dict[str, str]:
+def nesting():
     """Recursive descent: each level is a frame on the stack, or a pass over all of the text."""
     return {
         "braces": nested("{", "}", THOUSANDS),
@@ -171,7 +171,7 @@ def nesting() -> dict[str, str]:
     }
 
 
-def repetitions() -> dict[str, str]:
+def repetitions():
     """Backtracking: patterns with two ways to match a run take quadratic or exponential time where it ends badly."""
     units = (
         " ", "a", ",", "1,", ",111", ".", "1.", "x=", "$", "{}", r"\text{ and }", r"\frac", r"\left", r"\cup ", r"\%",
@@ -181,7 +181,7 @@ def repetitions() -> dict[str, str]:
     return runs | {f"a million {unit!r}": "7" + unit * MILLION + "?" for unit in units[:3]}
 
 
-def code() -> dict[str, str]:
+def code():
     """Evaluation of the answer as Python: it would end the process, fill its memory or read what it must not."""
     texts = (
         "__import__('os')._exit(3)", "__import__('os').system('exit 3')", "eval(\"__import__('os')._exit(3)\")",
@@ -193,7 +193,7 @@ def code() -> dict[str, str]:
     return {text: text for text in texts}
 
 
-def macros() -> dict[str, str]:
+def macros():
     """TeX that defines, reads or runs, and TeX that is cut short."""
     fragments = (
         r"\frac", r"\frac{7}", r"\frac{}{}", r"\sqrt", r"\sqrt[]{}", "7^", "_7", "^^5e", "7^{}_{}", r"\\", "&", "#1",
@@ -214,7 +214,7 @@ def macros() -> dict[str, str]:
     return complete | {f"fragment {fragment}": fragment for fragment in fragments}
 
 
-def characters() -> dict[str, str]:
+def characters():
     """Text that cannot be encoded, is longer once normalised, or reads differently from what it is."""
     texts = (
         "4\ud8001", "\x004\x001\x00", "".join(map(chr, range(32))) + "7", "\u202e24", "\u200b4\u200d1\ufeff",
@@ -231,7 +231,7 @@ CONTENTS = (
 )  # fmt: skip
 
 
-def boxes() -> dict[str, object]:
+def boxes():
     """The search for the last box: unclosed ones by thousands, each a reason to scan the rest again."""
     return {
         "opened": r"\boxed{" * 5_000,
@@ -252,7 +252,7 @@ def boxes() -> dict[str, object]:
     }
 
 
-def tags() -> dict[str, object]:
+def tags():
     """The search for the end of the thinking: thousands of tags, half tags, and tags where no tag belongs."""
     return {
         "opened": "<think>" * THOUSANDS,
@@ -270,7 +270,7 @@ def tags() -> dict[str, object]:
     }
 
 
-def messages() -> dict[str, object]:
+def messages():
     """The reading of message lists: contents that are absent, empty, split, or not the assistant's."""
     box = r"\boxed{7}"
     assistant = {"role": "assistant", "content": box}
@@ -288,7 +288,7 @@ def messages() -> dict[str, object]:
     }
 
 
-def hostile_completions() -> list[tuple[str, object]]:
+def hostile_completions():
     """Every hostile completion with a name of its own, as `accuracy` takes them: a text or a list of messages."""
     boxed = [
         (f"{kind.__name__}: {name}", f"<think>work</think>The answer is $\\boxed{{{box}}}$.")

@@ -6,49 +6,48 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
 
 
-def act(item: list[Any]) -> Any:
+def act(item):
     name, *arguments = item
     return globals()[name](*arguments)
 
 
-KEPT: list[bytearray] = []
+KEPT = []
 leave, not_json, pid = os._exit, object, os.getpid
 
 
-def echo(value: Any = None) -> Any:
+def echo(value=None):
     return value
 
 
-def send_oneself(name: str) -> None:
+def send_oneself(name):
     os.kill(os.getpid(), signal.Signals[name])
 
 
-def nap(seconds: float) -> float:
+def nap(seconds):
     time.sleep(seconds)
     return seconds
 
 
-def hang() -> NoReturn:
+def hang():
     while True:
         pass
 
 
-def grow() -> NoReturn:
+def grow():
     grown = bytearray()
     while True:
         grown += b"x" * 2**22
 
 
-def keep(megabytes: int) -> int:
+def keep(megabytes):
     """Keeps so much more memory from item to item; returns how much there is."""
     KEPT.append(bytearray(megabytes * 2**20))
     return sum(len(kept) for kept in KEPT) // 2**20
 
 
-def die_once(path: str = os.environ.get("DIES_ONCE", "")) -> str:
+def die_once(path: str = os.environ.get("DIES_ONCE", "")):
     """Is killed the first time, as by a full machine."""
     if not Path(path).exists():
         Path(path).touch()
@@ -56,11 +55,11 @@ def die_once(path: str = os.environ.get("DIES_ONCE", "")) -> str:
     return "alive"
 
 
-def recurse_through_c() -> Any:
+def recurse_through_c():
     return sorted([0], key=lambda _: recurse_through_c())
 
 
-def write_to_every_file(text: str) -> None:
+def write_to_every_file(text):
     """To every open file but the standard ones."""
     for descriptor in range(3, 256):
         try:
@@ -70,7 +69,7 @@ def write_to_every_file(text: str) -> None:
     time.sleep(0.3)
 
 
-def confinement() -> list[Any]:
+def confinement():
     """Whether the alarm is at its default and unblocked, the core limit, the session, where standard files lead."""
     alarm = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL, signal.SIGALRM in signal.pthread_sigmask(0, [])
     nowhere = Path(os.devnull).stat().st_rdev
@@ -80,13 +79,13 @@ def confinement() -> list[Any]:
     return [*alarm, resource.getrlimit(resource.RLIMIT_CORE)[0], os.getsid(0) == os.getpid(), files]
 
 
-def fail(kind: str, words: str) -> NoReturn:
+def fail(kind, words):
     raise {"ValueError": ValueError, "SystemExit": SystemExit}[kind](words)
 
 
-def slow_start() -> None:
+def slow_start():
     time.sleep(0.5)
 
 
-def die_at_the_start() -> None:
+def die_at_the_start():
     os.kill(os.getpid(), signal.SIGKILL)

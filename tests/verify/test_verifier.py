@@ -1,7 +1,6 @@
 """Batches of answers: each pair judged once, in any thread, and a hard one costs nobody but itself."""
 
 import time
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ class CountingPool:
     """Stands for the workers: writes down what it is asked, and answers that all is equal."""
 
     def __init__(self):
-        self.asked: list[Any] = []
+        self.asked = []
 
     def run(self, items, deadline, on_progress=None):
         self.asked += items

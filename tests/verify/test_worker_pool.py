@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -234,7 +233,7 @@ def test_a_script_takes_its_processes_along(tmp_path, lines, end, output, error)
     path = tmp_path / "train.py"
     path.write_text(READY + lines, encoding="utf-8")
     command = [sys.executable, "-X", "dev", str(path)]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes, process_group=0) as script:  # as a terminal starts one
         assert script.stdout is not None and script.stdout.readline() == "ready\n"
         workers = psutil.Process(script.pid).children(recursive=True)

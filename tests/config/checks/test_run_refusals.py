@@ -24,7 +24,7 @@ RIGHT_AND_BOXED = "rewards=[boxed,{name: accuracy, weight: 0}]"
 @pytest.fixture
 def installed(monkeypatch):
     """The optional packages that are there: all, until a test names some."""
-    present: set[str] = set()
+    present = set()
     monkeypatch.setattr("rlvr_vocab.errors.installed", lambda package: not present or package in present)
     return present
 
@@ -108,8 +108,8 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path):
         ([boxed, "warmup.max_steps=3"], "warmup.max_steps"),
     ):
         assert f"{name} needs " in (message := refusal("train", [*words, *more])) and "gold answers, and" in message
-    for reward in (boxed, f"{own}copes]"):
-        load_settings("train", [*words, reward])
+    for rewards in (boxed, f"{own}copes]", "stages=[{name:a,rewards:[boxed]},{name:b,rewards:[think_format]}]"):
+        load_settings("train", [*words, rewards])
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -61,55 +59,55 @@ class Cluster:
     environment: dict[str, str]
     tree: Path
 
-    def type(self, *words: str, **variables: str) -> str:
+    def type(self, *words, **variables):
         environment = self.environment | variables
         done = subprocess.run(words, cwd=self.tree, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
-    def sbatch(self, *words: str, **variables: str) -> str:
+    def sbatch(self, *words, **variables):
         return self.type("sbatch", "--parsable", *words, **variables)
 
-    def warn(self, job: str) -> None:
+    def warn(self, job):
         self.type("scancel", "--batch", "--signal=USR1", job)
 
-    def job(self, job: str) -> dict[str, str]:
+    def job(self, job):
         shown = self.type("scontrol", "show", "job", "--oneliner", job)
         return dict(field.split("=", 1) for field in shown.split() if "=" in field)
 
-    def ended(self, job: str, seconds: float = 90) -> dict[str, str]:
+    def ended(self, job, seconds=90):
         ends = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         self.wait_until(lambda: self.job(job)["JobState"] in ends, f"the end of job {job}", seconds)
         return self.job(job)
 
-    def own_output(self) -> str:
+    def own_output(self):
         return "".join(path.read_text(encoding="utf-8") for path in sorted((self.tree / "slurm/logs").glob("*.log")))
 
-    def events(self, run: str, *keys: str) -> list[dict[str, Any]]:
+    def events(self, run, *keys):
         file = self.tree / "out" / run / "events.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return [event for event in map(json.loads, lines) if any(key in event for key in keys)]
 
-    def wait_for_starts(self, run: str, number: int) -> None:
+    def wait_for_starts(self, run, number):
         self.wait_until(lambda: len(self.events(run, "start")) >= number, f"{number} starts of {run}", 60)
 
-    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
+    def wait_until(self, holds, what, seconds):
         end = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < end, f"waited {seconds:g} s for {what}:\n{self.told()}"
             time.sleep(0.5)
 
-    def told(self) -> str:
+    def told(self):
         logs = sorted(self.tree.glob("out/*/slurm-*.log"))
         return "\n".join([self.type("squeue"), self.own_output(), *(path.read_text() for path in logs)])
 
-    def nothing_left(self) -> None:
+    def nothing_left(self):
         self.type("scancel", f"--user={getpass.getuser()}")
         self.wait_until(lambda: not self.type("squeue", "--noheader"), "an empty queue", 60)
 
 
 @pytest.fixture(scope="session")
-def slurm_environment() -> Iterator[dict[str, str]]:
+def slurm_environment():
     """The environment of a user of the cluster, which runs as long as the tests of this folder do."""
     if os.environ.get("RLVR_VOCAB_TEST_SLURM") != "1":
         pytest.skip("a SLURM of its own, and minutes: make test-slurm")
@@ -137,7 +135,7 @@ def slurm_environment() -> Iterator[dict[str, str]]:
         yield environment
 
 
-def write_configuration(folder: Path) -> Path:
+def write_configuration(folder):
     host, user = socket.gethostname().split(".")[0], getpass.getuser()
     text = CONFIGURATION.format(folder=folder, host=host, user=user, ports=three_free_ports())
     (folder / "slurm.conf").write_text(text, encoding="utf-8")
@@ -148,7 +146,7 @@ def write_configuration(folder: Path) -> Path:
     return folder / "slurm.conf"
 
 
-def three_free_ports() -> list[int]:
+def three_free_ports():
     for first in range(27000, 29000, 3):
         ports = [first, first + 1, first + 2]
         with ExitStack() as stack:
@@ -161,7 +159,7 @@ def three_free_ports() -> list[int]:
     raise RuntimeError("no three ports in a row are free between 27000 and 29000")
 
 
-def daemons(folder: Path) -> dict[str, list[str]]:
+def daemons(folder):
     files = {"key-file": "key", "socket": "sock", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
     return {
         "munged": ["munged", "--foreground", *(f"--{option}={folder}/munge.{end}" for option, end in files.items())],
@@ -172,7 +170,7 @@ def daemons(folder: Path) -> dict[str, list[str]]:
 
 
 @contextmanager
-def running(command: list[str], log: Path, environment: dict[str, str]) -> Iterator[None]:
+def running(command, log, environment):
     with log.open("wb") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as daemon:
         try:
             yield
@@ -180,12 +178,12 @@ def running(command: list[str], log: Path, environment: dict[str, str]) -> Itera
             daemon.terminate()
 
 
-def idle_nodes(environment: dict[str, str]) -> int:
+def idle_nodes(environment):
     command = ["sinfo", "--noheader", "--Node", "--partition=main", "--states=idle"]
     return len(subprocess.run(command, env=environment, capture_output=True, text=True).stdout.splitlines())
 
 
-def wait_for(holds: Callable[[], bool], folder: Path) -> None:
+def wait_for(holds, folder):
     end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end, "\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("*.log")))
@@ -193,7 +191,7 @@ def wait_for(holds: Callable[[], bool], folder: Path) -> None:
 
 
 @pytest.fixture
-def cluster(slurm_environment: dict[str, str], tmp_path: Path) -> Iterator[Cluster]:
+def cluster(slurm_environment, tmp_path):
     """The cluster, in a tree whose trainer is the stand-in."""
     tree = tmp_path / "a checkout"
     (tree / "rlvr_vocab" / "exp").mkdir(parents=True)
