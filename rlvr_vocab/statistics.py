@@ -51,7 +51,7 @@ def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = N
     return _interval(values, _bootstrapped(values, (0.0, 1.0)), BOOTSTRAP, samples)
 
 
-def difference_interval(differences: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
+def difference_interval(differences: Sequence[float] | np.ndarray) -> Interval | None:
     """The mean of paired differences, one per problem, each from -1 to 1; None without problems.
 
     Student's t over problems. Equal differences have no spread: then the bootstrap of `share_interval` from -1 to 1,
@@ -65,9 +65,9 @@ def difference_interval(differences: Sequence[float] | np.ndarray, samples: int 
             _bootstrapped(values, (-1.0, 1.0)) for values in (differences, -differences)
         )
         both = (low - high_mirrored) / 2, (high - low_mirrored) / 2
-        return _interval(differences, both, BOOTSTRAP, samples)
+        return _interval(differences, both, BOOTSTRAP)
     mean, half = differences.mean(), _student_half_width(differences - differences.mean())
-    return _interval(differences, (max(-1.0, mean - half), min(1.0, mean + half)), STUDENT, samples)
+    return _interval(differences, (max(-1.0, mean - half), min(1.0, mean + half)), STUDENT)
 
 
 def mean_interval(
@@ -130,7 +130,7 @@ def _student_half_width(residuals: np.ndarray) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
 
 
-def _interval(values: np.ndarray, ends: tuple[float, float], method: str, samples: int | None) -> Interval:
+def _interval(values: np.ndarray, ends: tuple[float, float], method: str, samples: int | None = None) -> Interval:
     count, estimate = len(values) if samples is None else samples, float(values.mean())
     # The half problems that the bootstrap adds may leave an estimate near 0 or 1 outside of the interval.
     low, high = min(float(ends[0]), estimate), max(float(ends[1]), estimate)

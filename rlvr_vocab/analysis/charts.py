@@ -145,7 +145,7 @@ def line_chart(lines: Sequence[Line], *, title: str, y_label: str, percent: bool
 
 @rc_context(RC)
 def interval_chart(rows: Sequence[IntervalRow], *, title: str, x_label: str, description: str, note: str = "") -> Chart:
-    """Each difference as a dot within its interval, the first one on top; grey: what could not have been shown."""
+    """Each difference as a dot within its interval, the first one on top; grey: effects too small to be shown."""
     chart, axes = _figure(height=1.3 + 0.4 * len(rows))
     for at, row in enumerate(reversed(rows)):
         if row.reach is not None:

@@ -68,7 +68,7 @@ class SampleFilter:
         return " ".join(f"{name}={value}" for name, value in vars(self).items() if value is not None)
 
     def accepts(self, row: Mapping[str, Any], correctness: CorrectnessReward | None) -> bool:
-        """Whether a row of a step's file meets the conditions, that on the step apart."""
+        """Whether a row of a step's file meets all conditions but that on the step."""
         reward = math.nan if row["reward"] is None else row["reward"]
         verdict = correctness.verdict(row.get(f"reward/{correctness.name}")) if correctness is not None else None
         return (
@@ -222,7 +222,7 @@ def count_tokens(
 
 
 def head_text(heading: str, probe: str | None, copies: int, *, tools: bool, colour: bool) -> Text:
-    """What the marks of up to `copies` copies of a token mean, and what a probe of the run has found."""
+    """A legend of the marks of up to `copies` copies of a token, and the finding of a probe of the run."""
     marks = (TextSpan("first copies", 1), TextSpan("second copies", 2))[:copies]
     legend = [_span_text(each, colour=colour) for each in marks]
     legend += [Text("words of tools", _GIVEN)] if tools and colour else []

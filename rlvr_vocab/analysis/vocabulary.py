@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,6 @@ _ROWS_AT_ONCE = 1024  # of each table, in float32
 _HEADS = ("lm_head", "embed_out", "output", "output_layer", "head")
 
 _SIDES = {"both": "embedding and head", "input": "embedding", "output": "head"}  # a tied model has one table for both
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +66,23 @@ def analyse_vocabulary(run: Path) -> VocabularyAnalysis | None:
     return VocabularyAnalysis(run, layout, read_tokenizer(initial), sampled, drift, notes)
 
 
-def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
-    """At most `most` of the items, the first and the last among them."""
-    if len(items) <= most:
-        return list(items)
-    return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
+def evenly_spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most `most` of the steps, the first and the last among them."""
+    places = np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(int)
+    return [steps[place] for place in places]
 
 
 def _count_sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> np.ndarray:
-    steps = evenly_spread(files.steps, MOST_STEPS)
-    sampled = np.zeros(layout.rows, np.int64)
-    for step in steps:
+    sampled, steps_read = np.zeros(layout.rows, np.int64), 0
+    for step in evenly_spread(files.steps, MOST_STEPS):
         try:
             thought = _thinking_ids(files.table(step, ["prompt_ids", "completion_ids", "segments"]), layout)
             sampled += np.bincount(thought, minlength=layout.rows)
+            steps_read += 1
         except (UserError, KeyError) as error:  # unreadable, or without ids
             notes.append(f"Step {step} was left out: {error}.")
     used = pluralize(int((sampled[layout.standard_size :] > 0).sum()), "different reasoning token")
-    read = f"in {len(steps):,} of {pluralize(len(files.steps), 'step')} with completions"
+    read = f"in {steps_read:,} of {pluralize(len(files.steps), 'step')} with completions"
     notes.append(f"{used} of {layout.size:,} sampled while thinking, {read}.")
     return sampled
 
@@ -173,7 +170,6 @@ def write_vocabulary(analysis: VocabularyAnalysis) -> None:
     for k in np.flatnonzero(listed).tolist():
         token, source = layout.standard_size + k, layout.source_ids[k]
         text, counts = token_text(analysis.tokenizer, source), (int(sampled[token]), int(sampled[source]))
-        distances = (float(distance[k]) for distance in analysis.drift.values())
-        far = ("" if not math.isfinite(distance) else distance for distance in distances)
+        far = (float(each[k]) if math.isfinite(each[k]) else "" for each in analysis.drift.values())
         writer.writerow([token, source, layout.copy_indices[k], text, *counts, *far])
     atomic_write(analysis.folder / VOCABULARY, written.getvalue())

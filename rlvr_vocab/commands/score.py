@@ -26,7 +26,7 @@ from rlvr_vocab.data.table import TRL_NAMES, problem_table
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import OF_EACH_TOKEN
-from rlvr_vocab.record.files import INITIAL_MODEL, is_step_file, run_folder_of, step_files
+from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES, run_folder_of, step_files
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, required_columns
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
@@ -252,7 +252,7 @@ def read_completions(settings: ScoreSettings, path: Path) -> list[Row]:
 
 def _file_rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for file in step_files(path) if path.is_dir() else [path]:
-        in_step = is_step_file(file)
+        in_step = file.match(f"{COMPLETIONS}/{STEP_FILES}")
         for number, row in enumerate(read_rows(file), start=1):
             if not isinstance(row, dict):
                 raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")

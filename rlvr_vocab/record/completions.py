@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import step_files
-from rlvr_vocab.record.results import KINDS, kind_text
+from rlvr_vocab.record.results import KINDS
 
 # Columns with a value per token, read only where they are asked for.
 OF_EACH_TOKEN = ("sampling_logps",)
@@ -51,14 +51,14 @@ class SampledCompletion:
 
     @property
     def kind(self) -> str:
-        return kind_text(self.task, self.difficulty)
+        """`chain_sum (num_terms 2)`; empty for a problem of no kind."""
+        return f"{self.task} ({self.difficulty})" if self.task and self.difficulty else self.task or self.difficulty
 
 
 class CompletionFiles:
     """The files of a run's folder `completions/`, which need not exist yet."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         numbered = ((path.stem.removeprefix("step_"), path) for path in step_files(folder))
         self._files = {int(number): path for number, path in numbered if number.isdecimal()}
         self._kept: dict[int, pa.Table] = {}
@@ -67,9 +67,6 @@ class CompletionFiles:
     def steps(self) -> list[int]:
         """The steps that have a file, in their order."""
         return sorted(self._files)
-
-    def path(self, step: int) -> Path:
-        return self._files[step]
 
     def read(self, step: int) -> list[SampledCompletion]:
         """All completions of a step; UserError for a damaged or lost file."""
@@ -84,7 +81,7 @@ class CompletionFiles:
 
     def table(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
         """The named columns of a step's file, by default all but `OF_EACH_TOKEN`; UserError for a damaged file."""
-        path = self.path(step)
+        path = self._files[step]
         try:
             # Through the open file, so that one that is replaced meanwhile is still read as a whole.
             with path.open("rb") as content, pq.ParquetFile(content) as file:

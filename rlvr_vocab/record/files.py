@@ -26,10 +26,6 @@ def step_files(folder: Path) -> list[Path]:
     return sorted(folder.glob(STEP_FILES), key=lambda file: (len(file.stem), file.stem))
 
 
-def is_step_file(file: Path) -> bool:
-    return file.match(f"{COMPLETIONS}/{STEP_FILES}")
-
-
 def parents_of(checkpoint: Path) -> tuple[Path, ...]:
     """The folder of a checkpoint by its name, and, where a link leads to it, the folder that it really lies in."""
     named = () if checkpoint.name in ("", "..") else (checkpoint.parent,)

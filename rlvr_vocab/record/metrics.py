@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import MEASURED
 
 Row = Mapping[str, Any]
 
@@ -58,10 +59,7 @@ class RunFacts:
 
 
 # Metrics of a measurement on held-out problems, each with `eval/` before its name.
-HELD_OUT_FIGURES = (
-    *("accuracy", "reward", "reward_std", "format"),
-    *("mean_length", "clipped_ratio", "reasoning_share", "problems"),
-)
+HELD_OUT_FIGURES = (*MEASURED, "mean_length", "clipped_ratio", "reasoning_share", "problems")
 
 # The phases of a step, in their order; their seconds add up to `step_time`.
 PHASES = (
@@ -92,6 +90,11 @@ class RunRecord:
     @property
     def last_step(self) -> int:
         return int(self.rows[-1]["step"]) if self.rows else 0
+
+    @property
+    def steps(self) -> int:
+        """Optimisation steps that it took, or has logged."""
+        return int((self.summary or {}).get("steps", self.last_step))
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""

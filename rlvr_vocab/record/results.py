@@ -141,11 +141,6 @@ class ProblemResult:
         return self.score if self.right is None else float(self.right)
 
 
-def kind_text(task: str, difficulty: str) -> str:
-    """`chain_sum (num_terms 2)`; empty for a problem of no kind."""
-    return f"{task} ({difficulty})" if task and difficulty else task or difficulty
-
-
 # A figure of an answer; None where the answer has none.
 ValueOf = Callable[[ProblemResult], float | None]
 

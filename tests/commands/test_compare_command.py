@@ -269,6 +269,14 @@ def test_everything_that_differs_besides_the_key_is_warned_about(made, message):
     assert warnings(found, message) == 1
 
 
+def test_the_tokens_of_all_stages_count(made):
+    runs = [made("b"), made("r", n=100)]
+    for run, first in zip(runs, (1_000, 9_000), strict=True):
+        rows = [{"step": 1, "stage": "a", "num_tokens": first}, {"step": 2, "stage": "b", "num_tokens": 500}]
+        (Path(run) / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert warnings(compare(runs)[1], "tokens trained on (reasoning_vocab_size=0: 1,500, ") == 1
+
+
 def test_other_training_problems_are_warned_about(made, capsys):
     runs = [made("b"), made("r", n=100)]
     for run, fingerprint in zip(runs, "xy", strict=True):

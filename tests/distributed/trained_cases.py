@@ -36,24 +36,17 @@ from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
 from tests.conftest import ask
+from tests.training.conftest import TWO_STEPS, largest_gap
 
 QUESTIONS = ("What is 3 + 4?", "12 * 3?", "How many clips did Natalia sell in May, and how many in April?", "And now?")
 LONGEST = 12
 ARGUMENTS = {
+    **TWO_STEPS,
     "max_steps": 3,
-    "per_device_train_batch_size": 4,
-    "num_generations": 4,
     "max_completion_length": LONGEST,
     "optim": "sgd",  # AdamW makes a step of the whole learning rate of a gradient that is rounding alone
     "learning_rate": 0.05,
     "lr_scheduler_type": "constant",
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "report_to": "none",
-    "use_cpu": True,
-    "bf16": False,
-    "gradient_checkpointing": False,
-    "model_init_kwargs": {"dtype": "float32"},
 }
 
 
@@ -71,20 +64,12 @@ class WatchedTrainer(RegionGRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         batch = super()._generate_and_score_completions(inputs)
-        ids, mask = (
-            torch.cat([batch[f"prompt_{what}"], batch[f"completion_{what}"]], dim=1) for what in ("ids", "mask")
-        )
-        kept = batch["completion_mask"].bool()
-        with torch.no_grad():
-            scored, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, kept.size(1), len(ids))
-        sampled = batch["sampled_mask"].bool()
-        apart = (scored - batch["sampling_per_token_logps"])[sampled].abs().max().item()
-        seen.setdefault("turns", []).append(max(len([*sampled_spans(row)]) for row in sampled.tolist()))
-        seen.setdefault("farthest_from_its_score", []).append(apart)
-        rows = [row[chosen].tolist() for row, chosen in zip(batch["completion_ids"], kept, strict=True)]
-        seen.setdefault("completion_ids", []).extend(rows)
-        prompts = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
-        seen.setdefault("prompt_ids", []).extend(row[chosen].tolist() for row, chosen in prompts)
+        turns = [len([*sampled_spans(row)]) for row in batch["sampled_mask"].tolist()]
+        seen.setdefault("turns", []).append(max(turns))
+        seen.setdefault("farthest_from_its_score", []).append(largest_gap(self, batch))
+        for part in ("prompt", "completion"):
+            rows = zip(batch[f"{part}_ids"], batch[f"{part}_mask"].bool(), strict=True)
+            seen.setdefault(f"{part}_ids", []).extend(row[chosen].tolist() for row, chosen in rows)
         return batch
 
 

@@ -1,7 +1,5 @@
 """The rows of a run as they are read, whoever has written them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,15 +40,15 @@ def written(folder, card, size=1_000, merge=None):
     return text
 
 
-def write_answers(folder, when, right):
+def write_answers(folder, when, scores, **fields):
     (folder / "evaluation").mkdir(exist_ok=True)
-    answers = [vars(result(problem, "1", score=float(problem < right))) for problem in range(8)]
+    answers = [vars(result(problem, "1", score=score, **fields)) for problem, score in enumerate(scores)]
     (folder / "evaluation" / f"{when}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in answers))
 
 
 def test_a_card_names_model_problems_configuration_and_results(tmp_path):
-    write_answers(tmp_path, "before", 3)
-    write_answers(tmp_path, "after", 5)
+    write_answers(tmp_path, "before", [1.0] * 3 + [0.0] * 5)
+    write_answers(tmp_path, "after", [1.0] * 5 + [0.0] * 3)
     text = written(tmp_path, card_of(tmp_path, config_of(), links=True))
     assert yaml.safe_load(text.split("---\n")[1]) == {
         "base_model": "Qwen/Qwen3-0.6B",
@@ -99,7 +98,7 @@ def test_cards_of_stages_of_a_baseline_and_of_no_run(tmp_path):
 
 def test_the_card_of_a_merge_has_its_differences_and_the_quantization(tmp_path):
     (tmp_path / "config.yaml").write_text(config_yaml(config_of("model.model_kwargs.load_in_4bit=true")))
-    write_answers(tmp_path, "after", 5)
+    write_answers(tmp_path, "after", [1.0] * 5 + [0.0] * 3)
     report = MergeReport(Path("b"), "bfloat16", 144, 2.1e-5)
     text = written(tmp_path, card_of_adapter(tmp_path / "checkpoint-7"), merge=report)
     assert "logits differ by at most 2e-05" in text
@@ -114,9 +113,7 @@ def test_a_checkpoint_of_an_unfinished_run_has_the_measure_of_its_grader(tmp_pat
     (tmp_path / "config.yaml").write_text(config_yaml(config_of()))
     grader = {"name": "style", "functions": [{"name": "style", "params": {}}], "threshold": None}
     (tmp_path / "problems.json").write_text(json.dumps({"grader": grader}))
-    (tmp_path / "evaluation").mkdir()
-    answers = [vars(replace(result(n, "1", score=score), threshold=None)) for n, score in enumerate((0.5, 0.2))]
-    (tmp_path / "evaluation" / "before.jsonl").write_text("".join(json.dumps(each) + "\n" for each in answers))
+    write_answers(tmp_path, "before", [0.5, 0.2], threshold=None)
     card = card_of_adapter(tmp_path / "checkpoint-7")
     assert (card["measure"], card["before"], card["after"]) == ("reward by style", "0.350 on 2 problems", None)
 

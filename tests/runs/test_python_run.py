@@ -44,10 +44,11 @@ def trainer(out, model, copies, steps=2, peft_config=None, **fields):
 
 
 @pytest.fixture
-def script(tmp_path):
+def make(tmp_path):
+    """The function `trainer` of a script."""
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
-    return path
+    return runpy.run_path(str(path))["trainer"]
 
 
 def rows_in(run):
@@ -62,8 +63,8 @@ def problems_in(path, numbers):
 
 
 @pytest.mark.slow
-def test_every_command_reads_a_run_from_python(script, make_shape, tmp_path, capsys):
-    base, make = make_shape("qwen3").folder, runpy.run_path(str(script))["trainer"]
+def test_every_command_reads_a_run_from_python(make, make_shape, tmp_path, capsys):
+    base = make_shape("qwen3").folder
     runs = [tmp_path / "out" / name for name in ("baseline", "copies")]
     for run, copies in zip(runs, (0, 20), strict=True):
         make(run, base, copies).train()
@@ -97,9 +98,8 @@ def test_every_command_reads_a_run_from_python(script, make_shape, tmp_path, cap
 
 
 @pytest.mark.slow
-def test_a_second_training_and_a_resume_go_on_in_the_same_files(script, make_shape, tmp_path):
-    base, make = make_shape("qwen3").folder, runpy.run_path(str(script))["trainer"]
-    run = tmp_path / "out"
+def test_a_second_training_and_a_resume_go_on_in_the_same_files(make, make_shape, tmp_path):
+    base, run = make_shape("qwen3").folder, tmp_path / "out"
     trainer = make(run, base, 0)
     trainer.train()
     once = rows_in(run)
@@ -137,9 +137,8 @@ class Hub:
 
 
 @pytest.mark.slow
-def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(script, make_shape, tmp_path, monkeypatch):
+def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(make, make_shape, tmp_path, monkeypatch):
     hub, base = Hub(monkeypatch), make_shape("qwen3").folder
-    make = runpy.run_path(str(script))["trainer"]
     trainer = make(tmp_path / "own", base, 5, push_to_hub=True, hub_model_id="mine", peft_config=Lora(r=2))
     trainer.train()
     trainer.push_to_hub()
@@ -161,14 +160,14 @@ def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(script, m
 
 
 @pytest.mark.slow
-def test_a_refused_training_leaves_every_byte_of_the_folder(script, make_shape, expand_shape, tmp_path):
+def test_a_refused_training_leaves_every_byte_of_the_folder(make, make_shape, expand_shape, tmp_path):
     def contents():
         return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
     def length(completions, **columns):
         return [1.0] * len(completions)
 
-    make, base, run = runpy.run_path(str(script))["trainer"], expand_shape("qwen3", size=0), tmp_path / "out"
+    base, run = expand_shape("qwen3", size=0), tmp_path / "out"
     make(run, base, 5).train()
     before = contents()
     reweighted, rewritten = make(run, base, 5, steps=3), make(run, base, 5, steps=3)
@@ -207,7 +206,7 @@ def test_rewards_of_a_script_keep_the_names_that_trl_logs_and_are_named_where_th
 
 
 @pytest.mark.slow
-def test_a_reward_object_goes_on_from_a_checkpoint_with_its_state(script, make_shape, tmp_path):
+def test_a_reward_object_goes_on_from_a_checkpoint_with_its_state(make, make_shape, tmp_path):
     class Counting:
         __name__, calls = "counting", 0
 
@@ -221,9 +220,8 @@ def test_a_reward_object_goes_on_from_a_checkpoint_with_its_state(script, make_s
         def load_state_dict(self, state):
             self.calls = state["calls"]
 
-    make, base = runpy.run_path(str(script))["trainer"], make_shape("qwen3").folder
     for steps, resume in ((2, None), (3, True)):
-        trainer = make(tmp_path / "run", base, 0, steps=steps)
+        trainer = make(tmp_path / "run", make_shape("qwen3").folder, 0, steps=steps)
         trainer.reward_funcs[0], trainer.reward_func_names[0] = Counting(), "counting"  # held-out answers count not
         trainer.train(resume_from_checkpoint=resume)
     assert [row["rewards/counting/mean"] for row in rows_in(tmp_path / "run") if "loss" in row] == [1.0, 2.0, 3.0]

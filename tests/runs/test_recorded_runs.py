@@ -94,19 +94,14 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "part"),
+    ("words", "part"),
     [
-        ("a: [", ["config=some.yaml"], "line 1"),
-        (
-            "model: {name: m}\ndataset: {name: d}\ntraining: {}\nsed: 3",
-            ["config=some.yaml"],
-            "some.yaml: unknown key sed",
-        ),
-        ("", ["config=out/rum/config.yaml"], "out/run/config.yaml?"),
-        ("", ["config=out/run", "experiment=quickstart"], "experiment"),
+        (["config=some.yaml"], "line 1"),
+        (["config=out/rum/config.yaml"], "out/run/config.yaml?"),
+        (["config=out/run", "experiment=quickstart"], "experiment"),
     ],
 )
-def test_a_file_that_is_no_recorded_run_is_refused(text, words, part):
+def test_a_file_that_is_no_recorded_run_is_refused(words, part):
     record(TINY)
-    Path("some.yaml").write_text(text)
+    Path("some.yaml").write_text("a: [")
     assert part in refusal("train", words)

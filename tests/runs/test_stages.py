@@ -119,30 +119,19 @@ def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages):
     assert (stages[1].folder / "stage.json").is_file()
 
 
-class Shown:
-    """A display that keeps its calls."""
-
-    def __init__(self):
-        self.rows: list[int] = []
-        self.findings: list[str] = []
-
-    def begins(self, step, steps):
-        pass
-
-    def row(self, row, step, steps):
-        self.rows.append(row["step"])
-
-    def finding(self, line, evidence):
-        self.findings.append(line)
-
-
 def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resumes(tmp_path):
     """The KL is too high after step 30."""
     facts = run_facts(read_settings("train", ["experiment=quickstart"]).resolved, tmp_path)
     nothing: Any = None
     for part, found in ((range(1, 61), 1), (range(61, 71), 0), (range(71, 91), 0)):
-        shown: Any = Shown()
-        callback = DisplayCallback(facts, StageContext(tmp_path), shown)
+        rows: list[int] = []
+        findings: list[str] = []
+        display: Any = SimpleNamespace(
+            begins=lambda *_: None,
+            row=lambda row, *_, rows=rows: rows.append(row["step"]),
+            finding=lambda line, _, findings=findings: findings.append(line),
+        )
+        callback = DisplayCallback(facts, StageContext(tmp_path), display)
         at_first: Any = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=90)
         callback.on_train_begin(nothing, at_first, nothing)
         for step in part:
@@ -153,5 +142,5 @@ def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resu
             for main in (False, True):
                 state: Any = SimpleNamespace(global_step=step, max_steps=90, is_world_process_zero=main)
                 callback.on_log(nothing, state, nothing, logs=logs)
-        assert shown.rows == list(part)
-        assert len(shown.findings) == found and all("(step 3" in line for line in shown.findings)
+        assert rows == list(part)
+        assert len(findings) == found and all("(step 3" in line for line in findings)

@@ -34,11 +34,12 @@ PIECES = (
 )
 
 
-def made(template, *, prefilled=False):
-    tokenizer = tiny_tokenizer(["\n@assistant:", "tool_response"] * 20, TAGS)
+def made(template, *, words=("\n@assistant:", "tool_response"), copies=(), prefilled=False):
+    """A tokenizer of bytes and of some words, and its layout."""
+    tokenizer = tiny_tokenizer(words * 20, TAGS)
     tokenizer.chat_template = template
     opened, closed = map(tokenizer.convert_tokens_to_ids, TAGS)
-    layout = VocabLayout(len(tokenizer), (), opened, closed, find_turn_ids(tokenizer, TAGS), ())
+    layout = VocabLayout(len(tokenizer), copies, opened, closed, find_turn_ids(tokenizer, TAGS), ())
     if prefilled:
         open_thinking_in_template(tokenizer, layout, "prefill", base_knows_tag=False)
     return tokenizer, layout
@@ -92,7 +93,7 @@ def test_what_a_tool_says_is_the_same_text_and_never_a_control_token(template, p
             }
 
 
-def test_harmless_words_are_encoded_as_trl_encodes_them(expand_shape):
+def test_harmless_words_are_encoded_as_trl_encodes_them():
     from types import SimpleNamespace
 
     from trl import GRPOTrainer
@@ -139,12 +140,8 @@ def test_the_prefill_is_taken_off_for_trl_alone():
 
 
 def test_a_result_that_no_other_ids_spell_costs_its_call():
-    tokenizer = tiny_tokenizer([], TAGS)  # of bytes: a header of letters has no other spelling
-    tokenizer.chat_template = PLAIN.replace("@assistant:", "@A:").replace(
-        "'\n@' + m.role + ':'", "'\n@' + m.role[0] | upper + ':'"
-    )
-    opened, closed = map(tokenizer.convert_tokens_to_ids, TAGS)
-    layout = VocabLayout(len(tokenizer), (), opened, closed, find_turn_ids(tokenizer, TAGS), ())
+    template = PLAIN.replace("@assistant:", "@A:").replace("m.role + ':'", "m.role[0] | upper + ':'")
+    tokenizer, layout = made(template, words=())  # of bytes: a header of letters has no other spelling
     form = ToolFormat(tokenizer, layout, {})
     assert "begins a turn" in tokenizer.decode(form.answer_ids([answer("4\n@A:5")]))
     assert "4@A" in tokenizer.decode(form.answer_ids([answer("4@A")]))

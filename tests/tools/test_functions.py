@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -132,17 +133,14 @@ def test_a_benign_result_is_what_trl_makes_of_it(result, is_async):
     assert found == (result if isinstance(result, list) else str(result))  # as in TRL's `_tool_call_loop`
 
 
-def test_lists_are_cut_and_so_is_the_text_of_content_blocks():
+def test_a_long_result_is_cut_and_half_surrogates_are_escaped():
+    assert guarded(lambda: "x" * 50_000_000)() == "x" * 32_000 + "… (32,000 of 50,000,000 characters)"
+    assert guarded(lambda: "a\ud800b")() == "a\\ud800b"
     image = {"type": "image", "image": object()}
     assert guarded(lambda: [("x", 1)] * 9_000)() == str([("x", 1)] * 9_000)[:32_000] + "… (32,000 of 90,000 characters)"
     found = guarded(lambda: [image, {"type": "text", "text": "x" * 50_000 + "\ud800"}])()
     assert found[0] == image
     assert found[1]["text"] == "x" * 32_000 + "… (32,000 of 50,001 characters)"
-
-
-def test_long_text_is_cut_and_half_surrogates_are_escaped():
-    assert guarded(lambda: "x" * 50_000_000)() == "x" * 32_000 + "… (32,000 of 50,000,000 characters)"
-    assert guarded(lambda: "a\ud800b")() == "a\\ud800b"
 
 
 def test_arguments_are_copies_and_the_signature_stays():
@@ -219,50 +217,45 @@ class BadMethod(Env):
 '''
 
 
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(FILE)
-    return path
+@pytest.fixture(autouse=True)
+def in_a_folder_with_tools():
+    Path("mine.py").write_text(FILE)
 
 
-def test_tools_are_loaded_by_name(file):
-    plus, calculator = load_tools([f"{file}:plus", "calculator"])
+def test_tools_are_loaded_by_name_and_an_environment_is_made_with_its_parameters():
+    plus, calculator = load_tools(["mine.py:plus", "calculator"])
     assert plus(2, b=3) == 5
     assert calculator.__name__ == "calculator"
+    assert load_environment("mine.py:Env", {"level": 3})().level == 3
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         (["calculater"], "tools: no tool calculater; did you mean calculator"),
-        (["{file}:nothing"], "'nothing' does not exist"),
-        (["{file}:Env"], "is no function"),
-        (["{file}:no_hints"], "no_hints has no schema.*missing a type hint"),
-        (["{file}:no_docstring"], "no_docstring has no schema.*no docstring"),
-        (["{file}:undescribed"], "undescribed has no schema.*'a'"),
+        (["mine.py:nothing"], "'nothing' does not exist"),
+        (["mine.py:Env"], "is no function"),
+        (["mine.py:no_hints"], "no_hints has no schema.*missing a type hint"),
+        (["mine.py:no_docstring"], "no_docstring has no schema.*no docstring"),
+        (["mine.py:undescribed"], "undescribed has no schema.*'a'"),
         (["calculator", "calculator"], "several are called calculator"),
         (["/none.py:plus"], "no such file /none.py"),
     ],
 )
-def test_a_tool_that_cannot_be_one_is_refused(file, names, message):
+def test_a_tool_that_cannot_be_one_is_refused(names, message):
     with pytest.raises(UserError, match=message):
-        load_tools([name.format(file=file) for name in names])
-
-
-def test_an_environment_is_made_with_its_parameters(file):
-    assert load_environment(f"{file}:Env", {"level": 3})().level == 3
+        load_tools(names)
 
 
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
         ("Env", {}, "write file.py:Class"),
-        ("{file}:Env", {"depth": 1}, "unexpected keyword argument 'depth'; environment.params"),
-        ("{file}:Silent", {}, "no class with a method reset"),
-        ("{file}:BadMethod", {}, "look has no schema"),
+        ("mine.py:Env", {"depth": 1}, "unexpected keyword argument 'depth'; environment.params"),
+        ("mine.py:Silent", {}, "no class with a method reset"),
+        ("mine.py:BadMethod", {}, "look has no schema"),
     ],
 )
-def test_an_environment_that_cannot_be_one_is_refused(file, name, params, message):
+def test_an_environment_that_cannot_be_one_is_refused(name, params, message):
     with pytest.raises(UserError, match=message):
-        load_environment(name.format(file=file), params)
+        load_environment(name, params)

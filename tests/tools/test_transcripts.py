@@ -5,11 +5,10 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.tools.format import ToolFormat
 from rlvr_vocab.tools.transcripts import SampledTurn, ToolLoop, past_turn_ids, tool_messages
-from rlvr_vocab.training.models.tiny import tiny_tokenizer
+from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import find_turn_ids, open_thinking_in_template
+from tests.tools.test_format import made
 
-TAGS = ("<think>", "</think>")
 OPEN, CLOSE, BREAK = 8, 9, 7  # standard ids are 0 … 9; 10 … 14 copy 0 … 4
 LAYOUT = VocabLayout(10, (0, 1, 2, 3, 4), OPEN, CLOSE, (5,), (OPEN, CLOSE))
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": %s}}\n</tool_call><|im_end|>'
@@ -57,10 +56,7 @@ class Counter:
 
 
 def loop_of(copies=(), **given):
-    tokenizer = tiny_tokenizer([], TAGS)
-    opened, closed = map(tokenizer.convert_tokens_to_ids, TAGS)
-    layout = VocabLayout(len(tokenizer), copies, opened, closed, find_turn_ids(tokenizer, TAGS), ())
-    open_thinking_in_template(tokenizer, layout, "prefill", base_knows_tag=False)
+    tokenizer, layout = made(CHAT_TEMPLATE, words=(), copies=copies, prefilled=True)
     return tokenizer, ToolLoop(tokenizer, layout, ToolFormat(tokenizer, layout, {}), **given)
 
 
@@ -92,8 +88,9 @@ def test_a_channel_of_copies_across_a_call_ends_where_later_turns_see_none(past_
         return turns
 
     rows = [{"prompt": [{"role": "user", "content": f"{number}?"}]} for number in range(6)]
-    said = [each.messages[-1]["content"].removeprefix("<think>\n</think>") for each in loop.complete(rows, policy, 900)]
-    assert sum(text == ("odd" if number % 2 else "even") for number, text in enumerate(said)) == right
+    last_turns = [each.messages[-1]["content"] for each in loop.complete(rows, policy, 900)]
+    expected = [f"<think>\n</think>{'odd' if number % 2 else 'even'}" for number in range(6)]
+    assert sum(turn == of_channel for turn, of_channel in zip(last_turns, expected, strict=True)) == right
 
 
 @pytest.mark.parametrize("past_thinking", ["keep", "strip"])

@@ -22,10 +22,41 @@ PROBLEMS = (
     ],
 )
 
+TWO_STEPS = {
+    "max_steps": 2,
+    "per_device_train_batch_size": 4,
+    "num_generations": 4,
+    "max_completion_length": 16,
+    "learning_rate": 1e-3,
+    "temperature": 1.0,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "model_init_kwargs": {"dtype": "float32"},
+}
+
 
 @pytest.fixture(scope="session")
 def make_trainer() -> Callable[..., Any]:
     """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are its own, else fields of `GRPOConfig`."""
+    return new_trainer
+
+
+def new_trainer(
+    folder: Path,
+    out: Path,
+    *,
+    trainer: Any = None,
+    lora: Any = None,
+    bits: Any = None,
+    reward: Any = None,
+    rows: Any = None,
+    callbacks: Any = (),
+    **given: Any,
+) -> Any:
     import torch
     from datasets import Dataset
 
@@ -34,52 +65,19 @@ def make_trainer() -> Callable[..., Any]:
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     of_trainer = {*signature(RegionGRPOTrainer.__init__).parameters, "tools", "environment_factory"}
-
-    def make(
-        folder: Path,
-        out: Path,
-        *,
-        trainer: type = RegionGRPOTrainer,
-        lora: Any = None,
-        bits: Any = None,
-        reward: Any = None,
-        rows: Any = None,
-        callbacks: Any = (),
-        **given: Any,
-    ) -> Any:
-        own = {name: given.pop(name) for name in list(given) if name in of_trainer}
-        if rows is None:
-            rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
-        return trainer(
-            folder,
-            args=grpo_config(
-                {
-                    "output_dir": str(out),
-                    "max_steps": 2,
-                    "per_device_train_batch_size": 4,
-                    "num_generations": 4,
-                    "max_completion_length": 16,
-                    "learning_rate": 1e-3,
-                    "temperature": 1.0,
-                    "logging_steps": 1,
-                    "save_strategy": "no",
-                    "report_to": "none",
-                    "use_cpu": True,
-                    "bf16": False,
-                    "gradient_checkpointing": False,
-                    "model_init_kwargs": {"dtype": "float32"},
-                    **given,
-                }
-            ),
-            peft_config=lora,
-            quantization_config=None if bits is None else quantization_config(bits, folder, torch.float32),
-            reward_funcs=[accuracy, spread] if reward is None else [reward],
-            train_dataset=Dataset.from_list(rows),
-            callbacks=list(callbacks),
-            **own,
-        )
-
-    return make
+    own = {name: given.pop(name) for name in list(given) if name in of_trainer}
+    if rows is None:
+        rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
+    return (trainer or RegionGRPOTrainer)(
+        folder,
+        args=grpo_config({"output_dir": str(out), **TWO_STEPS, **given}),
+        peft_config=lora,
+        quantization_config=None if bits is None else quantization_config(bits, folder, torch.float32),
+        reward_funcs=[accuracy, spread] if reward is None else [reward],
+        train_dataset=Dataset.from_list(rows),
+        callbacks=list(callbacks),
+        **own,
+    )
 
 
 def accuracy(completions: list[Any], **_: Any) -> list[float]:
@@ -94,16 +92,26 @@ def spread(completions: list[Any], **_: Any) -> list[float | None]:
 
 @pytest.fixture
 def farthest_from_its_score() -> Callable[[Any, dict[str, Any]], float]:
-    """Of the tokens of a batch, the largest distance between sampled and scored log-probability."""
+    return largest_gap
+
+
+def largest_gap(trainer: Any, batch: dict[str, Any]) -> float:
+    """Of the sampled tokens of a batch, the largest distance between sampled and scored log-probability."""
     import torch
 
     from rlvr_vocab.training.metrics.batch import whole_sequences
 
-    def farthest(trainer: Any, batch: dict[str, Any]) -> float:
-        arguments = *whole_sequences(batch), batch["completion_ids"].size(1), len(batch["prompt_ids"])
-        with torch.no_grad():
-            scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
-        sampled = batch["completion_mask"].bool()
-        return (batch["sampling_per_token_logps"] - scores)[sampled].abs().max().item()
+    arguments = *whole_sequences(batch), batch["completion_ids"].size(1), len(batch["prompt_ids"])
+    with torch.no_grad():
+        scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
+    sampled = batch["sampled_mask"].bool()
+    return (batch["sampling_per_token_logps"] - scores)[sampled].abs().max().item()
 
-    return farthest
+
+def logits_of(model: Any, rows: int) -> Any:
+    """Of two sequences of ids below `rows`, always the same."""
+    import torch
+
+    ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        return model(input_ids=ids).logits

@@ -23,12 +23,6 @@ def make_checkpoint(parent, step):
     return folder
 
 
-def flip_a_byte(folder):
-    content = bytearray((folder / "model.safetensors").read_bytes())
-    content[50] ^= 1
-    (folder / "model.safetensors").write_bytes(content)
-
-
 class Hostile:
     """Leaves a mark where it is unpickled."""
 
@@ -75,6 +69,9 @@ def test_the_newest_whole_checkpoint_is_found_by_its_number(tmp_path):
     (tmp_path / "checkpoint-last").mkdir()
     make_checkpoint(tmp_path, 300).rename(tmp_path / "old-checkpoint-300")
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-100"
-    flip_a_byte(tmp_path / "checkpoint-100")
+    weights = tmp_path / "checkpoint-100" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[50] ^= 1
+    weights.write_bytes(content)
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
     assert newest_checkpoint(tmp_path / "missing") is None

@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.vocab.copied_rows import read_differences
+from tests.training.conftest import logits_of
 
 TRAINED = {
     "learning_rate": 3e-2,  # copies are no longer what their sources are
@@ -55,20 +56,15 @@ def assert_same_bits(one, other):
     assert one.keys() == other.keys() and all(torch.equal(one[name], each) for name, each in other.items())
 
 
-@torch.no_grad()
-def logits_of(model):
-    ids = torch.randint(0, 600, (3, 16), generator=torch.Generator().manual_seed(0))
-    return model.eval()(input_ids=ids).logits
-
-
 @every_rank
 def test_a_trained_model_is_sampled_as_it_is_scored_and_its_checkpoint_is_the_same_in_stock_classes(
     name, rank, trained, farthest_from_its_score
 ):
     trainer = trained(name, rank)
     stock = AutoModelForCausalLM.from_pretrained(trainer.checkpoints.output_dir / "checkpoint-3")
-    logits, layout = logits_of(trainer.model), trainer.policy.layout
-    assert (logits_of(stock) - logits).abs().max() < 1e-4
+    layout = trainer.policy.layout
+    logits = logits_of(trainer.model.eval(), layout.rows)
+    assert (logits_of(stock.eval(), layout.rows) - logits).abs().max() < 1e-4
     from_sources = logits[..., layout.standard_size : layout.rows] - logits[..., list(layout.source_ids)]
     assert (from_sources.abs().max() > 0.1) == (rank != 0)
     inputs = next(iter(trainer.get_train_dataloader()))

@@ -4,12 +4,10 @@ import errno
 import logging
 import shutil
 from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from huggingface_hub import HfApi
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
@@ -189,18 +187,3 @@ def test_failures_and_unlogged_figures_are_taken_up_where_they_were(made, tmp_pa
     resumed.add_callback(Begun())
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert resumed.checkpoints.seconds_before > 0
-
-
-def test_the_hub_gets_whole_checkpoints(made, tmp_path, monkeypatch):
-    trainer, pushed = made(max_steps=1), []
-    trainer.args.push_to_hub, trainer.hub_model_id, trainer.push_in_progress = True, "me/model", None
-
-    def upload(self, *, repo_id, folder_path, **_):
-        pushed.append((repo_id, sorted(path.name for path in Path(folder_path).iterdir())))
-        return SimpleNamespace(done=lambda: True)
-
-    monkeypatch.setattr(HfApi, "upload_folder", upload)
-    trainer.train()
-    [(repo, files)] = pushed
-    assert repo == "me/model" and {"model.safetensors", "reasoning_vocab.json", "tokenizer.json"} <= set(files)
-    assert not {"optimizer.pt", "metrics.jsonl", "completions", "training_args.bin"} & set(files)

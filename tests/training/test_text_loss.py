@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.training.metrics.batch import whole_sequences
 from rlvr_vocab.vocab.regions import scored_regions
 
 TEMPERATURE = 0.8
@@ -27,8 +28,7 @@ class Dense:
         self._layout = trainer.policy.layout
         self.leaves = {name: each.detach().double().requires_grad_() for name, each in model.named_parameters()}
         stock = AutoModelForCausalLM.from_pretrained(trainer.initial_model).double()
-        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        ids, mask = whole_sequences(batch)
         inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
         logits = torch.func.functional_call(stock, self._whole(), kwargs=inputs).logits
         completions, start = batch["completion_ids"], batch["prompt_ids"].size(1)

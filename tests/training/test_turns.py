@@ -9,7 +9,7 @@ import pytest
 import torch
 from trl import GRPOConfig
 
-from rlvr_vocab.training.metrics.batch import sampled_spans
+from rlvr_vocab.training.metrics.batch import sampled_spans, whole_sequences
 from rlvr_vocab.vocab.regions import RegionTracker, scored_regions
 from tests.conftest import ask
 from tests.training.test_one_policy import Watched
@@ -76,7 +76,7 @@ def test_loss_and_gradients_of_several_turns_equal_a_dense_float64_reference(cas
 
 def regions_of(trainer, batch):
     """Of the tokens of the completions."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    ids, _ = whole_sequences(batch)
     return scored_regions(ids, trainer.policy.layout)[:, batch["prompt_ids"].size(1) :]
 
 

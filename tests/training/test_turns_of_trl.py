@@ -8,7 +8,7 @@ import torch
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from tests.conftest import ask
 from tests.training.conftest import PROBLEMS
-from tests.training.test_algorithms import LAST_DIGIT, TWO_UPDATES, Plain, four_sgd_steps
+from tests.training.test_algorithms import TWO_UPDATES, Plain, assert_same_training, four_sgd_steps
 
 
 @wraps(ask)
@@ -76,20 +76,12 @@ def test_without_reasoning_tokens_tools_train_as_in_plain_trl(kind, calling_shap
     fields = {"optim": "sgd", "learning_rate": 2e-3, "max_steps": 4, "beta": 0.04, **TWO_UPDATES, **KINDS[kind]}
     fields |= {"rows": ROWS, "max_completion_length": 220, "max_tool_calling_iterations": 2}
     ours, plain = (
-        (trainer := make_trainer(folder, tmp_path / kind.__name__, trainer=kind, **fields), four_sgd_steps(trainer))
-        for kind in (RegionGRPOTrainer, Plain)
+        (trainer := make_trainer(folder, tmp_path / each.__name__, trainer=each, **fields), four_sgd_steps(trainer))
+        for each in (RegionGRPOTrainer, Plain)
     )
-    (trainer, (losses, batches, weights, rows)), (their_trainer, theirs) = ours, plain
-    their_losses, their_batches, their_weights, their_rows = theirs
-    for (ids, mask), (their_ids, their_mask) in zip(batches, their_batches, strict=True):
-        assert torch.equal(ids, their_ids) and torch.equal(mask, their_mask)
-    assert losses == pytest.approx(their_losses, rel=0, abs=1e-7)
-    assert max((weights[name] - weight).abs().max() for name, weight in their_weights.items()) <= LAST_DIGIT
-    for row, their_row in zip(rows, their_rows, strict=True):
-        logged = {name: value for name, value in their_row.items() if name != "step_time" and value is not None}
-        assert {name: row[name] for name in logged} == pytest.approx(logged, rel=1e-4, abs=1e-5)
-    messages, their_messages = (list(each._logs["completion"]) for each in (trainer, their_trainer))
-    assert messages == their_messages
+    (trainer, training), (their_trainer, their_training) = ours, plain
+    assert_same_training(training, their_training, rel=0, abs=1e-7)
+    assert list(trainer._logs["completion"]) == list(their_trainer._logs["completion"])
 
 
 @pytest.mark.slow

@@ -3,10 +3,14 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import ask
+from tests.training.conftest import accuracy, new_trainer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,39 +133,21 @@ def sample() -> Callable[..., list[Sampled]]:
 
 @pytest.fixture(scope="session")
 def make_trainer() -> Callable[..., Any]:
-    """A trainer for three steps whose rollouts come from vLLM; keyword arguments are fields of `GRPOConfig`."""
-    from datasets import Dataset
+    """A trainer for three steps whose rollouts come from vLLM; keyword arguments as in tests/training."""
+    prompts = [[{"role": "user", "content": f"What is 3 + {number}?"}] for number in range(12)]
+    defaults = {
+        "rows": [{"prompt": prompt, "solution": ""} for prompt in prompts],
+        "reward": accuracy,
+        "max_steps": 3,
+        "learning_rate": 1e-4,
+        "temperature": 0.9,
+        "use_vllm": True,
+        "vllm_max_model_length": 256,
+        "vllm_gpu_memory_utilization": 0.3,
+    }
+    return lambda folder, out, **given: new_trainer(folder, out, **{**defaults, **given})
 
-    from rlvr_vocab.training.arguments import grpo_config
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
-    def alternating(completions: list[Any], **_: Any) -> list[float]:
-        return [float(number % 2) for number, _ in enumerate(completions)]
-
-    def make(folder: Path, out: Path, tools: Any = None, **args: Any) -> Any:
-        prompts = [[{"role": "user", "content": f"What is 3 + {number}?"}] for number in range(12)]
-        settings = {
-            "output_dir": str(out),
-            "max_steps": 3,
-            "per_device_train_batch_size": 4,
-            "num_generations": 4,
-            "max_completion_length": 16,
-            "learning_rate": 1e-4,
-            "temperature": 0.9,
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": "none",
-            "use_cpu": True,
-            "bf16": False,
-            "gradient_checkpointing": False,
-            "model_init_kwargs": {"dtype": "float32"},
-            "use_vllm": True,
-            "vllm_max_model_length": 256,
-            "vllm_gpu_memory_utilization": 0.3,
-            **args,
-        }
-        dataset = Dataset.from_list([{"prompt": prompt, "solution": ""} for prompt in prompts])
-        given = {"args": grpo_config(settings), "reward_funcs": [alternating], "train_dataset": dataset}
-        return RegionGRPOTrainer(folder, **given, **({} if tools is None else {"tools": tools}))
-
-    return make
+@wraps(ask)
+def ask_in_tags(letter: str) -> str:
+    return f"<think>{letter}</think>" * 3

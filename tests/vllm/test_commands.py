@@ -18,6 +18,7 @@ from rlvr_vocab.tools.transcripts import ToolLoop
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from tests.vllm.conftest import ask_in_tags
 
 PROMPTS = [[{"role": "user", "content": f"What is {number} + {number * number}?"}] for number in range(3, 9)]
 ROWS = [{"prompt": prompt} for prompt in PROMPTS]
@@ -76,21 +77,12 @@ def test_greedy_answers_are_those_of_transformers(chatty_smollm2):
         assert sample(ROWS, 0) == expected
 
 
-def ask(letter: str) -> str:
-    """Ask for a letter.
-
-    Args:
-        letter: one
-    """
-    return f"<think>{letter}</think>"
-
-
 @pytest.mark.parametrize("past_thinking", ["keep", "strip", "reencode"])
 def test_turns_after_a_call_are_those_of_transformers_and_have_seeds_of_their_own(past_thinking, calling_shape):
     folder = calling_shape("llama_of_vllm", size=None, open_thinking="prefill")
     checkpoint = load_checkpoint(folder)
     form = ToolFormat(checkpoint.tokenizer, checkpoint.layout, {})
-    tools = ToolLoop(checkpoint.tokenizer, checkpoint.layout, form, [ask], past_thinking=past_thinking)
+    tools = ToolLoop(checkpoint.tokenizer, checkpoint.layout, form, [ask_in_tags], past_thinking=past_thinking)
     checkpoint = replace(checkpoint, tools=tools)
     greedy, drawn = (SamplingSettings(max_new_tokens=180, temperature=each, seed=4) for each in (0.0, 1.0))
     expected = seeded_sampler(checkpoint, greedy)(ROWS, 0)

@@ -19,27 +19,27 @@ def config(folder, **settings):
     return EngineArgs(model=str(folder), max_model_len=256, **settings).create_engine_config()
 
 
-def processors(llm):
+def processors_of_ours(llm):
     worker = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
-    return list(worker.model_runner.input_batch.logitsprocs.all)
+    every = worker.model_runner.input_batch.logitsprocs.all
+    return [one for one in every if isinstance(one, VLLMRegionProcessor)]
 
 
 def test_a_stock_model_samples_what_it_samples_without_the_plugin(smollm2, start_engine, sample, monkeypatch):
     with_plugin = start_engine(smollm2)
-    ours = [one for one in processors(with_plugin) if isinstance(one, VLLMRegionProcessor)]
+    ours = processors_of_ours(with_plugin)
     assert [type(one) for one in ours] == [VLLMRegionProcessor] and ours[0].is_argmax_invariant()
     assert not with_plugin.llm_engine.vllm_config.model_config.logits_processors
     answers = sample(with_plugin, *REQUESTS)
     monkeypatch.setattr(vllm_processors, "_load_logitsprocs_plugins", list)
     without = start_engine(smollm2)
-    assert not [one for one in processors(without) if isinstance(one, VLLMRegionProcessor)]
+    assert not processors_of_ours(without)
     assert sample(without, *REQUESTS) == answers
 
 
 def test_with_a_reasoning_vocabulary_one_processor_is_in_force_and_told_of_every_token(expand_shape, start_engine):
     llm = start_engine(expand_shape("qwen3", size=None))
-    ours = [one for one in processors(llm) if isinstance(one, VLLMRegionProcessor)]
-    in_force = [one for one in ours if not one.is_argmax_invariant()]
+    in_force = [one for one in processors_of_ours(llm) if not one.is_argmax_invariant()]
     assert [type(one) for one in in_force] == [NamedVLLMRegionProcessor]
 
 

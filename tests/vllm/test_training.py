@@ -12,6 +12,7 @@ from vllm.model_executor.layers import utils as vllm_layers
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab import vllm_plugin
+from tests.vllm.conftest import ask_in_tags
 
 ENGINE = {"dtype": "float32", "enforce_eager": True}  # by itself TRL has vLLM take a checkpoint as bfloat16
 
@@ -46,20 +47,11 @@ def test_three_steps_sample_from_the_policy_that_each_update_made(
     assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
 
 
-def ask(letter: str) -> str:
-    """Ask for a letter.
-
-    Args:
-        letter: one
-    """
-    return f"<think>{letter}</think>" * 3
-
-
 @pytest.mark.usefixtures("weights_kept")
 @pytest.mark.parametrize("mode", ["expand", "replace"])
 def test_turns_after_a_call_are_sampled_from_the_policy_that_scores_them(mode, calling_shape, make_trainer, tmp_path):
     folder = calling_shape("llama_of_vllm", size=None, mode=mode, open_thinking="prefill")
-    trainer = make_trainer(folder, tmp_path, tools=[ask], max_completion_length=150)
+    trainer = make_trainer(folder, tmp_path, tools=[ask_in_tags], max_completion_length=150)
     trainer.train()
     rows = trainer.state.log_history[:3]
     assert trainer.state.global_step == 3 and all(row["tools/call_frequency"] > 0 for row in rows)

@@ -14,11 +14,6 @@ from rlvr_vocab.vocab.tokenizer import load_tokenizer
 TEXT = "<think>the café: 日本語 🙂👩\u200d👩\u200d👧, ∑ 🇨🇭 مرحبا and </think>so \\boxed{\\frac{1}{2}} 你好 𝕏 it is."
 
 
-@pytest.fixture(scope="module")
-def two_copies(expand_shape):
-    return expand_shape("qwen3", size=None, multiplicity=2)
-
-
 @pytest.mark.parametrize("name", ["qwen3", "qwen2", "llama", "gemma3", "gpt2"])
 def test_stretches_put_together_are_what_the_model_wrote(name, expand_shape):
     """Whatever the ids are: cut at both ends, bytes that are no character, control ids, rows that nothing is in."""
@@ -27,17 +22,15 @@ def test_stretches_put_together_are_what_the_model_wrote(name, expand_shape):
     plain, rng = tokenizer.encode(TEXT, add_special_tokens=False), random.Random(0)
     for case in range(200):
         cut = plain[rng.randrange(len(plain)) :][: rng.randrange(1, len(plain))]
-        ids = _copied(cut if case % 2 else rng.choices(range(marker.layout.standard_size), k=25), marker, rng)
+        ids = cut if case % 2 else rng.choices(range(marker.layout.standard_size), k=25)
+        ids = [token + marker.layout.standard_size * rng.choice((0, 1, 2)) for token in ids]
         assert "".join(each.text for each in marker.spans(ids)) == tokenizer.decode(ids, skip_special_tokens=True)
         assert marker.spans(ids) == Marker(tokenizer, marker.layout).spans(ids)
 
 
-def _copied(plain, marker, rng):
-    return [token + marker.layout.standard_size * rng.choice((0, 1, 2)) for token in plain]
-
-
-def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
-    marker, tokenizer = Marker.from_folder(two_copies), load_tokenizer(two_copies)
+def test_a_stretch_says_which_copy_its_tokens_are(expand_shape):
+    folder = expand_shape("qwen3", size=None, multiplicity=2)
+    marker, tokenizer = Marker.from_folder(folder), load_tokenizer(folder)
     size = marker.layout.standard_size
     a, b, c = (tokenizer.encode(letter)[0] for letter in "abc")
     ids = [a, size + b, 2 * size + c, 2 * size + a, b]

@@ -32,17 +32,10 @@ def trace(tmp_path):
     return tmp_path / "unpickled.txt"
 
 
-@pytest.fixture
-def pickled(expand_shape, tmp_path, trace):
-    """A model folder whose weights are a pickle that does harm."""
-    folder = tmp_path / "pickled"
-    shutil.copytree(expand_shape("llama", size=0), folder)
-    (folder / "model.safetensors").unlink()
-    torch.save({"model.weight": Malicious(trace)}, folder / "pytorch_model.bin")
-    return folder
-
-
-def test_pickled_weights_are_refused_in_one_line_and_stay_unread(pickled, trace, tmp_path, expand_shape, make_adapter):
+def test_pickled_weights_are_refused_in_one_line_and_stay_unread(trace, tmp_path, expand_shape, make_adapter):
+    pickled = shutil.copytree(expand_shape("llama", size=0), tmp_path / "pickled")
+    (pickled / "model.safetensors").unlink()
+    torch.save({"model.weight": Malicious(trace)}, pickled / "pytorch_model.bin")
     base = expand_shape("qwen3", size=20)
     adapter = make_adapter(base, "reasoning")
     (adapter / "adapter_model.safetensors").unlink()
@@ -60,20 +53,13 @@ def test_pickled_weights_are_refused_in_one_line_and_stay_unread(pickled, trace,
         assert not trace.exists() and "\n" not in str(caught.value)
 
 
-@pytest.fixture
-def with_code(expand_shape, tmp_path, trace, monkeypatch):
-    """A model folder with classes of its own."""
+def test_code_of_a_model_is_refused_in_one_line_and_not_run(expand_shape, tmp_path, trace, monkeypatch):
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    folder = tmp_path / "with_code"
-    shutil.copytree(expand_shape("llama", size=None), folder)
-    config = json.loads((folder / "config.json").read_text())
+    with_code = shutil.copytree(expand_shape("llama", size=None), tmp_path / "with_code")
+    config = json.loads((with_code / "config.json").read_text())
     classes = {"AutoConfig": "odd.OddConfig", "AutoModelForCausalLM": "odd.OddModel"}
-    (folder / "config.json").write_text(json.dumps({**config, "model_type": "odd_llama", "auto_map": classes}))
-    (folder / "odd.py").write_text(f"from pathlib import Path\nPath({str(trace)!r}).write_text('ran')\n")
-    return folder
-
-
-def test_code_of_a_model_is_refused_in_one_line_and_not_run(with_code, trace):
+    (with_code / "config.json").write_text(json.dumps({**config, "model_type": "odd_llama", "auto_map": classes}))
+    (with_code / "odd.py").write_text(f"from pathlib import Path\nPath({str(trace)!r}).write_text('ran')\n")
     for read in (
         lambda: plan_expansion(str(with_code), Expansion(size=4)),
         lambda: read_with_think_tags(str(with_code), TAGS),

@@ -82,17 +82,14 @@ class Comparison:
         return "higher" if self.difference > 0 else "lower"
 
     @property
-    def counts(self) -> tuple[int, int]:  # of runs
-        return len(self.baseline_scores), len(self.other_scores)
-
-    @property
     def interval(self) -> str:
         return self.metric.interval(self.low, self.high)
 
     @property
     def sentence(self) -> str:
         """The verdict, its figures, and the effect that could have been shown, in a sentence."""
-        difference, counts = self.metric.difference(self.difference), self.counts
+        difference = self.metric.difference(self.difference)
+        counts = len(self.baseline_scores), len(self.other_scores)
         interval = f"{100 * self.confidence:g} % interval {self.interval}"
         sample = f"{pluralize(counts[0], 'pair')} of runs" if self.paired else f"{counts[0]} against {counts[1]} runs"
         sample += f" on {pluralize(self.problems, 'problem')}"
@@ -109,9 +106,10 @@ class Comparison:
             figures += f" after Holm's correction for {self.comparisons} comparisons"
         if self.verdict != "not distinguishable":
             return f"{self.other} is {self.verdict} than {self.baseline} ({figures}; {sample})."
+        is_rough = min(counts) < _RUNS_FOR_A_FIRM_EFFECT
         return (
             f"{self.other} and {self.baseline} are not distinguishable ({figures}; the smallest effect that could "
-            f"have been shown with {sample} is {self.effect}{', a rough estimate' * self.is_rough})."
+            f"have been shown with {sample} is {self.effect}{', a rough estimate' * is_rough})."
         )
 
     @property
@@ -120,12 +118,6 @@ class Comparison:
         if self.metric.is_share and self.smallest_effect >= 1:
             return "more than there can be"
         return self.metric.difference(self.smallest_effect, sign=False)
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether the smallest effect is an estimate from very few runs."""
-        possible = not self.metric.is_share or self.smallest_effect < 1
-        return min(self.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
 def adjust_verdicts(found: Sequence[Comparison]) -> tuple[Comparison, ...]:

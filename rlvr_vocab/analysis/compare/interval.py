@@ -50,17 +50,13 @@ class DifferenceVariance:
     seeds: tuple[SeedVariance, ...] = ()
 
     @property
-    def of_seeds(self) -> float:
-        return sum(each.variance for each in self.seeds)
-
-    @property
     def only_problems(self) -> float:  # the part that `seeds` do not contain
         return max(self.problems - sum(each.of_problems for each in self.seeds), 0.0)
 
     @property
     def total(self) -> float:
         """Variance of the difference; never less than that over the problems alone."""
-        return max(self.only_problems + self.of_seeds, self.problems)
+        return max(self.only_problems + sum(each.variance for each in self.seeds), self.problems)
 
     def half_width(self, error: float) -> float:
         """Half of the interval that misses the true difference with a chance of at most `error`.

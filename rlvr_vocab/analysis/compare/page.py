@@ -33,8 +33,10 @@ def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: s
 
 
 def comparison_charts(compared: ComparisonResult) -> Iterator[Chart]:
-    """The differences, and what all runs have logged over the steps, the mean of each arm."""
-    yield _difference_chart(compared.comparisons)
+    """The differences, and over the steps the metrics that all runs have logged, as the mean of each arm."""
+    sentences = " ".join(each.sentence for each in compared.comparisons)
+    title = "Difference from the baseline"
+    yield difference_chart(compared.comparisons, title=title, baseline="the baseline", description=sentences)
     metric, note = compared.metric, "Mean of an arm's runs; bars or bands reach from the lowest to the highest."
     for name, title in ((f"eval/{metric.name}", f"Held-out {metric.name}"), ("reward", "Reward in training")):
         lines = [line for arm in compared.arms if (line := _arm_line(arm, name)) is not None]
@@ -49,13 +51,12 @@ def _notes(compared: ComparisonResult) -> Markup:
         note += ", and not for other seeds."
     else:
         note += f" and for other seeds of training; runs are {'paired by seed' if first.paired else 'not paired'}."
-    if first.is_rough:
-        note += " With so few runs the smallest effect is a rough estimate: other seeds may give half of it, or twice."
     return paragraph(note, "note")
 
 
-def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
-    first, title = comparisons[0], "Difference from the baseline"
+def difference_chart(comparisons: Sequence[Comparison], *, title: str, baseline: str, description: str) -> Chart:
+    """Each arm less `baseline`, within its interval."""
+    first = comparisons[0]
     unit, most = (100, 1.0) if first.metric.is_share else (1, math.inf)
     rows = [
         IntervalRow(
@@ -64,12 +65,11 @@ def _difference_chart(comparisons: Sequence[Comparison]) -> Chart:
         )
         for found in comparisons
     ]
-    label = f"{'percentage points' if first.metric.is_share else first.metric.name} above the baseline"
+    label = f"{'percentage points' if first.metric.is_share else first.metric.name} above {baseline}"
     note = f"Dot and line: difference and {100 * first.confidence:g} % interval."
     if first.variance.seeds:
         note += f" Grey: effects below the smallest one that is shown with a chance of {100 * first.power:g} %."
-    sentences = " ".join(each.sentence for each in comparisons)
-    return interval_chart(rows, title=title, x_label=label, description=sentences, note=note)
+    return interval_chart(rows, title=title, x_label=label, description=description, note=note)
 
 
 def _arm_line(arm: ComparedArm, metric: str) -> Line | None:

@@ -51,18 +51,15 @@ class ComparedRun:
         return RunResults(self.seed, [problem for problem, _ in known], [value for _, value in known])
 
     @property
-    def steps(self) -> int | None:
-        """Optimisation steps that it took."""
-        return (self.record.summary or {}).get("steps", self.record.last_step or None)
-
-    @property
     def grpo_seconds(self) -> float | None:
         """Seconds of training alone: a warm-up that was cached takes none."""
         return (self.record.summary or {}).get("grpo_seconds")
 
-    def last(self, metric: str) -> float | None:
-        """The last logged value."""
-        return next((row[metric] for row in reversed(self.record.rows) if row.get(metric) is not None), None)
+    @property
+    def tokens(self) -> float | None:
+        """Sampled tokens and prompts; each stage counts its own."""
+        stages = {row.get("stage"): row["num_tokens"] for row in self.record.rows if row.get("num_tokens")}
+        return sum(stages.values()) if stages else None
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,8 @@ class ComparedArm:
     @property
     def grpo_seconds(self) -> float | None:
         """The mean over its runs; None where one is not finished."""
-        known = [run.grpo_seconds for run in self.runs]
-        return None if None in known else mean(filter(None, known))
+        known = [run.grpo_seconds for run in self.runs if run.grpo_seconds is not None]
+        return mean(known) if len(known) == len(self.runs) else None
 
 
 @dataclass(frozen=True)
@@ -146,9 +143,13 @@ def comparison_warnings(
         ),
         _unfinished(runs),
         _seeds(arms),
-        _unequal(arms, "tokens trained on", lambda run: run.last("num_tokens"), _SAME_BUDGET),
-        _unequal(arms, "steps", lambda run: run.steps, 0.0),
-        _sampling_settings(runs),
+        _unequal(arms, "tokens trained on", lambda run: run.tokens, _SAME_BUDGET),
+        _unequal(arms, "steps", lambda run: run.record.steps, 0.0),
+        (
+            f"The answers were sampled with different {name} ({values})."
+            for name, values in _differing([run.sampling_settings for run in runs])
+            if name not in _NO_SAMPLING
+        ),
         chain.from_iterable(_problems(arms[0], arm) for arm in arms[1:]),
         _left_out(runs, comparisons),
         _environments(runs),
@@ -185,12 +186,6 @@ def _unequal(
     if len(means) > 1 and max(means.values()) > (1 + same) * min(means.values()):
         shown = ", ".join(f"{arm}: {value:,.0f}" for arm, value in means.items())
         yield f"The arms differ in {name} ({shown} on average): one had more to learn from."
-
-
-def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    for name, values in _differing([run.sampling_settings for run in runs]):
-        if name not in _NO_SAMPLING:
-            yield f"The answers were sampled with different {name} ({values})."
 
 
 def _differing(records: Sequence[Row | None]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from rlvr_vocab.analysis.doctor import learning, policy
-from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, Finding, History, steps_needed
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, WINDOW, Finding, History, steps_of_enough_completions
 from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
@@ -97,6 +97,6 @@ def diagnose(record: RunRecord) -> list[Finding]:
 
 def too_short(record: RunRecord) -> str:
     """A line where there are too few steps for nearly every rule; else empty."""
-    window, last = steps_needed(record.facts), record.last_step
+    window, last = max(WINDOW, steps_of_enough_completions(record.facts)), record.last_step
     line = f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
     return line if last < window or len(record.rows) < FEWEST_ROWS else ""

@@ -1,4 +1,4 @@
-"""The rows of a run as the doctor's rules read them, the first and last ones of a stage, and what a rule finds."""
+"""Windows of the first and last rows of a stage, held-out evaluations, and the `Finding` that a rule makes of them."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class History:
 
     def _begin(self, stage: object) -> None:
         self._stage, self.facts = stage, self._run.of_stage(stage)
-        self.rows, self.sampled = RowSeries(), RowSeries(_steps_of_enough_completions(self.facts))
+        self.rows, self.sampled = RowSeries(), RowSeries(steps_of_enough_completions(self.facts))
         rewards = self.facts.rewards
         self.largest_weight = max((abs(each.weight) for each in rewards), default=1.0) or 1.0
         self.full_reward = sum(each.weight * full_mark(each) for each in rewards if each.weight > 0)
@@ -290,12 +290,7 @@ class History:
         return distance <= (1 - NEARLY_ALL) * (abs(self.full_reward) or self.largest_weight)
 
 
-def steps_needed(facts: RunFacts) -> float:
-    """Steps of a window of completions."""
-    return max(WINDOW, _steps_of_enough_completions(facts))
-
-
-def _steps_of_enough_completions(facts: RunFacts) -> float:
+def steps_of_enough_completions(facts: RunFacts) -> float:
     """More where each step draws few, and no more than are kept."""
     return min(_LAST_ROWS, math.ceil(FEWEST_COMPLETIONS / facts.completions_per_step))
 

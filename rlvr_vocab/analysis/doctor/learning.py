@@ -69,10 +69,10 @@ def spread_lost(history: History) -> Finding | None:
     if not _are_alike(history, rows) or _are_alike(history, history.sampled.earliest(BEGINNING, fewest=1)):
         return None
     for reward in rewards:
-        if not reward or not 0 < reward < history.full_reward or history.is_near_zero(reward):
+        if reward is None or not 0 < reward < history.full_reward:
             return None
-    if any(map(history.is_near_full, rewards)):
-        return None
+        if history.is_near_zero(reward) or history.is_near_full(reward):
+            return None
     return Finding(
         "The groups have lost their spread",
         "warning",
@@ -100,21 +100,6 @@ def _spreads(history: History) -> str:
     means = ", ".join(f"{name} {value:.3g}" for name, value in found.items() if value is not None)
     limits = f"{_ALIKE}, {_LEAST_STD} × the largest weight, {_WITHIN} × reward_std"
     return f"{rows.steps}, means: {means} (limits {limits})"
-
-
-def no_gradient(history: History) -> Finding | None:
-    """Of a loss or a filter of the user's own: groups differ, and nothing moves."""
-    rows, sampled = history.rows.recent(), history.sampled.recent()
-    zero = [name for name in ("groups/kept", "grad_norm") if (found := rows.values(name)) and not any(found)]
-    if not sampled or _are_alike(history, sampled) or not zero:
-        return None
-    return Finding(
-        "No group is kept" if "groups/kept" in zero else "The loss has no gradient",
-        "error",
-        f"{' and '.join(zero)} 0 in {rows.steps}",
-        "keep_groups is False for all groups, or per_token_loss does not depend on logps_BC",
-        "training.trainer: mend the method, or leave it out",
-    )
 
 
 def format_reward_zero(history: History) -> Finding | None:
@@ -164,6 +149,21 @@ def rows_skipped(history: History) -> Finding | None:
         f"{', '.join(seen)}, {rows.steps}",
         "a reward function fails, gives no score or runs into its deadline (try it with rlvr-vocab score)",
         "rewards: mend the function, or give it a longer deadline; dataset.answer_format: as the gold answers are",
+    )
+
+
+def no_gradient(history: History) -> Finding | None:
+    """Of a loss or a filter of the user's own: groups differ, and nothing moves."""
+    rows, sampled = history.rows.recent(), history.sampled.recent()
+    zero = [name for name in ("groups/kept", "grad_norm") if (found := rows.values(name)) and not any(found)]
+    if not sampled or _are_alike(history, sampled) or not zero:
+        return None
+    return Finding(
+        "No group is kept" if "groups/kept" in zero else "The loss has no gradient",
+        "error",
+        f"{' and '.join(zero)} 0 in {rows.steps}",
+        "keep_groups is False for all groups, per_token_loss does not depend on logps_BC, or no parameter trains",
+        "training.trainer: mend the method, or leave it out",
     )
 
 

@@ -68,7 +68,7 @@ def calls_fail(history: History) -> Finding | None:
         f"tools/failure_frequency {failed:.0%} of {calls:.3g} calls per completion in {rows.steps} (limit "
         f"{_FAILED_CALLS:.0%})",
         "wrong names or arguments, or the tool raises or runs into its deadline (rlvr-vocab samples contains=error)",
-        "tools: mend the function, or say in its docstring what it takes; rewards: add tool_calls",
+        "tools: mend the function, or describe its parameters in its docstring; rewards: add tool_calls",
     )
 
 

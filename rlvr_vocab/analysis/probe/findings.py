@@ -9,12 +9,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_arms, holm, p_text
+from rlvr_vocab.analysis.compare.comparison import (
+    ArmResults,
+    Comparison,
+    RunResults,
+    adjust_verdicts,
+    compare_arms,
+    p_text,
+)
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import ARMS, HeldOutMetric, PermutedThought, ProbeAnswer
 from rlvr_vocab.statistics import Interval, mean_interval
@@ -131,10 +138,7 @@ def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_eff
         raise UserError("the grader of the run has one score for all answers, or none: no arms can be compared")
     asked = {name: _contrast(runs, one, other, metric) for name, (_, one, other) in CONTRASTS.items()}
     contrasts = {name: found for name, found in asked.items() if found is not None}
-    adjusted = holm([found.p for found in contrasts.values()])
-    contrasts = {
-        name: replace(found, adjusted_p=p) for (name, found), p in zip(contrasts.items(), adjusted, strict=True)
-    }
+    contrasts = dict(zip(contrasts, adjust_verdicts([*contrasts.values()]), strict=True))
     arms = [found for arm in ARMS if (found := _figures(runs, arm, metric)) is not None]
     exchanged = next(each.exchanged for each in arms if each.arm == "permuted")
     verdict, reason = _verdict(primary, contrasts.get("harm"), exchanged, telling_effect)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Chart, IntervalRow, interval_chart
 from rlvr_vocab.analysis.compare.comparison import p_text
+from rlvr_vocab.analysis.compare.page import difference_chart
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, chart_grid, facts, paragraph, preformatted, table
 from rlvr_vocab.record.results import ARMS
@@ -32,7 +32,10 @@ def _verdict(found: ProbeFindings) -> Markup:
         "runs": f"{len(found.runs):,}",
         "bits about the answer in the choices": "unknown" if found.used is None else found.used.text(),
     }
-    return paragraph(note, "note") + facts(pairs.items()) + chart_grid([_arm_chart(found)])
+    against = [each.against_redrawn for each in found.arms if each.against_redrawn is not None]
+    title = "Answers after the same text with other ids"
+    chart = difference_chart(against, title=title, baseline="redrawn", description=found.sentence)
+    return paragraph(note, "note") + facts(pairs.items()) + chart_grid([chart])
 
 
 def _arms(found: ProbeFindings) -> Markup:
@@ -57,15 +60,3 @@ def _contrasts(found: ProbeFindings) -> Markup:
         "Intervals stand each for itself; the p-values are after Holm's correction. The verdict does not rest on them."
     )
     return paragraph(note, "note") + table(("contrast", "difference", "95 % interval", "p"), rows, {1, 2, 3})
-
-
-def _arm_chart(found: ProbeFindings) -> Chart:
-    """Each arm less the redrawn one, within its interval."""
-    unit, rows = 100 if found.primary.metric.is_share else 1, []
-    for each in found.arms:
-        against = each.against_redrawn
-        if against is not None:
-            rows.append(IntervalRow(each.arm, unit * against.difference, unit * against.low, unit * against.high))
-    label = f"{'percentage points' if found.primary.metric.is_share else found.primary.metric.name} above redrawn"
-    title = "Answers after the same text with other ids"
-    return interval_chart(rows, title=title, x_label=label, description=found.sentence)

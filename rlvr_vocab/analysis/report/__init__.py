@@ -1,1 +1,1 @@
-"""Pages that tell a run, or several against each other: one file each, which opens without a network."""
+"""The HTML pages of runs, comparisons and probes: one file each, which opens without a network."""

@@ -44,7 +44,7 @@ def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
 
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """The outcome of a run, finished or not, in a few sentences."""
-    steps, planned = int((record.summary or {}).get("steps", record.last_step)), record.facts.max_steps
+    steps, planned = record.steps, record.facts.max_steps
     parts = list[str]()
     if not record.is_finished:
         logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"

@@ -56,16 +56,6 @@ def _templates() -> Environment:
     )
 
 
-@dataclass(frozen=True)
-class SampleCard:
-    """A completion: its text with marked tokens, and its gold answer, rewards and reasons."""
-
-    title: str
-    prompt: str
-    body: Markup
-    facts: Sequence[tuple[str, str]]
-
-
 def macro(template: str, name: str) -> Callable[..., Markup]:
     """A macro of one of our templates as a function."""
 
@@ -76,7 +66,7 @@ def macro(template: str, name: str) -> Callable[..., Markup]:
 
 
 # `table(columns, rows, numeric)`: `numeric` are the numbers of the columns set as figures, from 0. `facts(pairs)`.
-# `samples(title, cards)`. `chart_grid(charts)`.
+# `samples(title, shown)`: title, prompt, marked text and facts of each completion. `chart_grid(charts)`.
 chart_grid, facts, samples, table = (
     macro("blocks.html.j2", name) for name in ("chart_grid", "facts", "samples", "table")
 )

@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.charts import Chart, Line, line_chart
 from rlvr_vocab.analysis.doctor.diagnose import too_short
 from rlvr_vocab.analysis.doctor.history import Finding, Window
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, outcome_sentence
-from rlvr_vocab.analysis.report.page import Page, SampleCard, chart_grid, facts, macro, paragraph, samples
+from rlvr_vocab.analysis.report.page import Page, chart_grid, facts, macro, paragraph, samples
 from rlvr_vocab.analysis.samples import Sample, is_given, shown_sample
 from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, evenly_spread
 from rlvr_vocab.errors import UserError
@@ -122,7 +122,7 @@ _CURVES: tuple[tuple[str, str, Sequence[str], str], ...] = (
         "",
     ),
     ("Calls of tools", "calls per completion", ("tools/call_frequency",), ""),
-    ("Calls in vain", "share", ("tools/failure_frequency", "tools/ended_in_call"), "Of calls, and of completions."),
+    ("Failed or last calls", "share", ("tools/failure_frequency", "tools/ended_in_call"), "Of calls; of answers."),
     ("Reasoning tokens", "share while thinking", ("thinking/reasoning_share",), ""),
     (
         "Entropy per token",
@@ -181,11 +181,9 @@ def _samples(report: RunReport) -> Iterator[Markup]:
     if chosen:
         yield paragraph(_HOW_CHOSEN, "note")
     for step, of_step in groupby(chosen, key=lambda each: each[1].step):
-        cards = []
-        for why, completion in of_step:
-            sample = shown_sample(completion, report.marker)
-            cards.append(SampleCard(why, visible_text(completion.prompt), _body(sample), sample.facts))
-        yield samples(f"Step {step:,}", cards)
+        shown = [(why, shown_sample(completion, report.marker)) for why, completion in of_step]
+        rows = [(why, visible_text(each.completion.prompt), _body(each), each.facts) for why, each in shown]
+        yield samples(f"Step {step:,}", rows)
     if not report.completions.steps:
         yield paragraph("No completions are recorded (completions/ is empty).", "missing")
     elif report.marker is None:

@@ -1,21 +1,12 @@
 """The rows of a healthy run, and what the doctor finds in them when some of their figures are changed."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
-
-Row = dict[str, Any]
-Change = Row | Callable[[Row], Row]
 
 FACTS = RunFacts(
     exp_name="tiny",
@@ -34,27 +25,25 @@ FACTS = RunFacts(
 
 
 @pytest.fixture(scope="session")
-def facts() -> RunFacts:
+def facts():
     return FACTS
 
 
 @pytest.fixture
-def rows_with(healthy_rows: list[Row]) -> Callable[..., list[Row]]:
+def rows_with(healthy_rows):
     """The first rows of a healthy run, with the figures of a dict, or of a function of the row, over theirs."""
 
-    def changed(change: Change, count: int = 60) -> list[Row]:
+    def changed(change, count=60):
         return [{**row, **(change(row) if callable(change) else change)} for row in healthy_rows[:count]]
 
     return changed
 
 
 @pytest.fixture
-def findings_of(facts: RunFacts, rows_with: Callable[..., list[Row]], tmp_path: Path) -> Callable[..., list[Finding]]:
+def findings_of(facts, rows_with, tmp_path):
     """What is found in rows, or in those of a healthy run with a change; keyword arguments are facts of the run."""
 
-    def found(
-        given: list[Row] | Change, evaluations: Iterable[Row] = (), summary: Row | None = None, **changed: Any
-    ) -> list[Finding]:
+    def found(given, evaluations=(), summary=None, **changed):
         rows = given if isinstance(given, list) else rows_with(given)
         return diagnose(RunRecord(tmp_path, replace(facts, **changed), tuple(rows), tuple(evaluations), summary))
 
@@ -62,19 +51,19 @@ def findings_of(facts: RunFacts, rows_with: Callable[..., list[Row]], tmp_path: 
 
 
 @pytest.fixture
-def names_of(findings_of: Callable[..., list[Finding]]) -> Callable[..., list[str]]:
+def names_of(findings_of):
     return lambda *given, **changed: [finding.name for finding in findings_of(*given, **changed)]
 
 
 @pytest.fixture(scope="session")
-def healthy_rows() -> list[dict[str, Any]]:
+def healthy_rows():
     """Sixty rows with the figures of a healthy run: the reward rises, entropy falls, lengths stay."""
     luck = random.Random(1)
 
-    def about(value: float, part: float = 0.05) -> float:
+    def about(value, part=0.05):
         return value * luck.uniform(1 - part, 1 + part)
 
-    def row(step: int) -> dict[str, Any]:
+    def row(step):
         reward = about(0.3 + 0.3 * step / 60, 0.1)
         return {
             "step": step,

@@ -1,11 +1,7 @@
 """What the doctor finds in the rows of a healthy run with some figures changed: by itself, in stages, in time."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from trl import GRPOConfig
@@ -16,7 +12,6 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunRecord
 from rlvr_vocab.runs.folder import run_facts
 
-Row = dict[str, Any]
 REWARDS = tuple(RewardFact(name, weight, False) for name, weight in (("accuracy", 1.0), ("boxed", 0.01)))
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")
@@ -26,7 +21,7 @@ def after(step, change):
     return lambda row: change if row["step"] > step else {}
 
 
-SICK: dict[str, tuple[str, Row | Callable[[Row], Row]]] = {
+SICK = {  # the finding, and the change of a row that leads to it
     "every problem out of reach": ("no_group_differs", {"reward": 0.0, **NO_SPREAD}),
     "every problem solved": ("no_group_differs", {"reward": 1.0, **NO_SPREAD}),
     "a reward that hardly varies": ("no_group_differs", {"reward_std": 0.05, "reward": 0.4}),

@@ -1,7 +1,5 @@
 """`rlvr-vocab doctor`: what it prints, its exit code, and how little it imports."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

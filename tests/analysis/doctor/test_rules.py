@@ -1,11 +1,7 @@
 """Single rules of the doctor at their edges: what is healthy, what is found, and by which variant."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +9,6 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
 from rlvr_vocab.record.metrics import RewardFact, RunRecord
 
-Row = dict[str, Any]
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
 ACCURACY, OWN = RewardFact("accuracy", 1.0, False), RewardFact("own", 1.0, False)
 
@@ -30,7 +25,7 @@ def learned(row):
     return {"reward": part, "reward_std": spread, "groups/reward_std": spread, **sure}
 
 
-HEALTHY: dict[str, Callable[[Row], Row]] = {
+HEALTHY = {
     "a task learned to the full mark": lambda row: {"reward": 1.0, **NO_SPREAD} if row["step"] > 30 else {},
     "a policy sure of what it has learned": learned,
     "a rest while the learning rate rises": lambda row: {"reward": resting(row), "learning_rate": 1e-5 * row["step"]},

@@ -1,7 +1,5 @@
 """Runs of the real trainer: a healthy one has no finding, and a sick one is named by its finding."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

@@ -1,8 +1,13 @@
 """The report of a run: what it says of runs that went well, badly or not at all, and what it never lets through."""
 
+import json
 import shlex
 import shutil
+from dataclasses import asdict
+from html.parser import HTMLParser
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from markupsafe import Markup
 from rich.console import Console
@@ -11,27 +16,14 @@ from scipy import stats
 from rlvr_vocab.analysis.report.outcome import held_out_line, outcome_sentence
 from rlvr_vocab.analysis.report.run_page import choose_samples
 from rlvr_vocab.cli import main
+from rlvr_vocab.config.command_settings import ReportSettings
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import differences
+from rlvr_vocab.config.recorded import config_yaml, differences
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.folder import run_record
-from rlvr_vocab.runs.report import held_out_of, report_at_the_end
-
-from .report_run import (
-    HOSTILE,
-    Tags,
-    answer,
-    completion,
-    metrics,
-    report,
-    rewrite,
-    words,
-    write_completions,
-    write_json,
-    write_rows,
-    write_run,
-)
+from rlvr_vocab.runs.report import held_out_of, report_at_the_end, write_report
 
 SECRET = "hf_" + "a1B2" * 8
 # All that a page of ours is made of; none of it runs or loads anything.
@@ -41,6 +33,108 @@ ELEMENTS = {
     *("table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "span", "b"),
     *("svg", "g", "path", "use", "defs", "clippath", "rect", "text"),
 }
+# Lone halves of a surrogate pair cannot stand in a Parquet file; they do in results.
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)> $x_{1}$ \x00\x1b[31m\u202e & \u2028"
+
+
+def write_run(folder, reward="accuracy"):
+    """A finished run of six steps whose reward rises; 40 held-out problems, 10 right before and 30 after."""
+    settings = read_settings("train", ["experiment=quickstart", "seed=3", f"output_dir={folder}"])
+    (folder / "completions").mkdir(parents=True)
+    (folder / "evaluation").mkdir()
+    resolved = dict(settings.resolved)
+    resolved["rewards"] = {"functions": [{**resolved["rewards"]["functions"][0], "name": reward}]}
+    (folder / "config.yaml").write_text(config_yaml(resolved), encoding="utf-8")
+    write_rows(folder / "metrics.jsonl", [metrics(step, 6, reward) for step in range(1, 7)])
+    for step in range(1, 7):
+        write_completions(folder, step, [completion(step, row, reward) for row in range(8)])
+    write_rows(folder / "evaluation" / "before.jsonl", [answer(problem, right=problem < 10) for problem in range(40)])
+    write_rows(folder / "evaluation" / "after.jsonl", [answer(problem, right=problem >= 10) for problem in range(40)])
+    summary = {"accuracy_before": 0.25, "accuracy_after": 0.75, "held_out_problems": 40, "train_problems": 360}
+    summary |= {"finished": True, "steps": 6, "grpo_seconds": 4.0, "seconds": 66.0, "warmup_steps": 400}
+    write_json(folder / "summary.json", summary)
+    write_json(folder / "environment.json", {"command": ["rlvr-vocab", "quickstart"], "versions": {"torch": "2.13.0"}})
+    return folder
+
+
+def metrics(step, steps, reward="accuracy"):
+    value = 0.3 + 0.4 * step / steps
+    return {
+        "step": step,
+        "loss": 0.01,
+        "reward": value,
+        "reward_std": 0.45,
+        "groups/reward_std": 0.3,
+        f"rewards/{reward}/mean": value,
+        "frac_reward_zero_std": 0.1,
+        "grad_norm": 1.0,
+        "learning_rate": 2e-4 * (1 - step / steps),
+        "completions/mean_length": 20,
+        "completions/clipped_ratio": 0.0,
+        "entropy/thinking": 0.9 - 0.01 * step,
+        "step_time": 0.7,
+    }
+
+
+def completion(step, row, reward="accuracy"):
+    text = f"<think>{step}+{row}</think>\\boxed{{{row}}}"
+    return {
+        "step": step,
+        "prompt": f"system\nBox it.\nuser\n{step}0+{row // 4}=\nassistant\n",
+        "completion": text,
+        "solution": str(row),
+        "advantage": row - 3.5,
+        "reward": row / 7,
+        f"reward/{reward}": row / 7,
+    }
+
+
+def answer(problem, *, right, text="\\boxed{1}"):
+    score = 1.0 if right else 0.0
+    return asdict(ProblemResult(problem, 0, f"{problem}+1=", "1", text, score, 9, 5, 2, True, True))
+
+
+def write_completions(folder, step, rows):
+    pq.write_table(pa.Table.from_pylist(rows), folder / "completions" / f"step_{step:05}.parquet")
+
+
+def write_rows(path, rows):
+    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def write_json(path, content):
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+class Tags(HTMLParser):
+    """The elements and attributes of a page, and its words outside of the style sheet."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.attributes, self.words = set(), set(), []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+        self.attributes.update((name, value or "") for name, value in attrs)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def report(run):
+    write_report(ReportSettings(run, run / "report.html", None, 24))
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
+def words(page):
+    return " ".join(" ".join(Tags(page).words).split())
+
+
+def rewrite(run, name, **changed):
+    path = run / name
+    write_json(path, {**json.loads(path.read_text()), **changed})
 
 
 @pytest.fixture

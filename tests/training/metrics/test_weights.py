@@ -8,20 +8,15 @@ from torch import nn
 from rlvr_vocab.training.metrics.weights import UpdatedShare, every_nth_value, sampled_parameters
 
 
-def moved_in(parameters, change):
-    metrics = defaultdict(list)
-    callback = UpdatedShare(metrics)
-    callback._parameters = parameters
-    callback.on_step_begin(None, None, None)
-    change()
-    callback.on_step_end(None, None, None)
-    return metrics["weights/moved"]
-
-
 def test_an_update_below_the_precision_of_the_type_moves_nothing():
     for dtype, share in ((torch.float32, 1.0), (torch.bfloat16, 0.0)):
-        parameter = nn.Parameter(torch.ones(50, dtype=dtype))
-        assert moved_in([parameter], lambda parameter=parameter: parameter.data.add_(1e-5)) == [share]
+        parameter, metrics = nn.Parameter(torch.ones(50, dtype=dtype)), defaultdict(list)
+        callback = UpdatedShare(metrics)
+        callback._parameters = [parameter]
+        callback.on_step_begin(None, None, None)
+        parameter.data.add_(1e-5)
+        callback.on_step_end(None, None, None)
+        assert metrics == {"weights/moved": [share]}
 
 
 def test_the_sample_is_every_nth_of_all_values_across_tensors():

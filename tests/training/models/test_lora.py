@@ -8,6 +8,7 @@ from rlvr_vocab.training.metrics.weights import parameter_table
 from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.adapter import load_model
+from tests.training.conftest import logits_of
 
 STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}
 
@@ -25,12 +26,6 @@ def tables_of(model):
 
 def tensors_of(model):
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def logits_of(model, rows):
-    ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
-    with torch.no_grad():
-        return model.eval()(input_ids=ids).logits
 
 
 @pytest.mark.parametrize(
@@ -63,11 +58,11 @@ def test_the_adapter_and_the_named_rows_move_and_are_saved_and_loaded_to_the_bit
     checkpoint = tmp_path / "checkpoint-3"
     with safe_open(checkpoint / "adapter_model.safetensors", "pt") as file:
         assert all("lora_" in name for name in file.keys())  # noqa: SIM118  # not a mapping
-    logits = logits_of(model, layout.rows)
+    logits = logits_of(model.eval(), layout.rows)
     again = make_trainer(folder, tmp_path / "again", lora=lora, **STEPS)
     again.checkpoints.load_weights(checkpoint)
-    assert torch.equal(logits_of(again.model, layout.rows), logits)
-    assert torch.equal(logits_of(load_model(checkpoint), layout.rows), logits)
+    assert torch.equal(logits_of(again.model.eval(), layout.rows), logits)
+    assert torch.equal(logits_of(load_model(checkpoint).eval(), layout.rows), logits)
 
 
 def test_dropout_thins_updates_and_nothing_else(expand_shape, make_trainer, tmp_path):

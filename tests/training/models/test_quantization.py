@@ -8,6 +8,7 @@ from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.training.models.lora import linear_layers, quantized_layers, skeleton
 from rlvr_vocab.training.settings import Lora
+from tests.training.conftest import logits_of
 
 bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
 
@@ -24,12 +25,6 @@ def quantized(expand_shape, make_trainer, tmp_path):
         return make_trainer(folder, tmp_path / out, lora=lora or Lora(), bits=bits, **args)
 
     return make
-
-
-def logits_of(model, rows):
-    ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
-    with torch.no_grad():
-        return model(input_ids=ids).logits
 
 
 @pytest.mark.parametrize("bits", BITS)

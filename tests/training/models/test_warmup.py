@@ -47,10 +47,6 @@ def run(base, out, accuracies, problems=8, **fields):
     return outcome, [row for row in seen if "accuracy" in row[2]]
 
 
-def left_in(folder):
-    return [path.name for path in (folder / "unfinished").glob("checkpoint-*")]
-
-
 @pytest.fixture(scope="module")
 def base(make_shape):
     return make_shape("qwen3").folder
@@ -74,7 +70,7 @@ def test_the_first_good_check_stops_the_warm_up(base, tmp_path):
     assert (outcome.steps, outcome.accuracy) == (4, 0.5)
     assert checks == [(2, 6, {"accuracy": 0.1}), (4, 6, {"accuracy": 0.5})]
     # Killed before its model is saved it takes the last steps again, and stops where it stopped.
-    assert left_in(tmp_path) == ["checkpoint-2"]
+    assert [path.name for path in (tmp_path / "unfinished").glob("checkpoint-*")] == ["checkpoint-2"]
     again, _ = run(base, tmp_path, [0.5], until_accuracy=0.4)
     assert again == outcome
 
