@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -56,8 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_closed_streams()
     outlive_reader("stderr")
     outlive_reader("stdout", exits=not words or words[0] not in MAKE_FILES)
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # the encoding of a log file may lack characters
     write_exit_code(None)
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported

@@ -66,19 +66,15 @@ def require_package(package: str, wanted_by: str, otherwise: str = "") -> None:
         return
     name = package.replace("_", "-")
     extra = _EXTRA_OF.get(package)
-    if _uses_uv():
+    made_by = Path(sys.prefix, "pyvenv.cfg")
+    made_by_uv = made_by.is_file() and "\nuv = " in made_by.read_text(encoding="utf-8")  # without pip
+    if "UV" in os.environ or made_by_uv:
         no_dev = "--no-dev " if package == "vllm" else ""  # it takes an older Transformers than the group dev
         command = f"uv run {no_dev}{f'--extra {extra}' if extra else f'--with {name}'} rlvr-vocab …"
     else:
         command = f"pip install -e '.[{extra}]'" if extra else f"pip install {name}"
     how = f"install it with {command}{_REMARKS.get(package, '')}" + (otherwise and f", or {otherwise}")
     raise UserError(f"{wanted_by}: {name} is not installed; {how}")
-
-
-def _uses_uv() -> bool:
-    """Whether uv started this process or made its environment, which then has no pip."""
-    made_by = Path(sys.prefix, "pyvenv.cfg")
-    return "UV" in os.environ or (made_by.is_file() and "\nuv = " in made_by.read_text(encoding="utf-8"))
 
 
 def is_main_process() -> bool:
@@ -95,17 +91,15 @@ def write_exit_code(code: int | None) -> None:
             file.write_text(f"{code}\n", encoding="utf-8")
 
 
-# A launcher ends the other processes as soon as one has ended, and looks a few times a second.
-_SECONDS = 20.0
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 
 
 @contextmanager
-def main_process_reports(seconds: float = _SECONDS) -> Iterator[None]:
+def main_process_reports(seconds: float = 20.0) -> Iterator[None]:
     """Let the main process alone report an error that all processes of a run raise.
 
-    The others wait for the launcher to end them, as does a process whose peer has ended. One that still runs after
-    `seconds` raised the error alone.
+    The others wait for the launcher, which ends them within a second, as does a process whose peer has ended. One that
+    still runs after `seconds` raised the error alone.
     """
     try:
         yield

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +41,11 @@ def atomic_write(path: Path, content: str | bytes, key: str = "") -> None:
 
 def json_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def fingerprint_of(rows: Iterable[Sequence[Any]]) -> str:
+    """SHA-256 of rows of JSON values, in their order."""
+    return hashlib.sha256(json.dumps(list(rows)).encode()).hexdigest()
 
 
 def read_json(path: Path, kinds: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

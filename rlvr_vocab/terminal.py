@@ -21,8 +21,6 @@ from rich.text import Text
 
 from rlvr_vocab.errors import READER_GONE
 
-_NEVER_WRAPPED = 10_000
-
 
 class _OutputWithoutEnd(io.FileIO):
     """A standard stream that drops its output, or exits, once its reader, `head` or a terminal, has ended."""
@@ -57,9 +55,8 @@ def outlive_reader(name: Literal["stdout", "stderr"], *, exits: bool = False) ->
         own.flush()
         output = _OutputWithoutEnd(own.fileno(), "w", closefd=False)
         output.exits = exits
-        stream = io.TextIOWrapper(
-            io.BufferedWriter(output), own.encoding, own.errors, line_buffering=own.line_buffering
-        )
+        errors = "backslashreplace" if own.errors == "strict" else own.errors  # a log's encoding may lack characters
+        stream = io.TextIOWrapper(io.BufferedWriter(output), own.encoding, errors, line_buffering=own.line_buffering)
         setattr(sys, name, stream)
 
 
@@ -67,7 +64,7 @@ def make_console(*, quiet: bool = False) -> Console:
     """A console that wraps lines on a terminal only."""
     console = Console(quiet=quiet, highlight=False)
     has_an_edge = console.is_terminal and not console.is_dumb_terminal
-    return console if has_an_edge else Console(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
+    return console if has_an_edge else Console(quiet=quiet, highlight=False, width=10_000)
 
 
 def shows_colours(console: Console) -> bool:

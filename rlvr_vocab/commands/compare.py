@@ -27,7 +27,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import ENVIRONMENT, EVALUATION_RESULTS, EVALUATION_SETTINGS, FINAL_MODEL, PROBLEMS
 from rlvr_vocab.record.results import read_results, recorded_grader
-from rlvr_vocab.runs.folder import configuration_keys, run_record
+from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
 from rlvr_vocab.text import pluralize, short_text, visible_text
@@ -93,7 +93,7 @@ def run(settings: CompareSettings) -> int:
 
 
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
-    training, results = config["training"], results_file(folder, evaluation)
+    training, results = config["training"], _measured_results(folder, evaluation)
     record, sampling = run_record(folder), _sampling_settings(results)
     return ComparedRun(
         record=record,
@@ -107,9 +107,9 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     )
 
 
-def results_file(folder: Path, evaluation: str | None) -> Path:
+def _measured_results(folder: Path, evaluation: str | None) -> Path:
     """The results at the end of a run, or those named `evaluation`; raises UserError if there are none."""
-    places = [folder / "evaluation" / f"{evaluation or 'after'}.jsonl"]
+    places = [results_file(folder, evaluation or "after")]
     if evaluation is not None:
         places.insert(0, folder / FINAL_MODEL / "evaluation" / evaluation / EVALUATION_RESULTS)
     for path in places:

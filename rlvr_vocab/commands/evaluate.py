@@ -89,8 +89,7 @@ def _rows(settings: EvaluateSettings, trained: RunOfCheckpoint, console: Console
         split = replace(split, eval_fraction=0.0, max_train_samples=None, max_eval_samples=None)
     divided = read_problems(problem_source(dataset), split)
     problems = lay_out(divided, prompt_style(dataset))
-    train, held_out = (problems.train if part != "eval" else []), (problems.eval if part != "train" else None)
-    rows = [*train, *(held_out or [])]
+    rows = [*(problems.train if part != "eval" else ()), *((problems.eval or ()) if part != "train" else ())]
     if not rows:
         raise UserError("split=eval: there are no held-out problems; set dataset.eval_fraction, or split=all")
     chosen = rows[: settings.max_samples]
@@ -147,7 +146,7 @@ def _results(
         prompts = [question.row["prompt"] for question in questions]
         sampling: AbstractContextManager[Sampler] = vllm_sampler(settings.checkpoint, chat, prompts, candidate.sampling)
     else:
-        checkpoint = replace(load_checkpoint(settings.checkpoint, settings.base), tools=chat.tools)
+        checkpoint = load_checkpoint(settings.checkpoint, settings.base, chat)
         sampling = nullcontext(seeded_sampler(checkpoint, candidate.sampling))
     with sampling as sample, progress_bar(console, "evaluating", len(questions)) as display:
 

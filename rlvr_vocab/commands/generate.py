@@ -44,8 +44,8 @@ def run(settings: GenerateSettings) -> int:
     if chat.tokenizer.chat_template is None:
         remedy = "expand its base with model.chat_template=FILE"
         raise UserError(f"checkpoint={settings.checkpoint} has no chat template: {remedy}")
-    tools = ToolUse.of(settings, trained).loop(chat.tokenizer, chat.layout)
-    checkpoint = replace(load_checkpoint(settings.checkpoint, settings.base), tools=tools)
+    chat = replace(chat, tools=ToolUse.of(settings, trained).loop(chat.tokenizer, chat.layout))
+    checkpoint = load_checkpoint(settings.checkpoint, settings.base, chat)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
@@ -64,7 +64,7 @@ def run(settings: GenerateSettings) -> int:
                 console.print(Text(f"[{number}/{len(prompts)}] {prompt[-1]['content']}", style="bold"))
             _print_answer(checkpoint, completion, console)
 
-    sample_completions(checkpoint, prompts, sampling, on_batch=show)
+    sample_completions(checkpoint, [{"prompt": prompt} for prompt in prompts], sampling, on_batch=show)
     return 0
 
 

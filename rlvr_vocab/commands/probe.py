@@ -23,7 +23,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import differing_settings
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
-from rlvr_vocab.files import atomic_write, json_text, read_json
+from rlvr_vocab.files import atomic_write, fingerprint_of, json_text, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_PAGE
 from rlvr_vocab.record.results import (
     ARMS,
@@ -38,7 +38,7 @@ from rlvr_vocab.record.results import (
 )
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import only_writer
-from rlvr_vocab.runs.problems import fingerprint_of, held_out_problems
+from rlvr_vocab.runs.problems import held_out_problems
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.runs.tools import ToolUse
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
@@ -78,15 +78,10 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     rows = list(problems)[: settings.max_samples]
     place, model = folder / settings.folder_name, folder / FINAL_MODEL
     last, grader = stages_of(trained)[-1].run, grader_of_run(trained)
-    rounds = last.training.grpo.get("max_tool_calling_iterations")
+    grpo = last.training.grpo
+    rounds = grpo.get("max_tool_calling_iterations")
     tools = ToolUse(last.tools, last.environment, rounds, settings.past_thinking)
-    sampling = SamplingSettings(
-        max_new_tokens=last.training.grpo["max_completion_length"],
-        temperature=last.training.grpo["temperature"],
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        limit_key="training.max_completion_length",
-    )
+    sampling = SamplingSettings.of_training(grpo, batch_size=settings.batch_size, seed=settings.seed)
     depends_on = {
         "weights": weights_fingerprint(model),
         "problems": fingerprint_of((row["prompt"], cell_text(row.get("solution"))) for row in rows),

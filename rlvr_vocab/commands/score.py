@@ -32,6 +32,7 @@ from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, is_assistant, transcript, turn_text
 from rlvr_vocab.runs.rewards import (
+    ROWS_TRIED,
     dummy_context,
     example_turns,
     gold_forms,
@@ -41,7 +42,7 @@ from rlvr_vocab.runs.rewards import (
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible_text
 
-_SAMPLED_PROBLEMS, _ROWS_TRIED, _FAILURES_SHOWN = 8, 8, 5
+_SAMPLED_PROBLEMS, _FAILURES_SHOWN = 8, 5
 # Rows scored together; all completions of one prompt share a batch, since some rewards compare them.
 _BATCH = 64
 # Columns of a step's file that training does not pass to reward functions.
@@ -137,7 +138,7 @@ def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[R
         raise UserError("rewards: none of them can score gold answers; give completions=FILE, or a model=… to answer")
     require_reward_columns(specs, [*problems[0].columns, "completions"], "the problems have")
     context = dummy_context()
-    trial = [{**problem.columns, "prompt": problem.columns["prompts"]} for problem in problems[:_ROWS_TRIED]]
+    trial = [{**problem.columns, "prompt": problem.columns["prompts"]} for problem in problems[:ROWS_TRIED]]
     form = highest_reward_form(specs, context, gold_forms(THINK_TAGS), trial)
     rows = []
     for problem in problems:
@@ -162,7 +163,8 @@ def _sampled_completions(
     problems = _problems(settings, console)
     first = problems[0].columns
     require_reward_columns(settings.rewards.functions, list(first), "the problems have")
-    prompts = [problem.columns["prompts"] for problem in problems for _ in range(settings.samples)]
+    prompts = [problem.columns["prompts"] for problem in problems]
+    asked = [{"prompt": prompt} for prompt in prompts for _ in range(settings.samples)]
     thinks = asks_to_think(prompts, model.think_tags, settings.rewards, {**first, "prompt": first["prompts"]})
     plan = expansion_plan(model, settings.seed, settings.dataset, thinks=thinks)
     require_chat_template(plan)
@@ -172,10 +174,10 @@ def _sampled_completions(
         seed=settings.seed,
         limit_key="model.generation_kwargs.max_new_tokens",
     )
-    with tempfile.TemporaryDirectory() as temporary, progress_bar(console, "sampling", len(prompts)) as bar:
+    with tempfile.TemporaryDirectory() as temporary, progress_bar(console, "sampling", len(asked)) as bar:
         write_expansion(plan, folder := Path(temporary) / INITIAL_MODEL)
         checkpoint = load_checkpoint(folder, **loading_kwargs(model))
-        sampled = sample_completions(checkpoint, prompts, sampling, bar.update)
+        sampled = sample_completions(checkpoint, asked, sampling, bar.update)
     rows = []
     for number, each in enumerate(sampled):
         problem, sample = problems[number // settings.samples], number % settings.samples + 1

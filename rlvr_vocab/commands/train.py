@@ -25,14 +25,12 @@ from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpoint_folders import full_disk_as_out_of_room
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 
-DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
-
 
 def run(settings: RunSettings) -> int:
     """Train as configured; with the same configuration, show a finished run again or resume an interrupted one."""
     check_processes(settings)
     grpo = settings.training.grpo
-    timeout = timedelta(seconds=grpo.get("ddp_timeout") or DDP_TIMEOUT)
+    timeout = timedelta(seconds=grpo.get("ddp_timeout") or 1800)  # as in Transformers
     # The first PartialState fixes backend and timeout.
     state = PartialState(cpu=bool(grpo.get("use_cpu")), backend=grpo.get("ddp_backend"), timeout=timeout)
     stop = StopOnSignalOrTime(settings.max_hours)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import torch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
-from rlvr_vocab.files import read_json_if_there
+from rlvr_vocab.files import fingerprint_of, read_json_if_there
 from rlvr_vocab.record.completions import sampled_flags
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader
@@ -53,7 +52,7 @@ def evaluate_checkpoint(
     """Sample an answer to each problem and grade them."""
     questions = questions_of(rows, samples=1)
     asked = [question.row for question in questions]
-    completions = sample_completions(checkpoint, [row["prompt"] for row in asked], settings, on_progress, rows=asked)
+    completions = sample_completions(checkpoint, asked, settings, on_progress)
     return graded_results(questions, completions, grader, checkpoint.layout)
 
 
@@ -61,16 +60,21 @@ def graded_results(
     questions: Sequence[Question], completions: Sequence[Completion], grader: Grader, layout: VocabLayout
 ) -> list[ProblemResult]:
     """The graded completions, in the order of their questions."""
-    grades = grader.grades(
-        [question.row for question in questions],
-        [completion.messages or completion.turn for completion in completions],
-        [completion.completion_ids for completion in completions],
-        [completion.environment for completion in completions],
-    )
+    grades = grades_of(grader, [question.row for question in questions], completions)
     return [
         _result(question, completion, grade, layout, grader)
         for question, completion, grade in zip(questions, completions, grades, strict=True)
     ]
+
+
+def grades_of(grader: Grader, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
+    """The grade of each completion, beside the row that it answers."""
+    return grader.grades(
+        rows,
+        [each.messages or each.turn for each in completions],
+        [each.completion_ids for each in completions],
+        [each.environment for each in completions],
+    )
 
 
 def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
@@ -164,7 +168,7 @@ def seeded_sampler(checkpoint: Checkpoint, settings: SamplingSettings) -> Sample
 
     def sample(rows: Sequence[Row], first: int) -> list[Completion]:
         whole = replace(settings, seed=seed_at(settings.seed, first), batch_size=len(rows))
-        return sample_completions(checkpoint, [row["prompt"] for row in rows], whole, rows=rows)
+        return sample_completions(checkpoint, rows, whole)
 
     return sample
 
@@ -193,7 +197,7 @@ def result_settings(
         "base_weights": None if under is folder else weights_fingerprint(under),
         "files": {name: _file_hash(folder, base, name) for name in _READ_BESIDE},
         "problems": len(rows),
-        "problems_sha256": _sha256([[row["prompt"], cell_text(row.get("solution"))] for row in rows]),
+        "problems_sha256": fingerprint_of((row["prompt"], cell_text(row.get("solution"))) for row in rows),
         "grader": grader.record(),
         "format": grader.form_record(),
         **{key: getattr(sampling, key) for key in ("temperature", "max_new_tokens", "seed", "batch_size")},
@@ -227,7 +231,3 @@ def differing_settings(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _file_hash(checkpoint: Path, base: Path | None, name: str) -> str | None:
     path = folder_with(name, checkpoint, base) / name
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()

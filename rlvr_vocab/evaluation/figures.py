@@ -19,8 +19,6 @@ from rlvr_vocab.statistics import (
 )
 from rlvr_vocab.verify import verify
 
-_RIGHT = 0
-
 
 def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, Interval]:
     """Figures of all samples by name; `votes` are of `votes_of`. Answers without a score count for no accuracy."""
@@ -146,6 +144,6 @@ def votes_of(results: Sequence[ProblemResult]) -> list[int | None]:
             firsts += [] if same else [text]
             numbers[problem, text] = 1 + firsts.index(same[0] if same else text)
     return [
-        _RIGHT if result.right else None if result.answer is None else numbers[result.problem, result.answer]
+        0 if result.right else None if result.answer is None else numbers[result.problem, result.answer]
         for result in results
     ]

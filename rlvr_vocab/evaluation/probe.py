@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.evaluation.evaluate import grades_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, Continuations, SamplingSettings
 from rlvr_vocab.record.results import ARMS, PermutedThought, ProbeAnswer, SampledThought, is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
@@ -170,12 +171,7 @@ class Prober:
             batch = questions[part]
             asked, generate = [rows[problem] for problem, _ in batch], partial(self._turns, batch)
             completions = self._chat.completions(asked, generate, self._sampling.max_new_tokens, None)
-            grades = self._grader.grades(
-                asked,
-                [each.messages or each.turn for each in completions],
-                [each.completion_ids for each in completions],
-                [each.environment for each in completions],
-            )
+            grades = grades_of(self._grader, asked, completions)
             found += [
                 SampledThought(*place, each.prompt_ids, each.completion_ids, grade.answer, each.segments)
                 for place, each, grade in zip(batch, completions, grades, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -38,6 +38,12 @@ class SamplingSettings:
     batch_size: int = 64
     seed: int = 42
     limit_key: str = "max_new_tokens"
+
+    @classmethod
+    def of_training(cls, grpo: Mapping[str, Any], section: str = "training.", **more: int) -> Self:
+        """Samples as a training does, whose keys begin with `section`."""
+        key = "max_completion_length"
+        return cls(grpo[key], grpo["temperature"], limit_key=f"{section}{key}", **more)
 
 
 @dataclass(frozen=True)
@@ -82,44 +88,45 @@ def load_chat(folder: str | Path, base: str | Path | None = None) -> Chat:
     return Chat(load_tokenizer(folder_with("tokenizer.json", folder, base)), layout)
 
 
-def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
+def load_checkpoint(
+    folder: str | Path, base: str | Path | None = None, chat: Chat | None = None, **model_kwargs: Any
+) -> Checkpoint:
     """Load an expanded or trained folder for sampling; `base` is the model under an adapter that has moved."""
-    chat = load_chat(folder, base)
+    chat = chat or load_chat(folder, base)
     model: Any = load_model(folder, base, **model_kwargs).to(device_type())
     refuse_altered_config(model.generation_config, folder)
     if weights_dtype(model.dtype) == torch.float32:
         model.float()
     attach_region_sampler(model, RegionPolicy(chat.layout))
-    return Checkpoint(chat.tokenizer, chat.layout, model=model)
+    return Checkpoint(**vars(chat), model=model)
 
 
 def sample_completions(
     checkpoint: Checkpoint,
-    prompts: Sequence[Messages | str],
+    rows: Sequence[Mapping[str, Any]],
     settings: SamplingSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     on_batch: Callable[[list[Completion]], None] = lambda completions: None,
-    rows: Sequence[Mapping[str, Any]] | None = None,  # the prompts with their other columns, for environments
 ) -> list[Completion]:
-    """One completion per prompt, in their order; the caller's random state does not change.
+    """A completion of the `prompt` of each row, in their order; the caller's random state does not change.
 
-    Raises UserError, before sampling, where a prompt and its completion could exceed the model's context.
+    Environments get its other columns. Raises UserError, before sampling, where a prompt and its completion could
+    exceed the model's context.
     """
     model, completions = checkpoint.model, list[Completion]()
-    generate = partial(_sample_turns, model, checkpoint.tokenizer, settings)
-    asked = [{"prompt": prompt} for prompt in prompts] if rows is None else rows
-    require_room(model.config, checkpoint, prompts, settings)
+    generate = partial(_sample_turns, model, settings)
+    require_room(model.config, checkpoint, [row["prompt"] for row in rows], settings)
     training = model.training
     model.eval()
     try:
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []), torch.no_grad():
             torch.manual_seed(settings.seed)
-            for start in range(0, len(prompts), settings.batch_size):
-                part = asked[start : start + settings.batch_size]
+            for start in range(0, len(rows), settings.batch_size):
+                part = rows[start : start + settings.batch_size]
                 batch = checkpoint.completions(part, generate, settings.max_new_tokens, context_of(model.config))
                 completions += batch
                 on_batch(batch)
-                on_progress(len(completions), len(prompts))
+                on_progress(len(completions), len(rows))
     finally:
         model.train(training)
     return completions
@@ -149,16 +156,11 @@ def require_room(
         )
 
 
-def _sample_turns(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: SamplingSettings, requests: Sequence[Request]
-) -> list[SampledTurn]:
+def _sample_turns(model: PreTrainedModel, settings: SamplingSettings, requests: Sequence[Request]) -> list[SampledTurn]:
     """The sampled ids of a turn each; the random numbers depend on the batch."""
-    given = {"input_ids": [request.context_ids for request in requests]}
-    inputs = tokenizer.pad(given, padding_side="left", return_tensors="pt").to(model.device)
-    draws = settings.temperature > 0
+    inputs, draws = _padded([request.context_ids for request in requests], model.device), settings.temperature > 0
     output = model.generate(
-        input_ids=inputs["input_ids"],
-        attention_mask=inputs["attention_mask"],
+        **inputs,
         max_new_tokens=max(request.room for request in requests),
         do_sample=draws,
         # Transformers would otherwise keep the 50 likeliest ids alone.
@@ -167,6 +169,13 @@ def _sample_turns(
     end_ids, rows = end_ids_of(model), output[:, inputs["input_ids"].size(1) :].tolist()
     turns = [up_to_end(ids[: request.room], end_ids) for ids, request in zip(rows, requests, strict=True)]
     return [SampledTurn(ids, ids[-1] in end_ids) for ids in turns]
+
+
+def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, torch.Tensor]:
+    """Ids and their mask, padded on the left, as a model takes them."""
+    ids = [torch.tensor(row, device=device) for row in rows]
+    padded = {"input_ids": ids, "attention_mask": [torch.ones_like(row) for row in ids]}
+    return {name: pad_sequence(each, batch_first=True, padding_side="left") for name, each in padded.items()}
 
 
 def end_ids_of(model: PreTrainedModel) -> frozenset[int]:
@@ -205,15 +214,16 @@ class Continuations:
 
         `texts` are, for each prompt, the texts of its first ids, as standard tokens; None: free.
         """
-        input_ids, mask = self._padded(prompts)
+        device = self._model.device
+        inputs = _padded(prompts, device)
         numbers = pad_sequence([torch.from_numpy(each) for each in uniforms], batch_first=True)
         given = torch.full(numbers.shape[:2], -1)
         for row, text in enumerate(texts or ()):
             given[row, : len(text)] = torch.tensor(text)
-        draw = TextThenIdSampler(self.policy, self._temperature, numbers.to(mask.device), given.to(mask.device))
+        draw = TextThenIdSampler(self.policy, self._temperature, numbers.to(device), given.to(device))
         with self._sampler.drawing(draw):
-            output = self._model.generate(input_ids=input_ids, attention_mask=mask, max_new_tokens=numbers.size(1))
-        rows = output[:, input_ids.size(1) :].tolist()
+            output = self._model.generate(**inputs, max_new_tokens=numbers.size(1))
+        rows = output[:, inputs["input_ids"].size(1) :].tolist()
         return [up_to_end(ids[: len(each)], self._end_ids) for ids, each in zip(rows, uniforms, strict=True)]
 
     @torch.no_grad()
@@ -226,20 +236,14 @@ class Continuations:
         """Log-probability of the ids that follow each prompt; `copy_log_probs`: of their choice, given their texts."""
         if not prompts:
             return []
-        input_ids, mask = self._padded([[*prompt, *own] for prompt, own in zip(prompts, ids, strict=True)])
-        labels = torch.full_like(input_ids, -100)
+        whole = [[*prompt, *own] for prompt, own in zip(prompts, ids, strict=True)]
+        inputs = _padded(whole, self._model.device)
+        labels = torch.full_like(inputs["input_ids"], -100)
         for row, own in enumerate(ids):
             labels[row, labels.size(1) - len(own) :] = torch.tensor(own)
-        scores = self._model(input_ids=input_ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+        scores = self._model(**inputs, labels=labels, fused_lm_head=True)
         found: list[float] = scores[of].double().sum(1).tolist()
         return found
 
     def without_end(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if token not in self._end_ids]
-
-    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids and their mask, padded on the left."""
-        ids = [torch.tensor(row, device=self._model.device) for row in rows]
-        padded = (ids, [torch.ones_like(row) for row in ids])
-        padded_ids, mask = (pad_sequence(each, batch_first=True, padding_side="left") for each in padded)
-        return padded_ids, mask

@@ -128,9 +128,10 @@ def load_attribute(name: str, key: str = "rewards") -> Any:
     """What `module:attribute` or `file.py:attribute` names; UserError if this command may not or cannot import it."""
     if name.startswith(FROM_PYTHON):
         typed = name.removeprefix(FROM_PYTHON)
-        file = f"{key}=[{typed}], which imports that file" if ".py:" in typed else f"{key} of a file"
+        value = f"[{typed}]" if key in ("rewards", "tools") else typed
+        file = f"{key}={value}, which imports that file" if ".py:" in typed else f"{key} of a file"
         raise UserError(
-            f"{key}: {typed.rpartition(':')[2]} is a function of a Python script, which trained this run: give {file}"
+            f"{key}: {typed.rpartition(':')[2]} is code of a Python script, which trained this run: give {file}"
         )
     require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")

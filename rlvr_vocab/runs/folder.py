@@ -324,11 +324,9 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
 
 def stage_of(checkpoint: Path, settings: RunSettings) -> RunSettings:
     """The settings of the stage that a checkpoint belongs to; outside a stage folder, those of the last stage."""
-    for folder in map(Path.absolute, parents_of(checkpoint)):
-        if folder.parent.name == "stages":
-            name = folder.name.partition("_")[2]
-            return next((stage.run for stage in settings.stages if stage.name == name), settings)
-    return stages_of(settings)[-1].run
+    above = [folder for folder in map(Path.absolute, parents_of(checkpoint)) if folder.parent.name == "stages"]
+    names, stages = {folder.name.partition("_")[2] for folder in above}, stages_of(settings)
+    return next((stage.run for stage in stages if stage.name in names), stages[-1].run)
 
 
 def system_prompt_used(folder: Path) -> bool:
@@ -341,8 +339,3 @@ def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     sections = {key: value for key, value in config.items() if key != "environment"}
     keys = dict(leaves({**sections, "rewards": asdict(_rewards(config))}))
     return keys | {"environment": config.get("environment")}  # one key, whatever the parameters of the class
-
-
-def default_configuration_keys() -> dict[str, Any]:
-    """The keys of a run with their default values."""
-    return configuration_keys(read_settings("train", []).resolved)

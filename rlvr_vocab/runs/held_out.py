@@ -62,13 +62,7 @@ class HeldOutEvaluator:
         """Grades and samples as in the last stage of a run."""
         settings = stages_of(run.settings)[-1].run
         grpo = settings.training.grpo
-        sampling = SamplingSettings(
-            max_new_tokens=grpo["max_completion_length"],
-            temperature=grpo["temperature"],
-            batch_size=held_out_batch(grpo),
-            seed=settings.seed,
-            limit_key="training.max_completion_length",
-        )
+        sampling = SamplingSettings.of_training(grpo, batch_size=held_out_batch(grpo), seed=settings.seed)
         grader = Grader(grader_of_run(settings), reward_context(settings))
         return cls(run.folder, run.console, problems, grader, sampling)
 
@@ -146,7 +140,7 @@ class HeldOutEvaluator:
         if self.problems is None:
             return None
         row, checkpoint = self.problems[0], _checkpoint(trainer)
-        [completion] = sample_completions(checkpoint, [row["prompt"]], self._sampling, rows=[row])
+        [completion] = sample_completions(checkpoint, [row], self._sampling)
         marker, layout = Marker(checkpoint.tokenizer, checkpoint.layout), checkpoint.layout
         turns = ([*prefilled_ids(context_ids, layout), *ids] for context_ids, ids in completion.turns_ids)
         return {

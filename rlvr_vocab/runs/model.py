@@ -31,12 +31,12 @@ from rlvr_vocab.device import has_bf16, weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
-from rlvr_vocab.files import atomic_dir, make_readable, read_json_if_there
+from rlvr_vocab.files import atomic_dir, fingerprint_of, make_readable, read_json_if_there
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.record.manifest import problem_with, write_manifest
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import Run, only_writer, start_run_folder
-from rlvr_vocab.runs.problems import RunProblems, asks_to_think, fingerprint_of, require_chat_template, warmup_form
+from rlvr_vocab.runs.problems import RunProblems, asks_to_think, require_chat_template, warmup_form
 from rlvr_vocab.runs.rewards import ROWS_TRIED, grader_of_warmup, reward_context
 from rlvr_vocab.runs.tools import ToolUse, tools_of_run
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
@@ -215,10 +215,10 @@ def _cached(kind: str, key: dict[str, Any]) -> Path:
 
 
 @peak_memory.phase("warmup")
-def base_model(settings: RunSettings, train: Dataset, console: Console | None = None) -> str:
+def base_model(settings: RunSettings, train: Dataset) -> str:
     """The folder of the warmed-up model, created once per configuration; waits for another run that creates it."""
     quiet_libraries()  # this may be a process of its own
-    console = console or make_console()
+    console = make_console()
     base, form = untrained_base(settings.model, settings.seed, settings.dataset), warmup_form(settings, train)
     folder = _cached("warmup", _warmup_key(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{suffix}") for suffix in ("unfinished", "lock"))
@@ -278,8 +278,7 @@ def _run_warmup(
         base, tags, template_text(settings.model.chat_template), source_kwargs(settings.model, base)
     )
     grader = Grader(grader_of_warmup(settings), reward_context(settings))
-    limit, limit_key = grpo["max_completion_length"], "training.max_completion_length"
-    sampling = SamplingSettings(limit, grpo["temperature"], checked or 1, limit_key=limit_key)
+    sampling = SamplingSettings.of_training(grpo)
 
     def measure() -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)

@@ -7,7 +7,6 @@ problems that the run trained on.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from rlvr_vocab.data.load import ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
+from rlvr_vocab.files import atomic_write, fingerprint_of, json_text, read_json_if_there
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, SYSTEM_PROMPT_USED, run_folder_of
 from rlvr_vocab.record.results import GraderRecord
 from rlvr_vocab.runs.folder import Run, RunOfCheckpoint
@@ -189,11 +188,6 @@ def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
 # --- problems.json ---
 
 
-def fingerprint_of(problems: Iterable[Sequence[Any]]) -> str:
-    """SHA-256 of problems, their solutions and further columns, in their order."""
-    return hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
-
-
 def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
     """Each problem and its solution as text; None without solutions."""
     solutions = rows["solution"] if "solution" in rows.column_names else [None] * len(rows)
@@ -218,8 +212,13 @@ def _require_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> 
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
     recorded = read_json_if_there(settings.output_dir / PROBLEMS)  # written before the first step
+    if recorded is None:
+        return
     try:
-        changes = [] if recorded is None else _changes(recorded, report)
+        parts = [("held out", recorded["held_out"], report["held_out"])]
+        pairs = zip(recorded["training"], report["training"], strict=False)
+        parts += [(now["stage"] or "training", then, now) for then, now in pairs]
+        changes = [part for part, then, now in parts if then[_FINGERPRINT] != now[_FINGERPRINT]]
     except (KeyError, TypeError) as error:
         raise UserError(f"{settings.output_dir / PROBLEMS} is damaged: it is no record of problems") from error
     if changes:
@@ -228,14 +227,6 @@ def _require_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> 
             f"({', '.join(changes)}): restore its problem set, or resume with the version of rlvr_vocab that started "
             "it, or choose another exp_name or output_dir, or add overwrite=true"
         )
-
-
-def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The parts whose fingerprints differ."""
-    parts = [("held out", recorded["held_out"], now["held_out"])]
-    pairs = zip(recorded["training"], now["training"], strict=False)
-    parts += [(here["stage"] or "training", there, here) for there, here in pairs]
-    return [where for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
 
 
 def hashes(keys: Iterable[str]) -> str:

@@ -30,7 +30,7 @@ from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings
-from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
+from rlvr_vocab.files import atomic_write, fingerprint_of, json_text, read_json_if_there
 from rlvr_vocab.plan.forecast import FORECAST
 from rlvr_vocab.record.files import (
     CONFIG,
@@ -51,8 +51,8 @@ from rlvr_vocab.rewards.reward import RewardSpec, content_text
 from rlvr_vocab.runs.final_model import card_of_run, write_card
 from rlvr_vocab.runs.folder import Run, environment, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
-from rlvr_vocab.runs.problems import fingerprint_of, hashes
-from rlvr_vocab.runs.summary import next_commands, outcome_line, write_forecast, write_summary
+from rlvr_vocab.runs.problems import hashes
+from rlvr_vocab.runs.summary import print_summary, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.tools.functions import TOOLS
 from rlvr_vocab.training.arguments import prompt_of, prompt_tokens
@@ -91,7 +91,6 @@ class RecordedTrainer(RegionGRPOTrainer):
         checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
         if self._recorder is None:
             self._recorder = _Recorder(self)
-        self._recorder.check(checkpoint)
         self._recorder.begin(checkpoint)
         if checkpoint is not None and self.checkpoints.load_if_finished(checkpoint):  # Transformers would add a step
             result = TrainOutput(self.state.global_step, math.nan, {})
@@ -104,7 +103,8 @@ class RecordedTrainer(RegionGRPOTrainer):
         """Save as Transformers does, with the model card of this project."""
         super().save_model(output_dir, _internal_call)
         if self.accelerator.is_main_process:
-            config, folder = configuration(self, reward_specs(self)), self.stage_context.run_folder
+            config = self._recorder.config if self._recorder is not None else configuration(self, reward_specs(self))
+            folder = self.stage_context.run_folder
             steps = self.stage_context.run_step(self.state.global_step)
             metric, adapter = HeldOutMetric.of(recorded_grader(folder)), isinstance(self.model, PeftModel)
             card = card_of_run(folder, config, metric, adapter=adapter, steps=steps, links=True)
@@ -124,13 +124,13 @@ class _Recorder:
         self._trained = False
         self._seconds = self._grpo_seconds = 0.0  # of earlier trainings
         specs = reward_specs(trainer)
-        self._config = configuration(trainer, specs)
+        self.config = configuration(trainer, specs)
         rewards = zip(trainer.reward_func_names, specs, trainer.reward_funcs, strict=True)
         self._rewards = {name: [spec.weight, _source_digest(function)] for name, spec, function in rewards}
         self._held_out = self._evaluator(specs)
         trainer.add_callback(MetricsFile(self._folder / METRICS, trainer.stage_context))
 
-    def check(self, checkpoint: Path | None) -> None:
+    def _check(self, checkpoint: Path | None) -> None:
         """UserError where the folder holds another run than this one; nothing has been changed or deleted by then."""
         trainer, folder = self._trainer, self._folder
         initial, given = folder / INITIAL_MODEL, trainer.initial_model
@@ -151,7 +151,7 @@ class _Recorder:
     def _require_same_run(self) -> None:
         """UserError where rewards, problems or other keys than how long to train differ from those recorded."""
         folder = self._folder
-        configs = map(yaml.safe_load, ((folder / CONFIG).read_text(encoding="utf-8"), config_yaml(self._config)))
+        configs = map(yaml.safe_load, ((folder / CONFIG).read_text(encoding="utf-8"), config_yaml(self.config)))
         differ = [each for each in differences(*configs) if not _MAY_CHANGE.match(each[0])]
         changed = [f"{key} {now}, was {then}" for key, then, now in differ]
         now, then = self._rewards, (read_json_if_there(folder / ENVIRONMENT) or {}).get(_REWARDS, self._rewards)
@@ -166,6 +166,7 @@ class _Recorder:
 
     def begin(self, checkpoint: Path | None) -> None:
         """Write what is known before a training, and evaluate the held-out problems before the first one."""
+        self._check(checkpoint)
         trainer, folder, args = self._trainer, self._folder, self._trainer.args
         self._began = time.monotonic()
         if self._trained and checkpoint is None:
@@ -178,7 +179,7 @@ class _Recorder:
             project = os.environ.get("WANDB_PROJECT", args.project)
             self._starts_mlflow = start_trackers(folder, args.report_to, project, args.run_name)
         trainer.accelerator.wait_for_everyone()
-        if self._held_out is not None and checkpoint is None and not self._trained:
+        if checkpoint is None and not self._trained:
             self._held_out.measure_before(trainer)
         if checkpoint is not None:
             self._grpo_seconds = 0.0  # the checkpoint has them
@@ -188,12 +189,11 @@ class _Recorder:
         """Evaluate the held-out problems, and write and print the outcome."""
         trainer, context = self._trainer, self._trainer.stage_context
         steps = context.run_step(trainer.state.global_step)
-        nothing = {"held_out_problems": 0, "grader": None, "sample": None}
-        measured = nothing if self._held_out is None else self._held_out.outcome(trainer, None)
+        measured = self._held_out.outcome(trainer, None)
         self._grpo_seconds += trainer.checkpoints.trained_seconds
         self._seconds += time.monotonic() - self._began
         summary = {
-            "exp_name": self._config["exp_name"],
+            "exp_name": self.config["exp_name"],
             "finished": True,
             "reasoning_vocab_size": trainer.policy.layout.size,
             "train_problems": _length(trainer.train_dataset),
@@ -204,9 +204,7 @@ class _Recorder:
             "seconds": round(self._seconds, 1),
         }
         summary = write_summary(self._folder, summary, trainer.state.log_history)
-        self._console.print(outcome_line(summary))
-        self._console.print(f"the run is in {self._folder}", markup=False)
-        self._console.print("next:", *next_commands(summary, self._folder), sep="\n  ", markup=False)
+        print_summary(summary, self._folder, self._console)
         if self._is_main and self._starts_mlflow:
             import mlflow
 
@@ -224,40 +222,34 @@ class _Recorder:
         if initial.resolve() != trainer.initial_model.resolve():  # the given folder was an expanded one
             initial.unlink(missing_ok=True)
             initial.symlink_to(trainer.initial_model.resolve())
-        atomic_write(folder / CONFIG, config_yaml(self._config))
+        atomic_write(folder / CONFIG, config_yaml(self.config))
         atomic_write(folder / ENVIRONMENT, json_text({**environment(), _REWARDS: self._rewards}))
         atomic_write(folder / PROBLEMS, json_text(self._problems_record()))
         self._write_forecast()
 
-    def _evaluator(self, specs: Sequence[RewardSpec]) -> HeldOutEvaluator | None:
-        """None, with a line, where the rewards or the held-out problems are such as no command could use."""
+    def _evaluator(self, specs: Sequence[RewardSpec]) -> HeldOutEvaluator:
+        """Of no problems, with a line, where the rewards or the held-out problems are such as no command could use."""
         trainer, given = self._trainer, self._trainer.eval_dataset
         has_model = any(isinstance(function, nn.Module) for function in trainer.reward_funcs)
         if has_model or not isinstance(given, Dataset | IterableDataset | None):
             what = "a reward is a model" if has_model else f"eval_dataset is a {type(given).__name__}"
             self._console.print(f"no held-out problem is measured before and after training: {what}", markup=False)
-            return None
+            given = None
         rows = None if given is None else [problem_row(row) for row in islice(given, trainer.max_eval_samples)]
         if rows is not None and len(rows) < (_length(given) or 0):
             some = f"the first {len(rows):,} of {_length(given):,}"
             self._console.print(f"held-out problems: {some} (max_eval_samples={trainer.max_eval_samples})")
-        args = trainer.args
-        sampling = SamplingSettings(
-            max_new_tokens=args.max_completion_length,
-            temperature=args.temperature,
-            batch_size=held_out_batch(vars(args)),
-            seed=args.seed,
-            limit_key="max_completion_length",
-        )
+        args = vars(trainer.args)
+        sampling = SamplingSettings.of_training(args, "", batch_size=held_out_batch(args), seed=trainer.args.seed)
         grader = Grader(grader_spec(specs), RewardContext())
         return HeldOutEvaluator(self._folder, self._console, rows or None, grader, sampling)
 
     def _problems_record(self) -> dict[str, Any]:
         """The content of `problems.json`; a streamed set is not read for it."""
-        train, held_out = self._trainer.train_dataset, None if self._held_out is None else self._held_out.problems
+        train, held_out = self._trainer.train_dataset, self._held_out.problems
         rows = map(problem_row, train) if isinstance(train, Dataset) else ()
         trained, measured = _pairs(rows), _pairs(held_out or ())
-        name = self._config["dataset"]["name"]
+        name = self.config["dataset"]["name"]
         own = {"stage": "", "dataset": name, "sha256": fingerprint_of(trained), "trained_on": len(trained)}
         return {
             "held_out": {"measured_on": len(measured), "sha256": fingerprint_of(measured)},
@@ -266,14 +258,13 @@ class _Recorder:
                 name: hashes(problem_key(problem) for problem, _ in pairs)
                 for name, pairs in (("held_out", measured), ("trained", trained))
             },
-            "grader": self._held_out and self._held_out.graded_by,
-            SYSTEM_PROMPT_USED: self._config["dataset"]["system_prompt"] is not None,
+            "grader": self._held_out.graded_by,
+            SYSTEM_PROMPT_USED: self.config["dataset"]["system_prompt"] is not None,
         }
 
     def _write_forecast(self) -> None:
         trainer = self._trainer
-        tools = trainer.tools or None
-        lengths = [prompt_tokens(row, trainer.tokenizer, tools=tools) for row in _first_rows(trainer)]
+        lengths = [prompt_tokens(row, trainer.tokenizer, tools=trainer.tools or None) for row in _first_rows(trainer)]
         try:
             settings = read_settings("train", [f"config={self._folder / CONFIG}"])
         except UserError as error:
@@ -330,7 +321,7 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
     cyclic = all(source == k for source, k in zip(layout.source_ids, cycle(range(layout.standard_size)), strict=False))
     rank, odds = layout.reasoning_rank, layout.preserve_odds
     of_copies = {"reasoning_mode": layout.mode, "reasoning_rank": rank, "preserve_odds": odds}
-    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+    name, dtype = trainer.model_name, str(next(model.parameters()).dtype).removeprefix("torch.")
     adapter = model.peft_config[model.active_adapter] if isinstance(model, PeftModel) else None
     lora: dict[str, Any] = {}
     if isinstance(adapter, LoraConfig):
@@ -338,7 +329,7 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
         lora["target_modules"] = sorted(found) if isinstance(found := adapter.target_modules, set) else found
         lora["enabled"] = True
     return {
-        "name": "./tiny" if trainer.model_name == "tiny" else trainer.model_name,  # a folder, not model=tiny
+        "name": str(folder.resolve()) if name and (folder := Path(name)).is_dir() else name,
         "reasoning_vocab_size": layout.size,
         "source_ids": None if cyclic else list(layout.source_ids),
         **(of_copies if layout.size else {}),

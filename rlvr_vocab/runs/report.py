@@ -25,7 +25,7 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, CONFIG, ENVIRONMENT, INITIAL_MODEL, SUMMARY
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results, recorded_grader
-from rlvr_vocab.runs.folder import configuration_keys, default_configuration_keys, results_file, run_record
+from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
@@ -94,7 +94,7 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(key, value, default) of each key that defines the run and differs from its default; no bookkeeping keys."""
-    defaults = default_configuration_keys()
+    defaults = configuration_keys(read_settings("train", []).resolved)
     for key, value in configuration_keys(recorded).items():
         if key.partition(".")[0] not in NOT_COMPARED and (key not in defaults or value != defaults[key]):
             default = "(not set)" if key not in defaults else as_typed(defaults[key])

@@ -121,8 +121,8 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
         gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
         console.print(f"\na sampled answer to {sample['problem']!r}{gold}, reasoning tokens marked:", markup=False)
         console.print(Text("  ") + marked_text(sample["stretches"], colour=shows_colours(console)))
-    models = "final_adapter/, final_model" if (folder / FINAL_ADAPTER).is_dir() else "final_model"
-    console.print(f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/", markup=False)
+    models = "".join(f", {name}/" for name in (FINAL_ADAPTER, FINAL_MODEL) if (folder / name).is_dir())
+    console.print(f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json{models}", markup=False)
     console.print("next:", *next_commands(summary, folder), sep="\n  ", markup=False)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_settings import EvaluateSettings, GenerateSettings
 from rlvr_vocab.config.sections import EnvironmentSettings, RunSettings
-from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import user_code_record
 from rlvr_vocab.rewards.reward import is_user_code
@@ -51,10 +50,6 @@ class ToolUse:
         for key, value in (("max_tool_calling_iterations", rounds), ("past_thinking", past)):
             if value is not None and not (chosen.tools or chosen.environment):
                 raise UserError(f"{key}: there is nothing to call: set tools or environment")
-        for name in (*(chosen.tools or ()), *([chosen.environment.name] if chosen.environment else ())):
-            if name.startswith(FROM_PYTHON):
-                held = f"tools: {name.removeprefix(FROM_PYTHON)} is of a Python script, which trained the run"
-                raise UserError(f"{held}: name it, to import that file, or set tools=[]")
         past = past or ("keep" if run is None else run.model.past_thinking)
         rounds = trained.max_tool_calling_iterations if rounds is None else rounds
         return cls(chosen.tools or (), chosen.environment, rounds, past)

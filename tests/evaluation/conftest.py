@@ -11,5 +11,5 @@ def checkpoint(expand_shape):
 
 
 @pytest.fixture
-def prompts():
-    return [[{"role": "user", "content": f"What is {n} + {n * n}?"}] for n in (3, 40, 500)]
+def rows():
+    return [{"prompt": [{"role": "user", "content": f"What is {n} + {n * n}?"}]} for n in (3, 40, 500)]

@@ -10,10 +10,9 @@ from rlvr_vocab.rewards.grader import Grade, GraderSpec
 SCORES = (0.5, 1.0, 0.0, 1.0, None, None)  # only a full score is right
 
 
-def test_each_answer_is_graded_on_its_whole_turn(checkpoint, prompts):
+def test_each_answer_is_graded_on_its_whole_turn(checkpoint, rows):
     rows = [
-        {"prompt": prompt, "problem": prompt[-1]["content"], "solution": str(number)}
-        for number, prompt in enumerate(2 * prompts)
+        {**row, "problem": row["prompt"][-1]["content"], "solution": str(number)} for number, row in enumerate(2 * rows)
     ]
     graded = []
 
@@ -30,7 +29,7 @@ def test_each_answer_is_graded_on_its_whole_turn(checkpoint, prompts):
     assert tuple(r.score for r in results) == SCORES
     assert graded == [(r.completion, r.solution, r.completion_ids) for r in results]
     assert accuracy_of(results) == 0.5 and accuracy_of(results[4:]) is None
-    repeated = sample_completions(checkpoint, [row["prompt"] for row in rows], settings)
+    repeated = sample_completions(checkpoint, rows, settings)
     layout = checkpoint.layout
     for r, completion in zip(results, repeated, strict=True):
         assert (r.completion, r.completion_ids) == (completion.turn, completion.completion_ids)
@@ -44,7 +43,7 @@ def test_each_answer_is_graded_on_its_whole_turn(checkpoint, prompts):
         assert (r.thinking_tokens, r.closed) == (thinking, not inside)
 
 
-def test_a_problem_that_outgrows_the_context_is_refused_before_anything_is_sampled(checkpoint, prompts):
-    rows, settings = [{"prompt": prompt, "solution": "1"} for prompt in prompts], SamplingSettings(max_new_tokens=512)
+def test_a_problem_that_outgrows_the_context_is_refused_before_anything_is_sampled(checkpoint, rows):
+    settings = SamplingSettings(max_new_tokens=512)
     with pytest.raises(UserError, match=r'^prompt 3, "What is 500 .*": its \d+ tokens and max_new_tokens=512 do not'):
         evaluate_checkpoint(checkpoint, rows, None, settings, on_progress=lambda *done: pytest.fail("sampled"))

@@ -72,10 +72,10 @@ def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path):
     assert len(path.read_bytes().splitlines()) == 8
 
 
-def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts):
+def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, rows):
     settings = SamplingSettings(max_new_tokens=8, seed=3, batch_size=2)
     sample = seeded_sampler(checkpoint, settings)
-    rows = [{"prompt": prompt} for prompt in prompts[:2]]
+    rows = rows[:2]
     first, second = sample(rows, 0), sample(rows, 2)
     assert sample(rows, 0) == first != second
     assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(rows, 0) != first

@@ -198,7 +198,7 @@ def test_problems_of_a_script_have_the_fingerprint_of_the_same_problems_in_a_fil
 def test_rewards_of_a_script_keep_the_names_that_trl_logs_and_are_named_where_they_are_missing():
     specs = [RewardSpec("python:/w/train.py:accuracy_reward"), RewardSpec("/w/mine.py:accuracy_reward")]
     assert logged_names(specs) == ["accuracy_reward", "mine_accuracy_reward"]
-    with pytest.raises(UserError, match=r"is a function of a Python script.*rewards=\[/w/train\.py:acc"):
+    with pytest.raises(UserError, match=r"is code of a Python script.*rewards=\[/w/train\.py:acc"):
         find_function(specs[0].name)
     assert is_from_python({"dataset": {"name": "python:/w/train.py"}})
     message = refusal("train", ["dataset.name=python:/w/train.py", "logging=none"])

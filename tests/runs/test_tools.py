@@ -44,6 +44,9 @@ def test_a_tool_that_a_recorded_run_alone_names_is_not_imported():
     assert Path("imported").exists()
 
 
-def test_tools_of_a_script_are_to_be_named():
-    with pytest.raises(UserError, match=r"/a/train.py:look is of a Python script, which trained the run: name it"):
-        use(run=("tools=[python:/a/train.py:look]",))
+@pytest.mark.parametrize("key", ["tools=[{}]", "environment={}"])
+def test_tools_of_a_script_are_to_be_named(key):
+    with pytest.raises(UserError) as refused:
+        tools_of_run(use(run=(key.format("python:/a/train.py:look"),)))
+    assert "look is code of a Python script" in str(refused.value)
+    assert f"give {key.format('/a/train.py:look')}, which imports that file" in str(refused.value)

@@ -69,7 +69,7 @@ def test_greedy_completions_are_those_of_the_trainer(
         config.eos_token_id = ends
     trainer.eos_token_ids = ends
     settings = SamplingSettings(max_new_tokens=limit, temperature=0.0)
-    own = sample_completions(_checkpoint(trainer), PROMPTS, settings)
+    own = sample_completions(_checkpoint(trainer), [{"prompt": prompt} for prompt in PROMPTS], settings)
 
     trainer._sync_tool_dicts = [guarded_tools({"length": length})] * 8
     trainer._async_tool_dicts = [guarded_tools({"later": later})] * 8

@@ -26,10 +26,10 @@ def test_the_documented_task_of_lm_eval_gets_our_own_greedy_answers_without_thei
     from vllm.distributed import cleanup_dist_env_and_memory
 
     folder = chatty_smollm2("replace")  # whose template opens the thinking
-    prompts = [[{"role": "user", "content": text}] for text in PROMPTS]
+    asked = [{"prompt": [{"role": "user", "content": text}]} for text in PROMPTS]
     settings = SamplingSettings(max_new_tokens=48, temperature=0.0)
     checkpoint = load_checkpoint(folder)
-    own = sample_completions(checkpoint, prompts, settings)
+    own = sample_completions(checkpoint, asked, settings)
     assert all(max(each.completion_ids) >= checkpoint.layout.standard_size for each in own)
     turns = [checkpoint.tokenizer.decode(each.completion_ids).partition("</think>") for each in own]
     answers = [answer.lstrip() for _, _, answer in turns]

@@ -116,7 +116,7 @@ def test_an_openai_client_gets_the_ids_of_our_own_generation(served):
     asked = {"temperature": 0, "max_tokens": 48, "extra_body": {"return_token_ids": True}}
     answer = client.chat.completions.create(model=str(folder), messages=messages, **asked).choices[0]
     settings = SamplingSettings(max_new_tokens=48, temperature=0.0)
-    [own] = sample_completions(load_checkpoint(folder), [messages], settings)
+    [own] = sample_completions(load_checkpoint(folder), [{"prompt": messages}], settings)
     assert answer.token_ids == own.completion_ids and len(own.completion_ids) > 10
 
 

@@ -13,7 +13,7 @@ from tests.training.conftest import logits_of
 bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
 
 BITS = (8, 4)
-PROMPT = [[{"role": "user", "content": "What is 3 + 4?"}]]
+ROWS = [{"prompt": [{"role": "user", "content": "What is 3 + 4?"}]}]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_an_evaluation_neither_computes_otherwise_nor_cuts_the_gradient_of_what_
             layer.p = 0.0
     before, gradients = logits_of(model, rows), lora_gradients(model, rows)
     checkpoint = Checkpoint(trainer.processing_class, trainer.policy.layout, model=model)
-    sample_completions(checkpoint, PROMPT, SamplingSettings(max_new_tokens=4))
+    sample_completions(checkpoint, ROWS, SamplingSettings(max_new_tokens=4))
     assert model.training
     assert torch.equal(logits_of(model.eval(), rows), before)
     after = lora_gradients(model.train(), rows)
