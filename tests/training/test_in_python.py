@@ -90,7 +90,7 @@ def test_batches_that_do_not_divide_are_answered_with_values_that_do(printed, tm
         assert GRPOConfig(**{**fields, name: int(value)}).generation_batch_size in (4, 8, 16)
 
 
-def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, caplog):
+def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, expand_shape, tmp_path, caplog):
     tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
     chats = [[{"role": "user", "content": "word " * size}] for size in (1, 400, 2)]
     kept = drop_long_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 100)
@@ -99,6 +99,10 @@ def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, caplog):
     assert len(drop_long_prompts(Dataset.from_dict({"prompt": ["a", "word " * 400]}), tokenizer, 100)) == 1
     with pytest.raises(UserError, match="every prompt is longer"):
         drop_long_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 1)
+    shown = {"max_prompt_length": 100, "chat_template_kwargs": {"chat_template": "{{ 'word ' * 400 }}"}}
+    args = GRPOConfig(**arguments(tmp_path, bf16=False, **shown))
+    with pytest.raises(UserError, match="max_prompt_length=100: every prompt is longer"):
+        RegionGRPOTrainer(expand_shape("qwen3"), print, args, Dataset.from_dict({"prompt": chats}))
 
 
 @pytest.fixture
