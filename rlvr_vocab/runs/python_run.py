@@ -264,7 +264,8 @@ class _Recorder:
 
     def _write_forecast(self) -> None:
         trainer = self._trainer
-        lengths = [prompt_tokens(row, trainer.tokenizer, tools=trainer.tools or None) for row in _first_rows(trainer)]
+        tools = trainer.tools or None
+        lengths = [prompt_tokens(row, trainer.processing_class, tools=tools) for row in _first_rows(trainer)]
         try:
             settings = read_settings("train", [f"config={self._folder / CONFIG}"])
         except UserError as error:
@@ -333,7 +334,7 @@ def _model_keys(trainer: RecordedTrainer) -> dict[str, Any]:
         "reasoning_vocab_size": layout.size,
         "source_ids": None if cyclic else list(layout.source_ids),
         **(of_copies if layout.size else {}),
-        "think_tags": list(think_tags(trainer.tokenizer, layout)),
+        "think_tags": list(think_tags(trainer.processing_class, layout)),
         "pure_bf16": adapter is None and dtype == "bfloat16",
         "model_kwargs": {"torch_dtype": dtype},
         "generation_kwargs": {"max_new_tokens": args.max_completion_length, "temperature": args.temperature},

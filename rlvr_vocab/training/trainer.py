@@ -334,7 +334,7 @@ class RegionGRPOTrainer(TRLSeams):
     def _whole_turns(self, completion: Any, prompt_ids: list[int], ids: list[int], mask: list[int]) -> Any:
         """A completion in which each message of the assistant has the text of its whole turn, prefilled text too."""
         turns = (
-            assistant_turn(self.tokenizer, self.policy.layout, prompt_ids + ids[:start], ids[start:end])
+            assistant_turn(self.processing_class, self.policy.layout, prompt_ids + ids[:start], ids[start:end])
             for start, end in sampled_spans(mask)
         )
         if isinstance(completion, str):
@@ -472,7 +472,7 @@ class RegionGRPOTrainer(TRLSeams):
             return
         thinking, ended = (self.train_metrics.get(name) for name in ("thinking/mean_length", "tools/ended_in_call"))
         if self.policy.layout.size and thinking and not any(thinking):
-            tag = think_tags(self.tokenizer, self.policy.layout)[0]
+            tag = think_tags(self.processing_class, self.policy.layout)[0]
             where = "outside of which no reasoning token is sampled: dataset.open_thinking or Expansion(open_thinking)"
             logger.warning("no completion of the first logged step opened %s, %s can be prefill", tag, where)
         if ended and any(ended):
@@ -489,5 +489,5 @@ class RegionGRPOTrainer(TRLSeams):
         super().log(logs, start_time)
         if training and not at_the_end and self.newest_rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.stage_context.run_step(self.state.global_step), self.stage_context.run_folder
-            write_completions(self.newest_rollouts, step, self.tokenizer, folder / "completions")
+            write_completions(self.newest_rollouts, step, self.processing_class, folder / "completions")
             self.newest_rollouts = None

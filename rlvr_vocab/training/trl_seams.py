@@ -277,11 +277,6 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
         return self._pending_extra_logs
 
     @property
-    def tokenizer(self) -> Any:
-        """`_tokenizer`: `processing_class` may be a processor."""
-        return self._tokenizer
-
-    @property
     def standalone_tools(self) -> list[Any]:
         """`_standalone_tools`: the functions of `tools=`; `tools` has the methods of environments too."""
         return self._standalone_tools

@@ -64,7 +64,8 @@ def test_greedy_completions_are_those_of_the_trainer(
     trainer = make_trainer(folder, tmp_path, tools=[length, later], **keys)
     monkeypatch.setattr(trl_grpo, "parse_response", parsed)
     monkeypatch.setattr(trl_templates, "parse_response", parsed)
-    ends = [trainer.tokenizer.eos_token_id, *range(5, trainer.policy.layout.rows, 23)]  # turns of different lengths
+    # Turns of different lengths.
+    ends = [trainer.processing_class.eos_token_id, *range(5, trainer.policy.layout.rows, 23)]
     for config in (trainer.generation_config, trainer.model.generation_config):
         config.eos_token_id = ends
     trainer.eos_token_ids = ends
