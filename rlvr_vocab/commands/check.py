@@ -107,6 +107,8 @@ def _show_prompts(
         require_chat_template,
         thinking_opener,
     )
+    from rlvr_vocab.runs.tools import ToolUse, tools_of_run
+    from rlvr_vocab.tools.functions import offered_tools
     from rlvr_vocab.vocab.tokenizer import chat_ids, chat_texts
 
     quiet_libraries()
@@ -116,10 +118,14 @@ def _show_prompts(
     thinks = asks_to_think(prompts, model.think_tags)
     plan = expansion_plan(model, settings.seed, settings.dataset, thinks=thinks)
     require_chat_template(plan)
+    loop = ToolUse(settings.tools, settings.environment, None, "keep").loop(plan.tokenizer, plan.layout)
     with progress_bar(console, "counting tokens", len(prompts)) as display:
-        ids = chat_ids(plan.tokenizer, prompts, rows)
+        ids = chat_ids(plan.tokenizer, prompts, rows, tools=offered_tools(**tools_of_run(settings)))
         display.update(len(prompts))
     [text] = chat_texts(plan.tokenizer, prompts[:1])
+    if loop is not None:  # its tools, and what an environment adds
+        ids[0] = loop.begin(problems.train[0]).prompt_ids
+        text = plan.tokenizer.decode(ids[0])
     opener, tag = thinking_opener(ids[0], plan.layout), model.think_tags[0]
     lengths = sorted(len(each) for each in ids[: len(trained)])
     lines = [

@@ -67,11 +67,10 @@ class Row:
     def text(self) -> str:
         return turn_text(self.columns["completions"])
 
-    @property
-    def shown(self) -> str:
+    def shown(self, between: str = " | ") -> str:
         """The text; with tools or several turns each part behind its author."""
         parts = transcript(self.columns["completions"])
-        return self.text if len(parts) < 2 else " | ".join(f"{author}: {text}" for author, text in parts)
+        return self.text if len(parts) < 2 else between.join(f"{author}: {text}" for author, text in parts)
 
     @property
     def gold(self) -> str:
@@ -95,7 +94,7 @@ def run(settings: ScoreSettings) -> int:
     if settings.model is not None:
         for row in rows[: settings.show]:
             asked = f"asked: {short_text(row.columns['prompts'][-1]['content'], 120)}{row.gold}"
-            lines = [asked, *(f"│ {line}" for line in visible_text(row.text, "⏎\n").splitlines())]
+            lines = [asked, *(f"│ {line}" for line in visible_text(row.shown("\n"), "⏎\n").splitlines())]
             print_section(console, _row_line(rewards, row), lines)
     else:
         below = [row for row in rows if settings.completions is not None or not all(map(_is_full, rewards, row.scores))]
@@ -157,6 +156,7 @@ def _sampled_completions(
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
     from rlvr_vocab.runs.model import expansion_plan, loading_kwargs
     from rlvr_vocab.runs.problems import asks_to_think, require_chat_template
+    from rlvr_vocab.runs.tools import ToolUse
     from rlvr_vocab.vocab.expand import write_expansion
 
     quiet_libraries()
@@ -164,7 +164,7 @@ def _sampled_completions(
     first = problems[0].columns
     require_reward_columns(settings.rewards.functions, list(first), "the problems have")
     prompts = [problem.columns["prompts"] for problem in problems]
-    asked = [{"prompt": prompt} for prompt in prompts for _ in range(settings.samples)]
+    asked = [{**each.columns, "prompt": each.columns["prompts"]} for each in problems for _ in range(settings.samples)]
     thinks = asks_to_think(prompts, model.think_tags, settings.rewards, {**first, "prompt": first["prompts"]})
     plan = expansion_plan(model, settings.seed, settings.dataset, thinks=thinks)
     require_chat_template(plan)
@@ -177,12 +177,16 @@ def _sampled_completions(
     with tempfile.TemporaryDirectory() as temporary, progress_bar(console, "sampling", len(asked)) as bar:
         write_expansion(plan, folder := Path(temporary) / INITIAL_MODEL)
         checkpoint = load_checkpoint(folder, **loading_kwargs(model))
+        tools = ToolUse(settings.tools, settings.environment, settings.max_tool_calling_iterations, "keep")
+        checkpoint = replace(checkpoint, tools=tools.loop(checkpoint.tokenizer, checkpoint.layout))
         sampled = sample_completions(checkpoint, asked, sampling, bar.update)
     rows = []
     for number, each in enumerate(sampled):
         problem, sample = problems[number // settings.samples], number % settings.samples + 1
-        turn = [{"role": "assistant", "content": each.turn}]
-        columns = {**problem.columns, "completions": turn, "completion_ids": each.completion_ids}
+        turns = each.messages or [{"role": "assistant", "content": each.turn}]
+        columns = {**problem.columns, "completions": turns, "completion_ids": each.completion_ids}
+        if each.environment is not None:
+            columns["environments"] = each.environment
         rows.append(Row({**problem.place, "sample": sample}, columns))
     context = RewardContext(model.think_tags, sampling.max_new_tokens, settings.decimal)
     return build_rewards(settings.rewards.functions, context), rows
@@ -331,7 +335,9 @@ def _print_rows(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequen
         return total if settings.order == "lowest" else -total
 
     if shown := sorted(rows, key=place)[: settings.show]:
-        lines = (f"{_row_line(rewards, row)}; text: {short_text(row.shown, keep_end=True)}{row.gold}" for row in shown)
+        lines = (
+            f"{_row_line(rewards, row)}; text: {short_text(row.shown(), keep_end=True)}{row.gold}" for row in shown
+        )
         print_section(console, f"{settings.order.capitalize()} totals, {len(shown):,} of {len(rows):,}", lines)
 
 
@@ -371,7 +377,7 @@ def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Con
         failed = [row for row in rows if row.scores[number].failed]
         first = {id(row.scores[number]): row for row in reversed(failed)}  # rows of a failed batch share one score
         lines = [
-            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {short_text(row.shown, keep_end=True)}"
+            f"{row.name}: {short_text(row.scores[number].reason, 300)}; text: {short_text(row.shown(), keep_end=True)}"
             for row in reversed(first.values())
         ]
         if failed:

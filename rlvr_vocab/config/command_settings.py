@@ -309,6 +309,8 @@ class CheckSettings:
     against_subset: str | None
     against_split: str
     against_problem_column: str | None
+    tools: Annotated[ToolNames, BeforeValidator(as_tuple)]
+    environment: Environment
     seed: Seed
 
     def other_sets(self) -> list[ProblemSource]:
@@ -332,6 +334,9 @@ class ScoreSettings:
     model: ModelSettings | None
     dataset: DatasetSettings | None
     rewards: RewardSettings
+    tools: Annotated[ToolNames, BeforeValidator(as_tuple)]
+    environment: Environment
+    max_tool_calling_iterations: WholeFrom0 | None
     completions: UserPath | None
     decimal: DecimalMark
     completion_column: str
@@ -352,6 +357,8 @@ class ScoreSettings:
         if completions is not None and (dataset is not None or model is not None):
             other = "dataset" if dataset is not None else "model"
             raise UserError(f"completions=… and {other}=… are two things to score: give one")
+        if model is None and (self.tools or self.environment):
+            raise UserError("tools and environment: no model could call them: give model=… and dataset=…")
         inputs = [each for each in (completions, dataset and dataset.name, dataset and dataset.eval_split) if each]
         if self.out is not None and self.out.resolve() in (Path(each).expanduser().resolve() for each in inputs):
             raise UserError(f"out={self.out}: this command reads it; give another file")

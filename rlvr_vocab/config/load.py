@@ -17,13 +17,21 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_command_line
-from rlvr_vocab.config.command_settings import COMMANDS, EvaluateSettings, GenerateSettings
+from rlvr_vocab.config.command_settings import COMMANDS, PlanSettings, ScoreSettings
 from rlvr_vocab.config.recorded import CODE, CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
-from rlvr_vocab.config.sections import RunSettings, StageKeys, StageSettings, grpo_arguments, stage_error_context
+from rlvr_vocab.config.sections import (
+    RewardSettings,
+    RunSettings,
+    StageKeys,
+    StageSettings,
+    grpo_arguments,
+    stage_error_context,
+)
 from rlvr_vocab.config.trl_fields import GrpoFields, field_types, trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
+from rlvr_vocab.rewards.build import has_reward, load_attribute
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
 from rlvr_vocab.secrets import is_secret, variable_with
 from rlvr_vocab.text import nearest_and_all
@@ -47,6 +55,7 @@ _WHICH = {
 # Keys that hold problems out: `evaluate` takes what they hold out.
 _DIVIDE = frozenset({"dataset.eval_fraction", "dataset.eval_split", "dataset.max_eval_samples"})
 Run = TypeVar("Run", bound=RunSettings)
+Acting = TypeVar("Acting", bound=RunSettings | ScoreSettings)
 
 
 @dataclass(frozen=True)
@@ -233,6 +242,8 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
         _allow_rewards(settings.rewards.functions)
     if "tools" in config:
         _allow_tools(settings, composed)
+    if isinstance(settings, ScoreSettings):
+        settings = _with_reward_of_environment(settings, composed)
     if "grader" in config and composed.trusts("grader"):
         _allow_rewards(settings.grader or ())
     return settings
@@ -264,6 +275,7 @@ def _read_run(composed: Composed, kind: type[Run]) -> Run:
     others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
     training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
     run = replace(run, training=training)
+    run = run if isinstance(run, PlanSettings) else _with_reward_of_environment(run, composed)
     grader, tasks = run.evaluation.grader, run.dataset.tasks
     chosen = list(run.model.source_ids) if isinstance(run.model.source_ids, tuple) else run.model.source_ids
     resolved = {
@@ -326,11 +338,27 @@ def _code_of(run: RunSettings) -> dict[str, str]:
     return {str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in sorted(files)}
 
 
-def _allow_tools(settings: RunSettings | EvaluateSettings | GenerateSettings, composed: Composed) -> None:
+def _allow_tools(settings: Any, composed: Composed) -> None:
     if composed.trusts("tools"):
         allow(settings.tools or ())
-    if settings.environment is not None and (composed.trusts("environment") or composed.trusts("environment.name")):
+    if _trusts_environment(settings, composed):
         allow([settings.environment.name])
+
+
+def _trusts_environment(settings: Any, composed: Composed) -> bool:
+    typed = composed.trusts("environment") or composed.trusts("environment.name")
+    return typed and settings.environment is not None
+
+
+def _with_reward_of_environment(settings: Acting, composed: Composed) -> Acting:
+    """With `get_reward` of the environment as the last reward, where it is not among them."""
+    name, functions = settings.environment and settings.environment.name, settings.rewards.functions
+    if not (_trusts_environment(settings, composed) and name and is_user_code(name)):
+        return settings
+    allow([name])
+    if any(each.name == name for each in functions) or not has_reward(load_attribute(name, "environment")):
+        return settings
+    return replace(settings, rewards=RewardSettings((*functions, RewardSpec(name))))
 
 
 def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -67,7 +69,8 @@ def find_function(name: str) -> Callable[..., Any]:
     if name in IN_SCRIPT:
         return IN_SCRIPT[name]
     if is_user_code(name):
-        function = load_function(name)
+        found = load_attribute(name)
+        function = reward_of_environment(found) if has_reward(found) else load_function(name)
         parameters, takes_any = parameters_of(function)
         if not takes_any and "completions" not in parameters:
             raise UserError(f"rewards: {name} takes no parameter completions, so it is no reward and is not called")
@@ -79,6 +82,25 @@ def find_function(name: str) -> Callable[..., Any]:
     if traits_of(function).sends:
         require_allowed(name, "sends completions, and the key that its parameters name, to a server")
     return function
+
+
+def has_reward(found: Any) -> bool:
+    """Whether it is the class of an environment that owns a reward."""
+    return isinstance(found, type) and callable(getattr(found, "get_reward", None))
+
+
+@cache
+def reward_of_environment(kind: Any) -> Callable[..., Any]:
+    """`get_reward` of an environment's class as a reward function; None for a completion in no such environment."""
+
+    async def awaited(scores: list[Any]) -> list[Any]:
+        return [await score if inspect.isawaitable(score) else score for score in scores]
+
+    def get_reward(completions: Any, environments: Any) -> Any:
+        scores = [each.get_reward() if type(each) is kind else None for each in environments]
+        return awaited(scores) if any(map(inspect.isawaitable, scores)) else scores
+
+    return get_reward
 
 
 def declared(spec: RewardSpec) -> Traits:

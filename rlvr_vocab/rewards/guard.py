@@ -117,6 +117,8 @@ class Reward:
             self._call(dict.fromkeys(self._takes, ()))
 
     def _call(self, columns: Mapping[str, Any]) -> Any:
+        if (acted := self._takes.get("environments")) and acted.default is acted.empty and acted.name not in columns:
+            raise NoScores("needs an environment to act in: add environment=…")
         settings = getattr(self.function, "settings", ())  # a column of that name is no value for them
         names = columns if self._takes_any else self._takes
         taken = {name: values for name, values in columns.items() if name in names and name not in settings}

@@ -297,7 +297,7 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
     derived += ["warmup_steps"] * (training.get("warmup_ratio") is not None)
     script = getattr(sys.modules["__main__"], "__file__", None)
     systems = {_system_prompt(row) for row in _first_rows(trainer)}
-    environments = [_recorded_name(each) for each in (trainer.environment_factories or {}).values()]
+    environments = [_recorded_name(inspect.unwrap(each)) for each in (trainer.environment_factories or {}).values()]
     return {
         "exp_name": Path(args.run_name or folder.resolve().name).name,
         "seed": args.seed,
@@ -377,7 +377,7 @@ def _source_digest(function: Callable[..., Any]) -> str | None:
 
 
 def _code_of(function: Callable[..., Any]) -> Any:
-    code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
+    code = inspect.unwrap(getattr(inspect.unwrap(function), "func", function))  # of a partial the function
     return code if inspect.isroutine(code) or isinstance(code, type) else type(code)
 
 

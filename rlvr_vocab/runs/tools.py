@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlvr_vocab.config.command_settings import EvaluateSettings, GenerateSettings
+from rlvr_vocab.config.command_settings import CheckSettings, EvaluateSettings, GenerateSettings, ScoreSettings
 from rlvr_vocab.config.sections import EnvironmentSettings, RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import user_code_record
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # seconds to import
 OF_TOOLS = ("tools", "environment", "max_tool_calling_iterations", "past_thinking")
 
 
-def tools_of_run(settings: RunSettings | ToolUse) -> dict[str, Any]:
+def tools_of_run(settings: RunSettings | CheckSettings | ScoreSettings | ToolUse) -> dict[str, Any]:
     """The arguments of a trainer for the tools and the environment of a run, loaded; none where it has none."""
     arguments: dict[str, Any] = {"tools": load_tools(settings.tools)} if settings.tools else {}
     if (environment := settings.environment) is not None:

@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 TOOLS: dict[str, Callable[..., Any]] = {"calculator": calculator}  # those that a run names without a file
 DEADLINE = 10  # seconds for a call
+RESET_DEADLINE = 300  # seconds to make an environment, and for each `reset`
 LONGEST_RESULT = 32_000  # characters
 LONGEST_ERROR = 1_000
 
@@ -78,7 +79,8 @@ def methods_of(environment: type) -> list[Callable[..., Any]]:
 def offered_tools(tools: Any = None, environment_factory: Any = None) -> list[Callable[..., Any]] | None:
     """The functions that a prompt shows for a trainer's arguments, as far as they are known; None for none."""
     factories = environment_factory.values() if isinstance(environment_factory, Mapping) else [environment_factory]
-    kinds = [getattr(factory, "func", factory) for factory in factories]  # of a partial
+    plain = map(inspect.unwrap, filter(None, factories))  # of guarded ones
+    kinds = [getattr(factory, "func", factory) for factory in plain]  # of a partial
     return [*(tools or ()), *(tool for kind in kinds if isinstance(kind, type) for tool in methods_of(kind))] or None
 
 
@@ -132,7 +134,9 @@ def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Call
                 Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere,
                 redirect_stdout(nowhere),
             ):
-                return _within(deadline, lambda: content_of(tool(*args, **deepcopy(arguments))), tool.__name__)
+                return _within(
+                    deadline, lambda: content_of(tool(*args, **deepcopy(arguments))), f"tool {tool.__name__}"
+                )
 
     vars(call)["is_guarded"] = True
     return call
@@ -142,14 +146,50 @@ def guarded_tools(tools: Mapping[str, Callable[..., Any]]) -> dict[str, Callable
     return {name: guarded(tool) for name, tool in tools.items()}
 
 
+def guarded_environments(factories: Any) -> Any:
+    """A factory of environments, or several by name; UserError where one is not made, or not `reset`, in time."""
+    if isinstance(factories, Mapping):
+        return {name: guarded_environments(factory) for name, factory in factories.items()}
+    name = f"environment {getattr(getattr(factories, 'func', factories), '__name__', '')}"
+
+    @functools.wraps(factories)
+    def make() -> Any:
+        environment = _begun(factories, f"{name}: its constructor")
+
+        def reset(**row: Any) -> Any:
+            added = _begun(functools.partial(own_reset, **row), f"{name}: reset")
+            if not isinstance(added, str | list | None):
+                raise UserError(f"{name}: reset returned {type(added).__name__}, no text for the prompt, and not None")
+            return writable(added) if isinstance(added, str) else added
+
+        with suppress(AttributeError):  # a class with slots has no place for it
+            own_reset, environment.reset = environment.reset, reset
+        return environment
+
+    return make
+
+
+def _begun(call: Callable[[], T], what: str) -> T:
+    try:
+        return _within(RESET_DEADLINE, call, what)
+    except UserError:
+        raise
+    except (*USER_CODE_ERRORS, _DeadlineOver) as error:
+        raise UserError(f"{what} {_reason(error, RESET_DEADLINE)}") from error
+
+
+def _reason(error: BaseException, deadline: float | None) -> str:
+    late = isinstance(error, _DeadlineOver)
+    return f"had not returned by its deadline of {deadline} seconds" if late else raised(error)
+
+
 @contextmanager
 def _errors_of(tool: Callable[..., Any], deadline: float | None) -> Iterator[None]:
     """Raises the errors of a call as ToolError, with the message that TRL would pass on, and warns of some."""
     try:
         yield
     except (*USER_CODE_ERRORS, _DeadlineOver) as error:
-        late = f"had not returned by its deadline of {deadline} seconds"
-        what = late if isinstance(error, _DeadlineOver) else raised(error)
+        what = _reason(error, deadline)
         _failures[tool.__name__] = count = _failures[tool.__name__] + 1
         if tool not in TOOLS.values() and is_warned_of(count):
             logger.warning("tool %s %s (failed calls so far: %d)", tool.__name__, what, count)
@@ -164,7 +204,7 @@ def _within(deadline: float | None, call: Callable[[], T], name: str) -> T:
     expression, a large power), and tools may set alarms of their own. In another thread the call is abandoned.
     """
     if threading.current_thread() is not threading.main_thread():
-        outcome = run_in_thread(call, f"tool {name}")
+        outcome = run_in_thread(call, name)
         if wait([outcome], deadline).not_done:
             raise _DeadlineOver
         return outcome.result()

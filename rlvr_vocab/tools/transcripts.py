@@ -15,7 +15,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import run_coroutine
 from rlvr_vocab.rewards.reward import content_text, turn_text
 from rlvr_vocab.tools.format import Message, ToolFormat
-from rlvr_vocab.tools.functions import ToolError, guarded_tools, methods_of, offered_tools
+from rlvr_vocab.tools.functions import ToolError, guarded_environments, guarded_tools, methods_of, offered_tools
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import assistant_turn, prefilled_ids
 
@@ -106,7 +106,7 @@ class ToolLoop:
 
         `context` is the most ids of prompt and completion that the model takes.
         """
-        started = [self._started(row) for row in rows]
+        started = [self.begin(row) for row in rows]
         longest = sys.maxsize if context is None else context
         going, turn = list(enumerate(started)), 0
         if (most := max(len(each.prompt_ids) for each in started)) >= longest:
@@ -126,19 +126,14 @@ class ToolLoop:
             each.turn = turn_text(each.messages)
         return started
 
-    def _started(self, row: Mapping[str, Any]) -> Completion:
+    def begin(self, row: Mapping[str, Any]) -> Completion:
+        """A completion without a turn: the prompt of a row with its tools, and what its environment adds."""
         prompt, environment, tools = row["prompt"], None, self.tools
         if self.environment_factories:
             several = None not in self.environment_factories
-            environment = self.environment_factories[row["environment"] if several else None]()
+            environment = guarded_environments(self.environment_factories[row["environment"] if several else None])()
             columns = {name: value for name, value in row.items() if not (several and name == "environment")}
-            try:
-                inspect.signature(environment.reset).bind(**columns)
-            except TypeError as error:  # of problems without a column
-                kind = type(environment).__name__
-                raise UserError(f"environment {kind}: reset: {error}; tools=[] answers without it") from None
-            added = environment.reset(**columns)
-            if added is not None:
+            if (added := environment.reset(**columns)) is not None:
                 prompt = [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + content_text(added)}]
             tools = [*tools, *(getattr(environment, each.__name__) for each in methods_of(type(environment)))]
         prompt_ids = self.tool_format.prompt_ids(prompt, tools)

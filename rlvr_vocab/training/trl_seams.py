@@ -25,6 +25,7 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.hub import PushInProgress, hf_api
 from trl import GRPOTrainer
 
+from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.tools.functions import guarded_tools
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
@@ -113,6 +114,7 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
     """
 
     push_in_progress: Any
+    reward_weights: Any
     tool_format: Any  # the trainer's `ToolFormat`
     _in_tool_loop = False
     _sync_tool_dicts: list[dict[str, Any]]  # of each completion, by name
@@ -237,6 +239,14 @@ class TRLSeams(StagedCheckpoints, GRPOTrainer):
         """`GRPOTrainer._load_optimizer_and_scheduler`: it takes rates and decay from the checkpoint too."""
         with peak_memory.phase("loading"), self.checkpoints.keeping_configured_settings():
             super()._load_optimizer_and_scheduler(checkpoint)
+
+    def drop_repeated_reward(self) -> None:
+        """`GRPOTrainer.__init__` appends `get_reward` of an environment, also where a given reward calls it."""
+        name = self.reward_func_names[-1]
+        if name in [each.name for each in self.reward_funcs[:-1] if isinstance(each, Reward)]:
+            for column in (self.reward_funcs, self.reward_func_names, self.reward_processing_classes):
+                del column[-1]
+            self.reward_weights = self.reward_weights[:-1]
 
     # Attributes without a public name.
 

@@ -168,8 +168,10 @@ class RegionSampler:
             return self._own_generate(*args, **given)
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
-        if recorder is self._draw or (not recorder._steps and not self.policy.layout.size):
-            return output  # nothing recorded: a `generate` of the user's own, which asks for no processors
+        if recorder is self._draw or not recorder._steps:
+            if recorder is not self._draw and self.policy.layout.size:
+                raise UserError("model.generate is one of your own, which draws no copies: train without copies")
+            return output
         self.last_logps, *self.last_entropies = recorder.recorded()
         if self.last_logps.isnan().any():
             raise UserError(

@@ -1,12 +1,14 @@
 """`rlvr-vocab check` end to end: what is reported is what is there."""
 
 import json
+import re
 
 import pytest
 
 from rlvr_vocab.cli import main
 
 LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
+TITLE = "One prompt, as the model sees it"
 FILLER = "apple pear plum fig date lime kiwi nut oat pea rye yam bun egg ham jam pie tea"
 
 
@@ -117,7 +119,7 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, tmp_p
     tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
     template = "<|im_start|>system\nBox it.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     lengths = sorted(len(tokenizer.encode(template.format(text))) for text in texts)
-    head, *prompt, opener, figures = section(shown, "One prompt, as the model sees it")
+    head, *prompt, opener, figures = section(shown, TITLE)
     row = int(head.partition(" of row ")[2].partition(";")[0])
     assert head.startswith(f"  {len(tokenizer.encode(template.format(texts[row - 1])))} tokens")
     assert prompt[:3] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
@@ -165,3 +167,21 @@ def test_answers_to_choices_elsewhere_are_no_contradiction(capsys, tmp_path):
         "  letters of choices (A 33%, B 33%, C 33%): train with 'rewards=[multiple_choice]'"
     ]
     assert last_section(shown) == ["  nothing stands in the way"]
+
+
+def test_a_prompt_is_shown_with_its_tools_and_what_its_environment_adds(capsys, clean, tmp_path, error_of):
+    game = tmp_path / "game.py"
+    game.write_text(
+        "class Game:\n    def reset(self, solution, **row):\n        return f' Begin at {solution}.'\n"
+        "    def wait(self) -> str:\n        'Waits a turn.'\n"
+        "class Silent(Game):\n    def reset(self, solution):\n        return 1\n"
+    )
+    shown = section(check(capsys, clean, "model=tiny", f"environment={game}:Game", "tools=[calculator]"), TITLE)
+    sum_of = 2 * int(re.search(r"Add (\d+) to", "".join(shown))[1]) + 1
+    assert any(line.endswith(f" Begin at {sum_of}.<|im_end|>⏎") for line in shown)
+    assert "  │ wait(): Waits a turn.⏎" in shown and any("calculator(expression)" in line for line in shown)
+    words = (*LOCAL, f"dataset.name={clean}")
+    assert "environment Silent: reset raised TypeError" in error_of(
+        "check", *words, "model=tiny", f"environment={game}:Silent"
+    )
+    assert "no tool calculatr; did you mean calculator" in error_of("check", *words, "tools=[calculatr]")

@@ -6,7 +6,9 @@ import pytest
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import only_allowed_code
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, load_attribute
+from rlvr_vocab.rewards.guard import dry_run
+from rlvr_vocab.rewards.reward import RewardSpec, only_allowed_code
 from rlvr_vocab.runs.folder import RunOfCheckpoint
 from rlvr_vocab.runs.tools import OF_TOOLS, ToolUse, tools_of_run
 
@@ -50,3 +52,56 @@ def test_tools_of_a_script_are_to_be_named(key):
         tools_of_run(use(run=(key.format("python:/a/train.py:look"),)))
     assert "look is code of a Python script" in str(refused.value)
     assert f"give {key.format('/a/train.py:look')}, which imports that file" in str(refused.value)
+
+
+ENVIRONMENT = '''
+class Game:
+    def reset(self, **row):
+        self.score = len(row["solution"])
+
+    def wait(self) -> str:
+        """Waits."""
+
+    def get_reward(self):
+        return 1 / (self.score - 3)
+
+
+class Later(Game):
+    async def get_reward(self):
+        return -1.0
+
+
+class Free(Game):
+    get_reward = None
+'''
+
+
+def test_the_reward_of_an_environment_is_the_last_of_its_run_unless_it_is_named(tmp_path):
+    file = tmp_path / "game.py"
+    file.write_text(ENVIRONMENT)
+
+    def rewards(*words, command="train"):
+        functions = read_settings(command, [*words, f"environment={file}:Game"]).rewards.functions
+        return [(spec.name.rpartition(":")[2], spec.weight) for spec in functions]
+
+    quickstart = ("experiment=quickstart",)
+    assert rewards(*quickstart, "rewards=[]") == [("Game", 1.0)]
+    assert rewards(*quickstart, "rewards=[boxed]") == [("boxed", 1.0), ("Game", 1.0)]
+    named = f"rewards=[{{name: '{file}:Game', weight: 0.5}},boxed]"
+    assert rewards(*quickstart, named) == [("Game", 0.5), ("boxed", 1.0)]
+    assert rewards("model=tiny", "dataset=arithmetic", "rewards=[]", command="score") == [("Game", 1.0)]
+
+
+def test_an_environment_scores_its_own_completions_and_a_failure_costs_its_row(tmp_path):
+    file = tmp_path / "game.py"
+    file.write_text(ENVIRONMENT)
+    game, later = build_rewards([RewardSpec(f"{file}:Game"), RewardSpec(f"{file}:Later")], RewardContext())
+    of_game, of_later = (load_attribute(f"{file}:{name}") for name in ("Game", "Later"))
+    environments = [of_game(), of_later(), of_game()]
+    for environment, solution in zip(environments, ("12345", "1", "123"), strict=True):
+        environment.reset(solution=solution)
+    columns = {"completions": ["a", "b", "c"], "environments": environments}
+    assert game(**columns) == [0.5, None, None] and game.failures == 1
+    assert later(**columns) == [None, -1.0, None] and later.failures == 0
+    with pytest.raises(UserError, match="reward Game needs an environment to act in: add environment=… in its trial"):
+        dry_run(game, [{"prompt": "a"}], ["b"])

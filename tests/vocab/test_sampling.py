@@ -184,3 +184,13 @@ def test_a_stock_pipeline_with_the_processor_gives_no_forbidden_id(temperature, 
     processed, bias = processor(torch.tensor([[5, 6], [5, layout.think_open_id]]), scores), RegionPolicy(layout).bias
     bias = bias * temperature if temperature else bias.masked_fill(bias.isfinite(), 0.0)
     torch.testing.assert_close(processed, scores + bias)
+
+
+@pytest.mark.parametrize("size", [0, None])
+def test_a_generate_of_ones_own_is_for_models_without_copies(size, expand_shape):
+    model, policy = load(expand_shape("llama", size=size))
+    model.generate = lambda ids, **_: ids
+    sampler, ids = attach_region_sampler(model, policy), prompts(policy.layout)
+    refused = nullcontext() if size == 0 else pytest.raises(UserError, match="is one of your own")
+    with refused, sampler.recording():
+        assert torch.equal(model.generate(ids, max_new_tokens=2, **PLAIN), ids)

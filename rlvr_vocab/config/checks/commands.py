@@ -58,6 +58,7 @@ def check_check(settings: CheckSettings) -> None:
         check_model(settings.model)
     for other in settings.other_sets():  # which are read after much is printed
         check_source(other, PromptStyle(system_prompt=None))
+    tools_of_run(settings)
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
@@ -80,6 +81,7 @@ def check_expand(settings: ExpandSettings) -> None:
 
 def check_score(settings: ScoreSettings) -> None:
     check_rewards(settings.rewards)
+    tools_of_run(settings)
     if settings.dataset is not None:
         check_dataset(settings.dataset)
     if settings.model is not None:

@@ -238,7 +238,7 @@ def _check_warmup(settings: RunSettings) -> None:
 def check_rewards(rewards: RewardSettings) -> None:
     """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
-        raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
+        raise UserError("rewards is empty: give one, as rewards=[accuracy], or an environment with get_reward")
     for reward in build_rewards(rewards.functions, dummy_context()):
         reward.check_parameters()
         for name in reward.params.keys() - parameters_of(reward.function)[0]:
