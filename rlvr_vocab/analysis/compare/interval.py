@@ -53,11 +53,6 @@ class DifferenceVariance:
     def only_problems(self) -> float:  # the part that `seeds` do not contain
         return max(self.problems - sum(each.of_problems for each in self.seeds), 0.0)
 
-    @property
-    def total(self) -> float:
-        """Variance of the difference; never less than that over the problems alone."""
-        return max(self.only_problems + sum(each.variance for each in self.seeds), self.problems)
-
     def half_width(self, error: float) -> float:
         """Half of the interval that misses the true difference with a chance of at most `error`.
 
@@ -103,7 +98,8 @@ class DifferenceVariance:
             seeds = tuple(replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in seeds)
         unbiased = replace(self, seeds=seeds)
         widths = unbiased._half_widths(_drawn(seeds), error)
-        deviation = math.sqrt(unbiased.total)
+        # Never less than the deviation over the problems alone.
+        deviation = math.sqrt(max(unbiased.only_problems + sum(each.variance for each in seeds), self.problems))
 
         def missing(effect: float) -> float:
             return float(special.ndtr((effect - widths) / deviation).mean()) - power
