@@ -171,7 +171,7 @@ def _parts(own: SampledCompletion, marker: Marker | None) -> Iterator[tuple[str,
         for author, text in transcript([message]):
             spans = [TextSpan(text, 0)]
             if author == "assistant" and as_sampled is not None:
-                spans = [*_beginning(as_sampled, text)]
+                spans = [*_beginning(as_sampled, text)] or spans  # no mark rather than no text
             yield short_text(author), spans
 
 

@@ -116,6 +116,15 @@ def sample_of(text):
     return replace(shown_sample(own, None, CORRECTNESS), parts=[("completion", spans)])
 
 
+def test_a_turn_whose_text_is_not_that_of_its_ids_is_shown_unmarked(model_folder):
+    marker = Marker.from_folder(model_folder)
+    ids = [marker.layout.standard_size + load_tokenizer(model_folder).encode("7")[0]]
+    for content, copies in (("7", 1), ("other", 0)):
+        messages = [{"role": "assistant", "content": content}]
+        own = SampledCompletion(1, 1, "p", "", "", 0.0, 0.0, completion_ids=ids, messages=messages, segments=[1])
+        assert shown_sample(own, marker).parts == [("assistant", [TextSpan(content, copies)])]
+
+
 def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):
     layout = Marker.from_folder(model_folder).layout
     opened, closed = layout.think_open_id, layout.think_close_id
