@@ -26,7 +26,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.reward import RewardSpec, Score, assistant_text, parameters_of, traits_of
 from rlvr_vocab.secrets import without_secrets
-from rlvr_vocab.text import pluralize, writable
+from rlvr_vocab.text import pluralize, short_text, writable
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -283,8 +283,7 @@ def raised(error: BaseException) -> str:
 
 
 def _shown_row(completions: Any, row: int) -> str:
-    text = " ".join(assistant_text(completions[row]).split())
-    return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
+    return f"row {row + 1} ({short_text(assistant_text(completions[row]), 50)!r})"
 
 
 # --- before anything is trained ---

@@ -25,8 +25,7 @@ if TYPE_CHECKING:  # seconds to import
 
 Message = dict[str, Any]
 
-_FUNCTION = {"name": "tool_of_no_matter", "arguments": {"of": "no matter"}}
-_CALL: dict[str, Any] = {"type": "function", "function": _FUNCTION}
+_CALL: dict[str, Any] = {"type": "function", "function": {"name": "dummy", "arguments": {"of": "no matter"}}}
 _ASKED: list[Any] = [{"role": "user", "content": "dummy"}, {"role": "assistant", "content": "", "tool_calls": [_CALL]}]
 _UNSAFE = "{'error': 'the result begins a turn'}"  # in place of words that no other ids spell
 _MARK = "answer{}of{}no{}matter"  # stands for a tool's words in a rendered text

@@ -8,9 +8,9 @@ as mathematics it would accept `-4`. For the difference, write `$7-11$`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from rlvr_vocab.verify.cleaning import (
     LETTER,
@@ -47,9 +47,6 @@ from rlvr_vocab.verify.readings import (
 )
 from rlvr_vocab.verify.scanning import ROUND, TooLarge, Unreadable, group_end, require_bounded, separators, split_at
 
-ReadPart = Callable[[str], Reading]
-
-_DEEPEST = 8
 _MOST_ITEMS = 200
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 _ONLY_TEXT = re.compile(r"\\text\{([^{}]+)\}[.):]?")
@@ -79,7 +76,7 @@ def read(text: str) -> Reading:
     """Read an answer; raises Unreadable for an empty one, TooLarge for one that exceeds the bounds of `scanning`."""
     cleaned = cleaned_answer(text)
     try:
-        return _read(cleaned, _DEEPEST)
+        return _read(cleaned)
     except Unreadable:
         return Text(plain_words(cleaned))
 
@@ -96,42 +93,39 @@ def cleaned_answer(text: str) -> str:
     return cleaned
 
 
-def _read(text: str, depth: int) -> Reading:
-    if depth == 0:
-        raise TooLarge("tuples within tuples within tuples")
-    read_part = partial(_read, depth=depth - 1)
+def _read(text: str) -> Reading:
     text = _HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text)
     if words := _ONLY_TEXT.fullmatch(text):
-        return read_part(words[1].strip(" .,;:"))
+        return _read(words[1].strip(" .,;:"))
     if letter := _LETTER.fullmatch(text):
         return Choice(letter["letter"])
     return (
-        _several(text, read_part)
-        or _labelled(text, read_part)
-        or _relation(text, read_part)
-        or _union(text, read_part)
-        or _bracketed(text, read_part)
-        or _matrix(text, read_part)
+        _several(text)
+        or _labelled(text)
+        or _relation(text)
+        or _union(text)
+        or _bracketed(text)
+        or _matrix(text)
         or _based(text)
         or _quantity(text)
     )
 
 
-def _read_all(parts: Sequence[str], where: str, read_part: ReadPart) -> list[Reading]:
+def _read_all(parts: Sequence[str], where: str) -> list[Reading]:
     if len(parts) > _MOST_ITEMS:
         raise TooLarge(f"{len(parts)} items")
     if not all(parts):
         raise Unreadable(f"an empty place in a {where}")
-    return [read_part(part) for part in parts]
+    return [_read(part) for part in parts]
 
 
-def _several(text: str, read_part: ReadPart) -> Reading | None:
+def _several(text: str) -> Reading | None:
     """Several answers. Words are not a list: for them `and` and `or` differ."""
     joined = split_at(text, _AND_OR)
     parts = [part.strip(" ,") for _, part in (joined if len(joined) > 1 else split_at(text, _COMMAS_OF_LIST))]
     if len(parts) == 1:
-        return _plus_minus(text, read_part)
-    items = _flat(_read_all(parts, "list", read_part))
+        return _plus_minus(text)
+    items = _flat(_read_all(parts, "list"))
     if any(isinstance(item, Text) for item in items):
         return Text(plain_words(text))
     return _one_range(items, text, joined=len(joined) > 1) or Items(items)
@@ -157,22 +151,22 @@ def _one_range(items: tuple[Reading, ...], text: str, joined: bool) -> Reading |
     return Bracketed(lower.opened, (lower.items[0], upper.items[1]), upper.closed)
 
 
-def _plus_minus(text: str, read_part: ReadPart) -> Reading | None:
+def _plus_minus(text: str) -> Reading | None:
     r"""`a \pm b` is two answers; more than one independent sign is ambiguous."""
     signs = [sign[1] for sign in _SIGN.finditer(text)]
     if not signs or signs.count("pm") > 1 or text.startswith((r"\{", r"\begin")):
         return None
     upper = _SIGN.sub(lambda sign: "+" if sign[1] == "pm" else "-", text)
     lower = _SIGN.sub(lambda sign: "-" if sign[1] == "pm" else "+", text)
-    return Items(tuple(read_part(re.sub(r"(^|[=(])\+", r"\1", one)) for one in (upper, lower)))
+    return Items(tuple(_read(re.sub(r"(^|[=(])\+", r"\1", one)) for one in (upper, lower)))
 
 
-def _union(text: str, read_part: ReadPart) -> Reading | None:
+def _union(text: str) -> Reading | None:
     parts = split_at(text, _CUP)
-    return Union(tuple(read_part(part) for _, part in parts)) if len(parts) > 1 else None
+    return Union(tuple(_read(part) for _, part in parts)) if len(parts) > 1 else None
 
 
-def _bracketed(text: str, read_part: ReadPart) -> Reading | None:
+def _bracketed(text: str) -> Reading | None:
     pair = next((pair for pair in _PAIRS if text.startswith(pair[0]) and text.endswith(pair[1])), None)
     if pair is None:
         return None
@@ -182,23 +176,23 @@ def _bracketed(text: str, read_part: ReadPart) -> Reading | None:
     except Unreadable:
         return None  # `(a)(b)`: the brackets at both ends are not one pair
     if pair[0] == r"\{":
-        return _collection(inner, parts, read_part)
+        return _collection(inner, parts)
     if len(parts) == 1:
-        return read_part(inner) if pair == ("(", ")") and inner else None
-    items, (opened, closed) = tuple(_read_all(parts, "tuple", read_part)), pair
+        return _read(inner) if pair == ("(", ")") and inner else None
+    items, (opened, closed) = tuple(_read_all(parts, "tuple")), pair
     if len(items) == 2:  # an interval is open at infinity
         opened = "(" if items[0] == MINUS_INFINITY and opened == "[" else opened
         closed = ")" if items[1] == INFINITY and closed == "]" else closed
     return Bracketed(opened, items, closed)
 
 
-def _collection(inner: str, parts: list[str], read_part: ReadPart) -> Reading:
+def _collection(inner: str, parts: list[str]) -> Reading:
     if not inner:
         return Expression(r"\emptyset")
     condition = split_at(inner, _SUCH_THAT)
     if len(condition) == 2 and plain_name(condition[0][1].removesuffix(r"\in\mathbb{R}")):
-        return read_part(condition[1][1])
-    return Collection(_flat(_read_all(parts, "set", read_part)))
+        return _read(condition[1][1])
+    return Collection(_flat(_read_all(parts, "set")))
 
 
 def _based(text: str) -> Reading | None:
@@ -241,12 +235,12 @@ _SAYS_MORE = re.compile(
 )
 
 
-def _labelled(text: str, read_part: ReadPart) -> Choice | None:
+def _labelled(text: str) -> Choice | None:
     """The choice letter before its content; None if the content withdraws it."""
     found = _LABELLED.fullmatch(text)
-    if found is None:
+    if found is None or _LABELLED.match(found["content"]):  # two labels in a row name no choice
         return None
-    match content := read_part(found["content"]):
+    match content := _read(found["content"]):
         case Number():
             is_content = True
         case Expression(latex):
@@ -267,25 +261,25 @@ _ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?|\\cr(?![A-Za-z])")
 _DELIMITERS = {"pmatrix": "()", "bmatrix": "[]", "vmatrix": "||", "Bmatrix": "{}", "Vmatrix": r"\|"}
 
 
-def _matrix(text: str, read_part: ReadPart) -> Matrix | None:
+def _matrix(text: str) -> Matrix | None:
     found = _ENVIRONMENT.fullmatch(text)
     if found is None or r"\begin" in found["body"]:
         return None
     delimiters = _DELIMITERS.get(found["kind"], "") or found["opened"] + found["closed"]
     if found["opened"] and found["kind"] in _DELIMITERS:
         raise Unreadable("a matrix in brackets")
-    factor = read_part(found["factor"].removesuffix("*")) if found["factor"] else None
+    factor = _read(found["factor"].removesuffix("*")) if found["factor"] else None
     rows = [row for row in _ROW_END.split(found["body"].replace(r"\hline", "")) if row.strip()]
-    cells = tuple(tuple(_entry(factor, cell.strip(), read_part) for cell in row.split("&")) for row in rows)
+    cells = tuple(tuple(_entry(factor, cell.strip()) for cell in row.split("&")) for row in rows)
     if len({len(row) for row in cells}) != 1:
         raise Unreadable("rows of different lengths")
     return Matrix(cells, kind="" if delimiters in ("", "()", "[]") else delimiters)
 
 
-def _entry(factor: Reading | None, cell: str, read_part: ReadPart) -> Reading:
+def _entry(factor: Reading | None, cell: str) -> Reading:
     if not cell:
         raise Unreadable("an empty place in a matrix")
-    entry = read_part(cell)
+    entry = _read(cell)
     if factor is None:
         return entry
     if isinstance(factor, Number) and isinstance(entry, Number):
@@ -305,7 +299,7 @@ _MOST_SIDES = 20
 _LEFT_BRACKET, _RIGHT_BRACKET = {"<": "(", r"\le": "["}, {"<": ")", r"\le": "]"}
 
 
-def _relation(text: str, read_part: ReadPart) -> Reading | None:
+def _relation(text: str) -> Reading | None:
     r"""The relation that a text states, or None; `x \in S` names a set as `x = 5` names a number."""
     if not _RELATION.search(text):
         return None
@@ -316,9 +310,9 @@ def _relation(text: str, read_part: ReadPart) -> Reading | None:
     if max(len(about), len(members), len(equal), len(ordered)) > _MOST_SIDES:
         raise TooLarge("a chain of many relations")
     if len(about) > 1:
-        return _approximation(about, read_part)
+        return _approximation(about)
     if len(members) == 2 and (name := plain_name(members[0])):
-        elements = read_part(members[1])
+        elements = _read(members[1])
         if isinstance(elements, Bracketed):
             return Inequality((Expression(name), elements), (r"\in",), name, elements)
         is_named_set = isinstance(elements, Expression) and elements.latex.startswith((r"\mathbb", r"\emptyset"))
@@ -328,31 +322,31 @@ def _relation(text: str, read_part: ReadPart) -> Reading | None:
     if (len(members) > 1) + (len(equal) > 1) + (len(ordered) > 1) > 1 or len(members) > 1:
         raise Unreadable("relations of several kinds")
     if len(equal) > 1:
-        return Equality(tuple(map(read_part, equal)), tuple(map(plain_name, equal)))
-    return _inequality(ordered, read_part) if len(ordered) > 1 else None
+        return Equality(tuple(map(_read, equal)), tuple(map(plain_name, equal)))
+    return _inequality(ordered) if len(ordered) > 1 else None
 
 
-def _approximation(parts: Sequence[str], read_part: ReadPart) -> Reading:
+def _approximation(parts: Sequence[str]) -> Reading:
     r"""`x \approx 3.14` is 3.14; `\sqrt{2} \approx 1.41` is its exact side, if the other is its rounding."""
     if not all(parts[1:]):
         raise Unreadable("nothing behind an approximation sign")
     exact = [part for part in parts if part and not plain_name(part)]
     if len(exact) == 1:
-        return read_part(exact[0])
-    about = read_part(exact[1]) if len(exact) == 2 else None
+        return _read(exact[0])
+    about = _read(exact[1]) if len(exact) == 2 else None
     if not isinstance(about, Number):
         raise Unreadable("more than one approximation")
     shown = re.search(r"\.([0-9]+)", exact[1])
-    return Approximation(read_part(exact[0]), about, Fraction(1, 10 ** len(shown[1]) if shown else 1))
+    return Approximation(_read(exact[0]), about, Fraction(1, 10 ** len(shown[1]) if shown else 1))
 
 
-def _inequality(ordered: Sequence[tuple[str, str]], read_part: ReadPart) -> Inequality:
+def _inequality(ordered: Sequence[tuple[str, str]]) -> Inequality:
     """An inequality with `<` and `≤` only, from the smaller to the larger side, solved for its one name."""
     signs = tuple(sign for sign, _ in ordered[1:])
     texts = [part for _, part in ordered]
     if all(sign in (">", r"\ge") for sign in signs):
         signs, texts = tuple(_MIRRORED[sign] for sign in reversed(signs)), texts[::-1]
-    sides, names = tuple(map(read_part, texts)), [plain_name(part) for part in texts]
+    sides, names = tuple(map(_read, texts)), [plain_name(part) for part in texts]
     name: str | None = None
     solved: Bracketed | None = None
     if all(sign in _LEFT_BRACKET for sign in signs):

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeFloat
 
+from rlvr_vocab.bounds import Share
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.library.answers import Deadline
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, Tags, after_thinking, assistant_turns, reward, turn_text
 from rlvr_vocab.text import pluralize, short_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
@@ -134,9 +136,9 @@ def json_format(
     json_schema: Sequence[Any] | None = None,
     *,
     schema: dict[str, Any] | None = None,
-    parses: Annotated[float, Field(ge=0, le=1)] = 0.0,
+    parses: Share = 0.0,
     think_tags: Tags = THINK_TAGS,
-    deadline: Annotated[float, Field(ge=0.01)] = DEADLINE_SECONDS,
+    deadline: Deadline = DEADLINE_SECONDS,
     **_columns: Any,
 ) -> list[Score]:
     """1 where the answer is JSON and matches its schema, `parses` where it is JSON alone, 0 where it is none.

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
+from rlvr_vocab.bounds import Share
 from rlvr_vocab.rewards.reward import ERRORS, THINK_TAGS, Score, Tags, after_thinking, assistant_turns, reward
 from rlvr_vocab.text import pluralize, short_text
-
-Credit = Annotated[float, Field(ge=0, le=1)]
 
 
 @reward(skip_gold_check="a made-up turn calls no tool")
@@ -21,8 +20,8 @@ def tool_calls(
     *,
     least: PositiveInt = 1,
     most: PositiveInt | None = None,
-    failed: Credit = 0.2,
-    unreadable: Credit = 0.1,
+    failed: Share = 0.2,
+    unreadable: Share = 0.1,
     call_tag: Annotated[str, Field(min_length=1)] = "<tool_call>",
     think_tags: Tags = THINK_TAGS,
     **_columns: Any,
