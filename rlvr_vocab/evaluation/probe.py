@@ -358,7 +358,7 @@ class Prober:
         for thought, answer in zip(thoughts, answers, strict=True):
             completions.append([*thought.ids, *thought.replayed, *answer])
             if thought.replayed and self._chat.tools is not None:
-                turns.append([self._chat.tools.message(self._context_ids(thought), answer)])
+                turns.append([self._chat.tools.tool_format.message(self._context_ids(thought), answer)])
             else:
                 ids = list(thought.prompt_ids), completions[-1]
                 turns.append(assistant_turn(self._tokenizer, self._layout, *ids))

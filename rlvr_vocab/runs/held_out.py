@@ -154,7 +154,7 @@ def _checkpoint(trainer: RegionGRPOTrainer) -> Checkpoint:
     layout, tool_format, tools = trainer.policy.layout, trainer.tool_format, None
     if tool_format is not None:
         environments, rounds = trainer.environment_factories, trainer.max_tool_calling_iterations
-        tools = ToolLoop(trainer.processing_class, layout, tool_format, trainer.standalone_tools, environments, rounds)
+        tools = ToolLoop(tool_format, trainer.standalone_tools, environments, rounds)
     template, model = trainer.chat_template_kwargs, on_its_device(trainer)
     return Checkpoint(trainer.processing_class, layout, template, tools, model=model)
 

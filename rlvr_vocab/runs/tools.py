@@ -65,7 +65,7 @@ class ToolUse:
         tools, factory = given.get("tools", ()), given.get("environment_factory")
         environments: dict[str | None, Any] = {None: factory} if factory else {}
         rounds, past = self.max_tool_calling_iterations, self.past_thinking
-        return ToolLoop(tokenizer, layout, ToolFormat(tokenizer, layout, {}), tools, environments, rounds, past)
+        return ToolLoop(ToolFormat(tokenizer, layout, {}), tools, environments, rounds, past)
 
     def record(self) -> Mapping[str, Any]:
         """For records: equal where the same code is called in the same way; None for everything without tools."""

@@ -18,7 +18,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import content_text
 from rlvr_vocab.text import writable
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import chat_texts, prefill_of, think_tags, turn_start_text
+from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_texts, prefill_of, think_tags, turn_start_text
 
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
@@ -41,7 +41,7 @@ class ToolFormat:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, template: Mapping[str, Any]) -> None:
-        self._tokenizer, self._layout = tokenizer, layout
+        self.tokenizer, self.layout = tokenizer, layout
         with without_prefill(tokenizer, layout) as prefill:
             if not trl_templates.supports_tool_calling(tokenizer):
                 raise UserError("tools: the chat template shows no tool calls: set model.chat_template, or no tools")
@@ -59,20 +59,20 @@ class ToolFormat:
 
     def prompt_ids(self, messages: list[Message], tools: Sequence[Any]) -> list[int]:
         """The ids of a prompt with its tools, and the start of the assistant's turn."""
-        [text] = chat_texts(self._tokenizer, [messages], tools=list(tools) or None, **self._rendering)
+        [text] = chat_texts(self.tokenizer, [messages], tools=list(tools) or None, **self._rendering)
         return self._encoded(text)
 
-    def message(self, turn: str, context_ids: list[int], ids: list[int], tools: Sequence[Any]) -> Message:
-        """The message of a sampled turn; `turn` is its whole text, with what the template prefilled."""
-        parsed = trl_templates.parse_response(self._tokenizer, ids, prefix=context_ids, tools=list(tools))
-        return self.with_whole_turn(turn, parsed)
+    def message(self, context_ids: list[int], ids: list[int], tools: Sequence[Any] = ()) -> Message:
+        """The message of a sampled turn, with the text that the template prefilled."""
+        parsed = trl_templates.parse_response(self.tokenizer, ids, prefix=context_ids, tools=list(tools))
+        return self.with_whole_turn(assistant_turn(self.tokenizer, self.layout, context_ids, ids), parsed)
 
     def with_whole_turn(self, turn: str, parsed: Message) -> Message:
         """A parsed message with the text of its turn, thinking too, up to the calls that were parsed from it."""
         calls, said = parsed.get("tool_calls"), content_text(parsed.get("content"))
         if not calls:
             return {"role": "assistant", "content": turn}
-        close = think_tags(self._tokenizer, self._layout)[1]
+        close = think_tags(self.tokenizer, self.layout)[1]
         after_thinking = turn.rfind(close) + len(close) if close in turn else 0
         end = turn.find(said, after_thinking) + len(said)
         return {"role": "assistant", "content": turn[:end], "tool_calls": calls}
@@ -101,21 +101,21 @@ class ToolFormat:
         """The text that the template adds to a turn that called, after the token that ends it."""
         call = {"type": "function", "function": {"name": answers[0]["name"], "arguments": {}}}
         asked = [_ASKED[0], {**_ASKED[1], "tool_calls": [call]}]
-        [before] = chat_texts(self._tokenizer, [asked], **{**self._rendering, "add_generation_prompt": False})
-        [whole] = chat_texts(self._tokenizer, [[*asked, *answers]], **self._rendering)
-        end = self._tokenizer.eos_token
+        [before] = chat_texts(self.tokenizer, [asked], **{**self._rendering, "add_generation_prompt": False})
+        [whole] = chat_texts(self.tokenizer, [[*asked, *answers]], **self._rendering)
+        end = self.tokenizer.eos_token
         if end and end in before:  # a line break after it is not sampled
             before = before[: before.rfind(end) + len(end)]
         return whole[len(before) :]
 
     def _encoded(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self.tokenizer.encode(text, add_special_tokens=False)
 
     def _controls(self, ids: list[int]) -> list[int]:
         """The control tokens among ids, and -1 for each place where a turn begins."""
-        turn = list(self._layout.turn_ids)
+        turn = list(self.layout.turn_ids)
         begins = [place + len(turn) - 1 for place in range(len(ids)) if turn and ids[place : place + len(turn)] == turn]
-        added = self._tokenizer.added_tokens_decoder
+        added = self.tokenizer.added_tokens_decoder
         return [token if token in added else -1 for place, token in enumerate(ids) if token in added or place in begins]
 
     def _spelled(self, answers: Sequence[Message], marked: list[Message], text_of_marks: str, pieces: Any) -> list[int]:
@@ -137,7 +137,7 @@ class ToolFormat:
 
     @cached_property
     def _without_added_tokens(self) -> Tokenizer:
-        own = self._tokenizer.backend_tokenizer
+        own = self.tokenizer.backend_tokenizer
         plain: Any = Tokenizer(own.model)
         plain.normalizer, plain.pre_tokenizer = own.normalizer, own.pre_tokenizer
         return plain

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import run_coroutine
@@ -17,10 +17,7 @@ from rlvr_vocab.rewards.reward import content_text, turn_text
 from rlvr_vocab.tools.format import Message, ToolFormat
 from rlvr_vocab.tools.functions import ToolError, guarded_environments, guarded_tools, methods_of, offered_tools
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.tokenizer import assistant_turn, prefilled_ids
-
-if TYPE_CHECKING:  # seconds to import
-    from transformers import PreTrainedTokenizerBase
+from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 PastThinking = Literal["keep", "strip", "reencode"]
 
@@ -81,8 +78,6 @@ class ToolLoop:
     the rounds of calls in a completion.
     """
 
-    tokenizer: PreTrainedTokenizerBase
-    layout: VocabLayout
     tool_format: ToolFormat
     tools: Sequence[Callable[..., Any]] = ()
     environment_factories: Mapping[str | None, Callable[[], Any]] | None = None
@@ -91,7 +86,8 @@ class ToolLoop:
 
     @cached_property
     def _line_breaks(self) -> frozenset[int]:
-        encoded = (self.tokenizer.encode("\n" * count, add_special_tokens=False) for count in (1, 2, 3))
+        encode = self.tool_format.tokenizer.encode
+        encoded = (encode("\n" * count, add_special_tokens=False) for count in (1, 2, 3))
         return frozenset(token for ids in encoded for token in ids)
 
     def prompt_ids(self, prompts: Sequence[Any]) -> list[list[int]]:
@@ -114,7 +110,7 @@ class ToolLoop:
         while going:
             requests = [Request(row, turn, each.context_ids, each.room(limit, longest)) for row, each in going]
             for (_, each), sampled in zip(going, generate(requests), strict=True):
-                each.messages.append(self.message(each.context_ids, sampled.ids, each.tools))
+                each.messages.append(self.tool_format.message(each.context_ids, sampled.ids, each.tools))
                 each.add(sampled.ids)
                 each.finished = sampled.finished
                 each.context_ids = self._context_after(each.context_ids, sampled.ids)
@@ -139,11 +135,6 @@ class ToolLoop:
         prompt_ids = self.tool_format.prompt_ids(prompt, tools)
         return Completion(prompt_ids, [], "", False, environment=environment, tools=tools, context_ids=prompt_ids)
 
-    def message(self, context_ids: list[int], ids: list[int], tools: Sequence[Callable[..., Any]] = ()) -> Message:
-        """The message of a sampled turn."""
-        text = assistant_turn(self.tokenizer, self.layout, context_ids, ids)
-        return self.tool_format.message(text, context_ids, ids, tools)
-
     def context_ids(self, prompt_ids: Sequence[int], ids: Sequence[int], segments: Sequence[int]) -> list[int]:
         """The ids before the next token of a recorded transcript, its earlier turns as `past_thinking` shows them."""
         context, start = list(prompt_ids), 0
@@ -153,8 +144,9 @@ class ToolLoop:
         return [*context, *ids[start:]]
 
     def _context_after(self, context_ids: list[int], ids: Sequence[int]) -> list[int]:
-        start = len(context_ids) - len(prefilled_ids(context_ids, self.layout))
-        past = past_turn_ids([*context_ids[start:], *ids], self.past_thinking, self.layout, self._line_breaks)
+        layout = self.tool_format.layout
+        start = len(context_ids) - len(prefilled_ids(context_ids, layout))
+        past = past_turn_ids([*context_ids[start:], *ids], self.past_thinking, layout, self._line_breaks)
         return [*context_ids[:start], *past]
 
     def _answered(self, transcript: Completion, limit: int, context: int) -> bool:

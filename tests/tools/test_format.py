@@ -61,7 +61,7 @@ def test_a_call_is_read_and_answered_in_templates_that_trl_knows_and_in_others(t
         "" if not prefilled else "so</think>"
     ) + 'I ask.\n<tool_call>\n{"name": "f", "arguments": {"a": 3}}\n</tool_call>'
     turn = ("<think>\n" if prefilled else "") + said
-    message = form.message(turn, context, tokenizer.encode(said + "<|im_end|>"), [])
+    message = form.message(context, tokenizer.encode(said + "<|im_end|>"))
     assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 3}}
     assert message["content"] == turn[: turn.index("I ask.") + len("I ask.")]
     end = tokenizer.decode(form.answer_ids([answer("12")]))

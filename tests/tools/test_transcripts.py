@@ -57,7 +57,7 @@ class Counter:
 
 def loop_of(copies=(), **given):
     tokenizer, layout = made(CHAT_TEMPLATE, words=(), copies=copies, prefilled=True)
-    return tokenizer, ToolLoop(tokenizer, layout, ToolFormat(tokenizer, layout, {}), **given)
+    return tokenizer, ToolLoop(ToolFormat(tokenizer, layout, {}), **given)
 
 
 def said(tokenizer, texts, contexts):

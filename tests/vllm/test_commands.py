@@ -82,7 +82,7 @@ def test_turns_after_a_call_are_those_of_transformers_and_have_seeds_of_their_ow
     folder = calling_shape("llama_of_vllm", size=None, open_thinking="prefill")
     checkpoint = load_checkpoint(folder)
     form = ToolFormat(checkpoint.tokenizer, checkpoint.layout, {})
-    tools = ToolLoop(checkpoint.tokenizer, checkpoint.layout, form, [ask_in_tags], past_thinking=past_thinking)
+    tools = ToolLoop(form, [ask_in_tags], past_thinking=past_thinking)
     checkpoint = replace(checkpoint, tools=tools)
     greedy, drawn = (SamplingSettings(max_new_tokens=180, temperature=each, seed=4) for each in (0.0, 1.0))
     expected = seeded_sampler(checkpoint, greedy)(ROWS, 0)
