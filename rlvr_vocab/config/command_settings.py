@@ -219,7 +219,22 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True)
-class EvaluateSettings:
+class SamplingSettings:
+    """The keys of a command that samples from a checkpoint; one that may be None is then as in the checkpoint's run."""
+
+    checkpoint: UserPath
+    base: UserPath | None
+    tools: Annotated[ToolNames | None, BeforeValidator(as_tuple)]
+    environment: Environment
+    max_tool_calling_iterations: WholeFrom0 | None
+    past_thinking: PastThinking | None
+    batch_size: Count
+    temperature: NotNegative | None
+    seed: Seed
+
+
+@dataclass(frozen=True)
+class EvaluateSettings(SamplingSettings):
     """accuracy of a checkpoint on a problem set, with per-problem results on disk
 
     Example: rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4
@@ -227,25 +242,16 @@ class EvaluateSettings:
     rewards: without functions where the run of the checkpoint decides; grader, threshold: see `grader_spec`.
     """
 
-    checkpoint: UserPath
-    base: UserPath | None
     dataset: DatasetSettings
     rewards: RewardSettings
     grader: Grader
     threshold: float | None
-    tools: Annotated[ToolNames | None, BeforeValidator(as_tuple)]
-    environment: Environment
-    max_tool_calling_iterations: WholeFrom0 | None
-    past_thinking: PastThinking | None
     split: Literal["eval", "train", "all"] | None
     samples: Count
     backend: Literal["transformers", "vllm"]
-    batch_size: Count
-    temperature: NotNegative | None
     max_new_tokens: Count | None
     max_samples: Count | None
     out: OutFolder | None
-    seed: Seed
 
     @property
     def folder(self) -> Path:
@@ -254,27 +260,18 @@ class EvaluateSettings:
 
 
 @dataclass(frozen=True)
-class GenerateSettings:
+class GenerateSettings(SamplingSettings):
     """chat answers of a checkpoint, thinking set apart and reasoning tokens marked
 
     Example: rlvr-vocab generate checkpoint=out/grpo_baseline/final_model prompt="What is 17 + 25?"
     """
 
-    checkpoint: UserPath
-    base: UserPath | None
     prompt: str | None
     prompts: UserPath | None
     system_prompt: str | None
-    tools: Annotated[ToolNames | None, BeforeValidator(as_tuple)]
-    environment: Environment
-    max_tool_calling_iterations: WholeFrom0 | None
-    past_thinking: PastThinking | None
-    temperature: NotNegative | None
     top_p: Annotated[float, Gt(0), Le(1)]
     max_new_tokens: Count
-    batch_size: Count
     format: Literal["text", "json"]
-    seed: Seed
 
     def __post_init__(self) -> None:
         if (self.prompt is None) == (self.prompts is None) or self.prompt == "":

@@ -139,15 +139,13 @@ def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows
     A question under several system messages is normally one problem. But if fewer than one in ten conversations has a
     text of its own, the system messages contain the question.
     """
-    asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
-    if 10 * len({each.text for each in asked}) >= len(
-        {conversation_text(each.messages or (), ROLES) for each in asked}
-    ):
-        return list(sets)
 
     def whole(problem: Problem) -> Problem:
         return replace(problem, text=conversation_text(problem.messages, ROLES)) if problem.messages else problem
 
+    asked = [problem for each in sets for problem in each.problems if problem.messages]
+    if 10 * len({problem.text for problem in asked}) >= len({whole(problem).text for problem in asked}):
+        return list(sets)
     return [replace(each, problems=tuple(map(whole, each.problems))) for each in sets]
 
 

@@ -45,10 +45,9 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Colum
     if mapped.answer is not None:
         solutions = [problem.solution for problem in problems]
         columns |= {"solution": solutions, "answer": solutions}
-    if mapped.reasoning is not None:
-        columns["reasoning"] = [cell_at(problem.row, mapped.reasoning) for problem in problems]
-    if mapped.tests is not None:
-        columns["tests"] = [cell_at(problem.row, mapped.tests) for problem in problems]
+    for name, column in (("reasoning", mapped.reasoning), ("tests", mapped.tests)):
+        if column is not None:
+            columns[name] = [cell_at(problem.row, column) for problem in problems]
     for name, given_name in handed_on_names(column_names(problem.row for problem in problems), mapped).items():
         columns[given_name] = [problem.row.get(name) for problem in problems]
     arrays = {name: _array(values) for name, values in columns.items()}
