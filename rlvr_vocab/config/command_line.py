@@ -148,19 +148,19 @@ def hydra_overrides(words: Sequence[str], command: str) -> tuple[list[str], set[
     for word in words:
         match = _OVERRIDE.fullmatch(word)
         assert match is not None  # `parse_command_line` has refused other words
-        key, value = match["key"], match["value"]
-        if key == "rewards" and (value or "").startswith("["):
+        key, value = match["key"], match["value"] or ""
+        if key == "rewards" and value.startswith("["):
             key = "rewards.functions"
-        if key == "environment" and ":" in (value or "") and not (value or "").startswith("{"):  # params may follow
+        if key == "environment" and ":" in value and not value.startswith("{"):  # params may follow
             key = "environment.name"
-        if key == "dataset" and names_file(file := (value or "").strip("[]")):
+        if key == "dataset" and names_file(file := value.strip("[]")):
             key, value = "dataset.name", file
             chosen.add("dataset")
             hydra.append("dataset=local")
         if key in COMMANDS[command].groups:
             chosen.add(key)
             hydra.append(f"{key}={value}")
-            if key == "logging" and (value or "").startswith("["):  # of each key Hydra keeps the last file's alone
+            if key == "logging" and value.startswith("["):  # of each key Hydra keeps the last file's alone
                 names = re.findall(r"[\w-]+", value)
                 trackers = ",".join("wandb" if name == "offline" else name for name in names)
                 hydra.append(f"++logging.trackers=[{trackers}]")
