@@ -219,7 +219,7 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True)
-class SamplingSettings:
+class CheckpointSettings:
     """The keys of a command that samples from a checkpoint; one that may be None is then as in the checkpoint's run."""
 
     checkpoint: UserPath
@@ -234,7 +234,7 @@ class SamplingSettings:
 
 
 @dataclass(frozen=True)
-class EvaluateSettings(SamplingSettings):
+class EvaluateSettings(CheckpointSettings):
     """accuracy of a checkpoint on a problem set, with per-problem results on disk
 
     Example: rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4
@@ -260,7 +260,7 @@ class EvaluateSettings(SamplingSettings):
 
 
 @dataclass(frozen=True)
-class GenerateSettings(SamplingSettings):
+class GenerateSettings(CheckpointSettings):
     """chat answers of a checkpoint, thinking set apart and reasoning tokens marked
 
     Example: rlvr-vocab generate checkpoint=out/grpo_baseline/final_model prompt="What is 17 + 25?"

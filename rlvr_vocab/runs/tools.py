@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlvr_vocab.config.command_settings import CheckSettings, SamplingSettings, ScoreSettings
+from rlvr_vocab.config.command_settings import CheckpointSettings, CheckSettings, ScoreSettings
 from rlvr_vocab.config.sections import EnvironmentSettings, RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import user_code_record
@@ -42,7 +42,7 @@ class ToolUse:
     past_thinking: PastThinking
 
     @classmethod
-    def of(cls, settings: SamplingSettings, trained: RunOfCheckpoint) -> ToolUse:
+    def of(cls, settings: CheckpointSettings, trained: RunOfCheckpoint) -> ToolUse:
         """The keys of a command, else of the checkpoint's run; UserError for a key that has no tools to apply to."""
         own, run = settings.tools is not None or settings.environment is not None, trained.settings
         chosen = settings if own or run is None else run
