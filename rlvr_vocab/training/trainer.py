@@ -469,26 +469,20 @@ class RegionGRPOTrainer(TRLSeams):
         self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures
 
-    def _warn_once(self) -> None:
-        """Warn at the first logged step where no completion could sample copies, and where some end in a call."""
-        if self.state.log_history or not self.accelerator.is_main_process:
-            return
-        thinking, ended = (self.train_metrics.get(name) for name in ("thinking/mean_length", "tools/ended_in_call"))
-        if self.policy.layout.size and thinking and not any(thinking):
+    def _warn_without_thinking(self) -> None:
+        """Warn where no completion of the first logged step could sample copies."""
+        lengths = None if self.state.log_history else self.train_metrics.get("thinking/mean_length")
+        if self.policy.layout.size and lengths and not any(lengths) and self.accelerator.is_main_process:
             tag = think_tags(self.processing_class, self.policy.layout)[0]
             where = "outside of which no reasoning token is sampled: dataset.open_thinking or Expansion(open_thinking)"
             logger.warning("no completion of the first logged step opened %s, %s can be prefill", tag, where)
-        if ended and any(ended):
-            limits = f"max_completion_length={self.max_completion_length}, of all turns and results, or the limit of "
-            share = f"{sum(ended) / len(ended):.0%} of completions end in a call, without an answer"
-            logger.warning("%s: raise %smax_tool_calling_iterations", share, limits)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         training = self.model.training
         at_the_end = "train_runtime" in logs  # of the training, or of the part before it is interrupted: no step
         self._batch_metrics.drop_all_scored()
         if training and not at_the_end:
-            self._warn_once()
+            self._warn_without_thinking()
         super().log(logs, start_time)
         if training and not at_the_end and self.newest_rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.stage_context.run_step(self.state.global_step), self.stage_context.run_folder
