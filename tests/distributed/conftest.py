@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -17,7 +15,7 @@ CONFIGS = ROOT / "accelerate_configs"
 TWO_GROUPS = {"num_generations": 6, "per_device_train_batch_size": 12}
 LORA = {"r": 4, "lora_dropout": 0.0}
 # Compared between one process and two: name, shape of the model, and what differs from the worker's defaults.
-SAME: dict[str, dict[str, Any]] = {
+SAME = {
     "tied_dapo": {"shape": "qwen3", "adaptive": True, "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
     "tied_grpo": {
         "shape": "qwen3",
@@ -39,7 +37,7 @@ SAME: dict[str, dict[str, Any]] = {
 }
 RESUMED = {"max_steps": 4, "num_iterations": 2, "optim": "adamw_torch", "learning_rate": 1e-3}
 # With samples of their own; in two processes alone.
-SAMPLED: dict[str, dict[str, Any]] = {
+SAMPLED = {
     "sampled": {"shape": "qwen3", "forced": False},
     "one_ends_early": {"shape": "llama", "forced": False, "first_ends_at_once": True},
     "tools": {"shape": "phi", "forced": False, "tools": True, "args": {"max_completion_length": 220}},
@@ -58,9 +56,7 @@ SMALL = (
 )
 
 
-def launch(
-    config: str, script: Path, *words: str, processes: int = 2, seconds: float = 600
-) -> subprocess.CompletedProcess[str]:
+def launch(config, script, *words, processes=2, seconds=600):
     """So many processes by `accelerate launch`, and nothing left of them afterwards."""
     file = str(CONFIGS / f"{config}.yaml")
     launcher = (sys.executable, "-m", "accelerate.commands.launch")
@@ -68,7 +64,7 @@ def launch(
     return run([*command, str(script), *words], seconds)
 
 
-def run(command: list[str], seconds: float = 600) -> subprocess.CompletedProcess[str]:
+def run(command, seconds=600):
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -90,7 +86,7 @@ def run(command: list[str], seconds: float = 600) -> subprocess.CompletedProcess
 QUICK = ("test_what_one_process_alone_finds_wrong_ends_all_and_is_told_once",)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Each case starts two processes that take both cores for a minute."""
     for item in items:
         if item.path.parent == HERE and item.name not in QUICK:
@@ -98,13 +94,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def trained(
-    expand_shape: Callable[..., Path], calling_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str, str], Path]:
+def trained(expand_shape, calling_shape, tmp_path_factory):
     """The folder of a case, by its name and how it was trained: a file of accelerate's, or `one` of ALONE."""
     root = tmp_path_factory.mktemp("trained")
 
-    def folder_of(kind: str, name: str) -> Path:
+    def folder_of(kind, name):
         if not (root / kind).exists():
             cases = {**SAME, **SAMPLED} if kind in ("ddp", "fsdp2") else SAME
             if kind in WITH_ADAMW:  # an adapter with rows is refused under DeepSpeed
@@ -115,7 +109,7 @@ def trained(
     return folder_of
 
 
-def _train(kind: str, cases: dict[str, dict[str, Any]], out: Path, shapes: dict[bool, Callable[..., Path]]) -> None:
+def _train(kind, cases, out, shapes):
     listed = [_case(kind, name, case, out, shapes["tools" in case]) for name, case in cases.items()]
     out.mkdir()
     file = out / "cases.json"
@@ -125,7 +119,7 @@ def _train(kind: str, cases: dict[str, dict[str, Any]], out: Path, shapes: dict[
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: Callable[..., Path]) -> dict[str, Any]:
+def _case(kind, name, case, out, expand_shape):
     args = {"per_device_train_batch_size": 4, **case.get("args", {})}
     if kind not in ALONE:  # the same batch over all processes
         args["per_device_train_batch_size"] //= 2
@@ -139,6 +133,6 @@ def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: C
 
 
 @pytest.fixture(scope="session")
-def started() -> Callable[..., subprocess.CompletedProcess[str]]:
+def started():
     """Two processes under a file of `accelerate_configs`, on a script of this folder: a small run with the words."""
     return lambda config, script, *words, **more: launch(config, HERE / script, *SMALL, *words, **more)

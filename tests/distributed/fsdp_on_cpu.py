@@ -4,13 +4,12 @@
 """
 
 import sys
-from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 
 
-def shard_on_cpu() -> None:
+def shard_on_cpu():
     """Call it before anything makes a `PartialState`.
 
     `AcceleratorState` looks at `ACCELERATE_USE_FSDP` where the processes have GPUs, and does not where they have
@@ -18,7 +17,7 @@ def shard_on_cpu() -> None:
     """
     own_init = PartialState.__init__
 
-    def init(self: PartialState, *args: Any, **kwargs: Any) -> None:
+    def init(self, *args, **kwargs):
         own_init(self, *args, **kwargs)
         if self.distributed_type == DistributedType.MULTI_CPU:
             self.distributed_type = DistributedType.MULTI_GPU

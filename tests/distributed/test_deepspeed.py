@@ -14,7 +14,7 @@ CASES = (*("tied_dapo", "tied_grpo", "untied_dapo", "reference"), *("low_rank_ti
 
 
 @pytest.fixture(autouse=True)
-def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_the_cpu(monkeypatch):
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
 
 

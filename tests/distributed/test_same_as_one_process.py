@@ -1,8 +1,6 @@
 """What is trained in two processes is what one trains on the same batch: losses, metrics and weights."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -28,17 +26,17 @@ OF_THE_CLOCK = (
 )
 
 
-def history_of(folder: Path) -> list[dict[str, Any]]:
+def history_of(folder):
     return json.loads((folder / "history.json").read_text())
 
 
-def weights_of(folder: Path) -> dict[str, Any]:
+def weights_of(folder):
     [file] = (folder / "model").glob("*.safetensors")
     differences = folder / "model" / DIFFERENCES
     return {**load_file(file), **(load_file(differences) if differences.is_file() else {})}
 
 
-def comparable(row: dict[str, Any], *, whole_step_at_once: bool) -> dict[str, float]:
+def comparable(row, *, whole_step_at_once):
     left_out = OF_THE_CLOCK if whole_step_at_once else (*OF_THE_CLOCK, *CUT_BY_BATCH)
     exact = ("entropy/text", "entropy/answering", "entropy/thinking", "entropy/copies")
     return {name: value for name, value in row.items() if name in exact or not name.startswith(left_out)}

@@ -12,7 +12,6 @@ import os
 import random
 import sys
 from pathlib import Path
-from typing import Any
 
 if os.environ.get("ACCELERATE_USE_FSDP") == "true":
     from fsdp_on_cpu import shard_on_cpu
@@ -33,7 +32,6 @@ from rlvr_vocab.training.metrics.batch import sampled_spans
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
 from tests.conftest import ask
 from tests.training.conftest import TWO_STEPS, largest_gap
@@ -53,7 +51,7 @@ ARGUMENTS = {
 class ForcedTrainer(RegionGRPOTrainer):
     """Its completions follow from the prompt and the place in its group, whichever process they fall to."""
 
-    def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
+    def _generate_single_turn(self, prompt_ids, *_, **__):
         first = self.accelerator.process_index * len(prompt_ids)
         places = [(first + row) % self.num_generations for row in range(len(prompt_ids))]
         return [forced_completion(self.policy, *pair) for pair in zip(prompt_ids, places, strict=True)], None
@@ -62,7 +60,7 @@ class ForcedTrainer(RegionGRPOTrainer):
 class WatchedTrainer(RegionGRPOTrainer):
     """Keeps what it samples, and how far each token is scored from where it was sampled."""
 
-    def _generate_and_score_completions(self, inputs: Any) -> Any:
+    def _generate_and_score_completions(self, inputs):
         batch = super()._generate_and_score_completions(inputs)
         turns = [len([*sampled_spans(row)]) for row in batch["sampled_mask"].tolist()]
         seen.setdefault("turns", []).append(max(turns))
@@ -76,15 +74,15 @@ class WatchedTrainer(RegionGRPOTrainer):
 class SecondIsToldToStop(TrainerCallback):
     """A signal reaches one process alone, in its first step."""
 
-    def on_step_begin(self, *_: Any, **__: Any) -> None:
+    def on_step_begin(self, *_, **__):
         if PartialState().process_index == 1:
             stop_signals.reason = "SIGTERM"
 
 
-seen: dict[str, Any] = {}
+seen = {}
 
 
-def forced_completion(policy: RegionPolicy, prompt_ids: list[int], place: int) -> list[int]:
+def forced_completion(policy, prompt_ids, place):
     """Ids that the policy allows, drawn from a generator of their own; the first of a group never stops thinking."""
     layout, draw = policy.layout, random.Random(1000 * sum(prompt_ids) + place)
     thinking = draw.randint(2, LONGEST - 6) if place else LONGEST
@@ -100,21 +98,21 @@ def forced_completion(policy: RegionPolicy, prompt_ids: list[int], place: int) -
     return ids[len(prompt_ids) :]
 
 
-def evenness(completion_ids: list[list[int]], **_: Any) -> list[float]:
+def evenness(completion_ids, **_):
     """The share of even ids: it differs within a group and asks for nothing but the ids."""
     return [sum(id_ % 2 == 0 for id_ in ids) / len(ids) for ids in completion_ids]
 
 
-def is_short(completion_ids: list[list[int]], **_: Any) -> list[float]:
+def is_short(completion_ids, **_):
     return [float(sum(ids) % 3 == 0) for ids in completion_ids]
 
 
-def often_flat(completion_ids: list[list[int]], solution: list[str], **_: Any) -> list[float]:
+def often_flat(completion_ids, solution, **_):
     """Of some problems all completions score the same."""
     return [float(len(text) % 2 and sum(ids) % 3 == 0) for ids, text in zip(completion_ids, solution, strict=True)]
 
 
-def train(case: dict[str, Any]) -> None:
+def train(case):
     out = Path(case["out"])
     arguments = {**ARGUMENTS, "output_dir": str(out / "run"), **case.get("args", {})}
     lora = case.get("lora")
@@ -151,7 +149,7 @@ def train(case: dict[str, Any]) -> None:
     (out / f"rank_{trainer.accelerator.process_index}.json").write_text(json.dumps(seen))
 
 
-def gathered_weights(trainer: RegionGRPOTrainer) -> dict[str, torch.Tensor]:
+def gathered_weights(trainer):
     if trainer.is_deepspeed_enabled:
         return trainer.accelerator.get_state_dict(trainer.model_wrapped)
     weights = trainer.model.state_dict()

@@ -1,11 +1,8 @@
 """The final model appears whole, and the other processes do not wait while one merges."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from rich.console import Console
 from torch import nn
@@ -25,7 +22,7 @@ class DummyTrainer:
 
     def __init__(self, ready, model, is_main=True):
         self.ready, self.model, self.initial_model = ready, model, ready
-        self.noted: list[str] = []
+        self.noted = []
         self.accelerator = SimpleNamespace(
             is_main_process=is_main, wait_for_everyone=lambda: self.noted.append("waited")
         )
@@ -36,9 +33,9 @@ class DummyTrainer:
 
 
 def save(trainer, run_folder):
-    settings: Any = SimpleNamespace(output_dir=run_folder, resolved=read_settings("train", []).resolved)
+    settings = SimpleNamespace(output_dir=run_folder, resolved=read_settings("train", []).resolved)
     run = Run(settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
-    save_final_model(run, trainer, 3, ACCURACY)  # a dummy trainer
+    save_final_model(run, trainer, 3, ACCURACY)
 
 
 def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(expand_shape, tmp_path):

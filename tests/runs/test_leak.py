@@ -4,7 +4,6 @@ import json
 import random
 from collections import Counter
 from io import StringIO
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -27,7 +26,7 @@ WRITINGS = (
 
 def planted(path, numbers, chance):
     """A file with a row for each number, a repeated one in another writing."""
-    rows: list[dict[str, Any]] = []
+    rows = []
     for number in numbers:
         text, repeated = TEXT.format(n=3 * number + 2), number in [row["origin"] for row in rows]
         written = chance.choice(WRITINGS)(text) if repeated or chance.random() < 0.5 else text

@@ -160,7 +160,7 @@ def test_the_hub_gets_the_model_with_its_card_and_no_record_of_the_run(make, mak
 
 
 @pytest.mark.slow
-def test_a_refused_training_leaves_every_byte_of_the_folder(make, make_shape, expand_shape, tmp_path):
+def test_a_refused_training_leaves_every_byte_of_the_folder(make, expand_shape, tmp_path):
     def contents():
         return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 

@@ -70,7 +70,7 @@ def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_t
     configuration, folder, unlink = record(TINY).read_text(), Path("out/run"), Path.unlink
     replacing = load_settings("train", [*TINY, "overwrite=true"])
     names = {"metrics.jsonl", "checkpoint-5", "completions", "problems.json"}
-    moments: list[int] = []
+    moments = []
 
     def remove(path, missing_ok=False):
         if path.parent.resolve() == folder.resolve() and not path.name.startswith("."):

@@ -4,7 +4,6 @@ import json
 import weakref
 from dataclasses import asdict
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -24,9 +23,8 @@ from tests.settings import load_settings
 
 @pytest.fixture
 def stages(tmp_path):
-    settings: Any = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}"])
-    unread: Any = None
-    return [Stage(number, 2, name, settings, None, unread, ()) for number, name in ((1, "form"), (2, "answers"))]
+    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}"])
+    return [Stage(number, 2, name, settings, None, None, ()) for number, name in ((1, "form"), (2, "answers"))]
 
 
 def end(stage):
@@ -61,7 +59,7 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path):
 
 def test_the_last_checkpoint_of_an_ended_stage_must_be_whole(stages):
     end(stages[0])
-    staged = StagedRun(run_of(stages), stages, unread := None, unread)
+    staged = StagedRun(run_of(stages), stages, None, None)
     with pytest.raises(UserError, match=r"1_form/checkpoint-4: manifest\.json is missing.*; the stage has ended"):
         staged._load_last_stage()
 
@@ -79,7 +77,7 @@ class Trainer:
 
 
 def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages, monkeypatch):
-    made: list[weakref.ref[Trainer]] = []
+    made = []
 
     def new_trainer(*_):
         assert not any(each() for each in made)
@@ -92,9 +90,8 @@ def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages, monkey
     monkeypatch.setattr(
         StagedRun, "_train", lambda run, stage, checkpoint: StageRecord(stage.name, 4, "steps", {}, 1.5)
     )
-    held_out: Any = SimpleNamespace(measure_before=lambda trainer: None)
-    nothing: Any = None
-    StagedRun(run_of(stages), stages, held_out, nothing).train()
+    held_out = SimpleNamespace(measure_before=lambda trainer: None)
+    StagedRun(run_of(stages), stages, held_out, None).train()
     assert len(made) == 2
 
 
@@ -122,25 +119,23 @@ def test_a_checkpoint_of_another_stage_leaves_an_ended_run_as_it_is(stages):
 def test_the_main_process_shows_each_row_and_a_finding_once_over_stages_and_resumes(tmp_path):
     """The KL is too high after step 30."""
     facts = run_facts(read_settings("train", ["experiment=quickstart"]).resolved, tmp_path)
-    nothing: Any = None
     for part, found in ((range(1, 61), 1), (range(61, 71), 0), (range(71, 91), 0)):
-        rows: list[int] = []
-        findings: list[str] = []
-        display: Any = SimpleNamespace(
+        rows, findings = [], []
+        display = SimpleNamespace(
             begins=lambda *_: None,
             row=lambda row, *_, rows=rows: rows.append(row["step"]),
             finding=lambda line, _, findings=findings: findings.append(line),
         )
         callback = DisplayCallback(facts, StageContext(tmp_path), display)
-        at_first: Any = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=90)
-        callback.on_train_begin(nothing, at_first, nothing)
+        at_first = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=90)
+        callback.on_train_begin(None, at_first, None)
         for step in part:
             figures = {"reward": 0.3 + 0.002 * step, "reward_std": 0.4, "frac_reward_zero_std": 0.1, "entropy": 0.6}
             logs = {"loss": 0.01, "learning_rate": 1e-4, "grad_norm": 0.3, "kl": 0.9 * (step > 30), **figures}
             with (tmp_path / "metrics.jsonl").open("a") as file:
                 file.write(json.dumps({"step": step, **logs}) + "\n")
             for main in (False, True):
-                state: Any = SimpleNamespace(global_step=step, max_steps=90, is_world_process_zero=main)
-                callback.on_log(nothing, state, nothing, logs=logs)
+                state = SimpleNamespace(global_step=step, max_steps=90, is_world_process_zero=main)
+                callback.on_log(None, state, None, logs=logs)
         assert rows == list(part)
         assert len(findings) == found and all("(step 3" in line for line in findings)

@@ -1,9 +1,6 @@
 """Short GRPO runs on tiny expanded models."""
 
-from collections.abc import Callable
 from inspect import signature
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,23 +37,12 @@ TWO_STEPS = {
 
 
 @pytest.fixture(scope="session")
-def make_trainer() -> Callable[..., Any]:
+def make_trainer():
     """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are its own, else fields of `GRPOConfig`."""
     return new_trainer
 
 
-def new_trainer(
-    folder: Path,
-    out: Path,
-    *,
-    trainer: Any = None,
-    lora: Any = None,
-    bits: Any = None,
-    reward: Any = None,
-    rows: Any = None,
-    callbacks: Any = (),
-    **given: Any,
-) -> Any:
+def new_trainer(folder, out, *, trainer=None, lora=None, bits=None, reward=None, rows=None, callbacks=(), **given):
     import torch
     from datasets import Dataset
 
@@ -80,22 +66,22 @@ def new_trainer(
     )
 
 
-def accuracy(completions: list[Any], **_: Any) -> list[float]:
+def accuracy(completions, **_):
     """Differs within every group, so that there is something to learn."""
     return [float(number % 2) for number, _ in enumerate(completions)]
 
 
-def spread(completions: list[Any], **_: Any) -> list[float | None]:
+def spread(completions, **_):
     """Scores some completions and passes on others."""
     return [None if number % 4 == 3 else len(turn[0]["content"]) / 100 for number, turn in enumerate(completions)]
 
 
 @pytest.fixture
-def farthest_from_its_score() -> Callable[[Any, dict[str, Any]], float]:
+def farthest_from_its_score():
     return largest_gap
 
 
-def largest_gap(trainer: Any, batch: dict[str, Any]) -> float:
+def largest_gap(trainer, batch):
     """Of the sampled tokens of a batch, the largest distance between sampled and scored log-probability."""
     import torch
 
@@ -108,7 +94,7 @@ def largest_gap(trainer: Any, batch: dict[str, Any]) -> float:
     return (batch["sampling_per_token_logps"] - scores)[sampled].abs().max().item()
 
 
-def logits_of(model: Any, rows: int) -> Any:
+def logits_of(model, rows):
     """Of two sequences of ids below `rows`, always the same."""
     import torch
 

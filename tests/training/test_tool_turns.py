@@ -97,8 +97,7 @@ def ask(letter: str) -> str:
 
 
 @pytest.mark.slow
-def test_evaluate_and_generate_carry_out_calls_and_record_how(calling_shape, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_evaluate_and_generate_carry_out_calls_and_record_how(calling_shape, capsys):
     Path("own.py").write_text(TOOL)
     rows = [{"problem": f"What is {number}?", "answer": "3"} for number in range(12)]
     Path("problems.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

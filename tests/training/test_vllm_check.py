@@ -45,8 +45,8 @@ class Engine:
 
 @pytest.fixture
 def asked(make_trainer, expand_shape, tmp_path):
-    def ask(fault=None, **expansion):
-        trainer = make_trainer(expand_shape("llama", size=None, **expansion), tmp_path, temperature=0.8)
+    def ask(fault=None):
+        trainer = make_trainer(expand_shape("llama", size=None), tmp_path, temperature=0.8)
         trainer.vllm_generation = Engine(trainer, fault)
         check_vllm(trainer)
         return trainer.vllm_generation

@@ -2,10 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
 from functools import wraps
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ from tests.training.conftest import accuracy, new_trainer
 
 
 @pytest.fixture(scope="session", autouse=True)
-def in_this_process() -> None:
+def in_this_process():
     settings = {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -26,19 +23,19 @@ def in_this_process() -> None:
 
 
 @pytest.fixture(scope="module")
-def start_engine() -> Iterator[Callable[..., Any]]:
+def start_engine():
     """An `LLM` on a folder; the one before it is ended first."""
     from vllm import LLM
     from vllm.distributed import cleanup_dist_env_and_memory
 
-    running: list[Any] = []
+    running = []
 
-    def stop() -> None:
+    def stop():
         while running:
             running.pop().llm_engine.engine_core.shutdown()
             cleanup_dist_env_and_memory()
 
-    def start(folder: Path, **settings: Any) -> Any:
+    def start(folder, **settings):
         stop()
         defaults = {
             "dtype": "float32",
@@ -56,13 +53,13 @@ def start_engine() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+def asynchronous(monkeypatch):
     """Scheduling a step before the last one's tokens are known, which the CPU platform switches off."""
     from vllm.platforms.cpu import CpuPlatform
 
     own = CpuPlatform.check_and_update_config.__func__
 
-    def keep_asynchronous(cls: type, vllm_config: Any) -> None:
+    def keep_asynchronous(cls, vllm_config):
         own(cls, vllm_config)
         vllm_config.scheduler_config.async_scheduling = True
 
@@ -70,7 +67,7 @@ def asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def chatty_smollm2(smollm2, tmp_path_factory):
     """SmolLM2 with a full reasoning vocabulary that opens and closes thinking as often as it ends a sentence."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -81,7 +78,7 @@ def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> C
 
     root, made = tmp_path_factory.mktemp("chatty"), {}
 
-    def write(mode: str, reasoning_rank: int | None = None) -> Path:
+    def write(mode, reasoning_rank=None):
         if (mode, reasoning_rank) not in made:
             folder = root / mode / str(reasoning_rank)
             expansion = Expansion(size=None, mode=mode, reasoning_rank=reasoning_rank)
@@ -109,8 +106,8 @@ class Sampled:
 
 
 @pytest.fixture(scope="session")
-def sample() -> Callable[..., list[Sampled]]:
-    def run(llm: Any, prompts: list[list[int]], temperatures: list[float], lengths: list[int]) -> list[Sampled]:
+def sample():
+    def run(llm, prompts, temperatures, lengths):
         from vllm import SamplingParams
 
         params = [
@@ -132,7 +129,7 @@ def sample() -> Callable[..., list[Sampled]]:
 
 
 @pytest.fixture(scope="session")
-def make_trainer() -> Callable[..., Any]:
+def make_trainer():
     """A trainer for three steps whose rollouts come from vLLM; keyword arguments as in tests/training."""
     prompts = [[{"role": "user", "content": f"What is 3 + {number}?"}] for number in range(12)]
     defaults = {
@@ -149,5 +146,5 @@ def make_trainer() -> Callable[..., Any]:
 
 
 @wraps(ask)
-def ask_in_tags(letter: str) -> str:
+def ask_in_tags(letter):
     return f"<think>{letter}</think>" * 3

@@ -20,17 +20,17 @@ FOR_TESTS = ("pytest", "gguf", "tiktoken", "lm_eval==0.4.13")
 DECIDED_BY_VLLM = {"transformers", "torch", "huggingface-hub"}
 
 
-def of_vllm(distribution: str) -> list[str]:
+def of_vllm(distribution):
     lines = [Requirement(line) for line in requires(distribution) or []]
     needed = [line for line in lines if line.marker is None or line.marker.evaluate({"extra": ""})]
     return [f"{line.name}{extras(line)}{line.specifier}" for line in needed if line.name not in NOT_OF_VLLM]
 
 
-def extras(requirement: Requirement) -> str:
+def extras(requirement):
     return f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
 
 
-def of_project() -> list[str]:
+def of_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [Requirement(line) for line in project["dependencies"]]
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()

@@ -1,7 +1,5 @@
 """An adapter finds the model it was trained on where a run has put it, and takes no other."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -72,7 +70,7 @@ def test_the_recorded_model_comes_before_that_of_the_run_but_not_with_other_weig
     assert find_base(shutil.copytree(adapter, initial.parent / "final_adapter")) == initial
 
 
-def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(adapter, base, other):
+def test_another_model_in_the_place_of_the_base_is_refused_by_its_weights(adapter, other):
     for find in (find_base, load_model):
         with pytest.raises(UserError, match=f"{other} has other weights than the model that {adapter} was trained on"):
             find(adapter, other)

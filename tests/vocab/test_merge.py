@@ -1,7 +1,5 @@
 """Merged folders hold the weights that arithmetic gives, in stock form; a folder that differs never appears."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -40,7 +38,7 @@ def expected_weights(adapter, base):
     """W + (alpha / r) B A and the rows in their place, worked out from the files in float64."""
     config = json.loads((adapter / "adapter_config.json").read_text())
     found = load_file(adapter / ADAPTER_FILE)
-    once = dict[int, torch.Tensor]()  # a tied table has two names
+    once = {}  # a tied table has two names
     expected = {name: once.setdefault(tensor.data_ptr(), tensor.double()) for name, tensor in weights(base).items()}
     for name, tensor in found.items():
         layer, _, part = name.removeprefix("base_model.model.").partition(".lora_")

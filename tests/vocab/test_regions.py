@@ -15,7 +15,6 @@ from rlvr_vocab.vocab.regions import (
     regions_after,
     scored_regions,
 )
-from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
 OPEN, CLOSE, PAD = 7, 8, 0
 TURN = (5, 6, 5)
@@ -61,10 +60,3 @@ def test_a_turn_longer_than_the_sequence_is_no_event():
     assert after_last_ids(torch.tensor([False]), ids, torch.tensor([2]), layout).tolist() == [True]
     whole = torch.tensor([TURN])  # a turn that fills the sequence is one
     assert after_last_ids(torch.tensor([True]), whole, torch.tensor([3]), make_layout()).tolist() == [False]
-
-
-def test_the_current_turn_starts_after_the_last_turn_ids():
-    layout = make_layout()
-    assert prefilled_ids([1, *TURN, 2, *TURN, 3, 4], layout) == [3, 4]
-    assert prefilled_ids([*TURN], layout) == prefilled_ids([1, 2], layout) == []
-    assert prefilled_ids([1, 2], make_layout(())) == []

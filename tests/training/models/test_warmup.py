@@ -90,7 +90,7 @@ def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier
     assert after < before - 0.1
 
 
-def test_a_chat_reads_as_its_plain_turns_and_a_call_in_a_form_that_trl_knows(tmp_path):
+def test_a_chat_reads_as_its_plain_turns_and_a_call_in_a_form_that_trl_knows():
     tokenizer = tiny_tokenizer(["Box the answer."], TAGS)
     chat = [{"role": role, "content": f" {role}\n"} for role in ("system", "user", "assistant", "user", "system")]
     for messages in (chat, chat[1:3], [{"role": "user", "content": ""}]):
