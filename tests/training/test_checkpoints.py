@@ -1,7 +1,6 @@
 """Which checkpoints are valid: the whole ones."""
 
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from transformers import TrainerState
 
 from rlvr_vocab.record.manifest import write_manifest
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all, newest_checkpoint
+from tests.vocab.test_weights import Malicious
 
 
 def make_checkpoint(parent, step):
@@ -23,23 +23,13 @@ def make_checkpoint(parent, step):
     return folder
 
 
-class Hostile:
-    """Leaves a mark where it is unpickled."""
-
-    def __init__(self, mark):
-        self.mark = mark
-
-    def __reduce__(self):
-        return Path.touch, (self.mark,)
-
-
 def cut(path):
     path.write_bytes(path.read_bytes()[:-3])
 
 
 UNREADABLE = {
-    "a pickle": lambda folder: (folder / "optimizer.pt").write_bytes(pickle.dumps(Hostile(folder.parent / "mark"))),
-    "an object": lambda folder: torch.save(Hostile(folder.parent / "mark"), folder / "optimizer.pt"),
+    "a pickle": lambda folder: (folder / "optimizer.pt").write_bytes(pickle.dumps(Malicious(folder.parent / "mark"))),
+    "an object": lambda folder: torch.save(Malicious(folder.parent / "mark"), folder / "optimizer.pt"),
     "a pickled state of random numbers": lambda folder: (folder / "rng_state.pth").write_bytes(b"\x80\x04."),
     "no torch file": lambda folder: (folder / "scheduler.pt").write_text("nothing"),
     "cut weights": lambda folder: cut(folder / "model.safetensors"),
