@@ -19,14 +19,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from rlvr_vocab.config.command_line import CommandLine, hydra_overrides, parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS, PlanSettings, ScoreSettings
 from rlvr_vocab.config.recorded import CODE, CONF, ConfigFile, escaped, read_recorded, read_yaml, yaml_line
-from rlvr_vocab.config.sections import (
-    RewardSettings,
-    RunSettings,
-    StageKeys,
-    StageSettings,
-    grpo_arguments,
-    stage_error_context,
-)
+from rlvr_vocab.config.sections import RunSettings, StageKeys, StageSettings, grpo_arguments, stage_error_context
 from rlvr_vocab.config.trl_fields import GrpoFields, field_types, trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_keys
 from rlvr_vocab.errors import UserError
@@ -72,7 +65,8 @@ class Composed:
 
     def trusts(self, key: str) -> bool:
         """Whether the code that a key names is the user's choice."""
-        return not self.recorded or key in self.given or key.partition(".")[0] in self.chosen
+        typed = key in self.given or f"{key}.name" in self.given or key.partition(".")[0] in self.chosen
+        return typed or not self.recorded
 
 
 def compose(line: CommandLine) -> Composed:
@@ -341,24 +335,19 @@ def _code_of(run: RunSettings) -> dict[str, str]:
 def _allow_tools(settings: Any, composed: Composed) -> None:
     if composed.trusts("tools"):
         allow(settings.tools or ())
-    if _trusts_environment(settings, composed):
+    if settings.environment is not None and composed.trusts("environment"):
         allow([settings.environment.name])
-
-
-def _trusts_environment(settings: Any, composed: Composed) -> bool:
-    typed = composed.trusts("environment") or composed.trusts("environment.name")
-    return typed and settings.environment is not None
 
 
 def _with_reward_of_environment(settings: Acting, composed: Composed) -> Acting:
     """With `get_reward` of the environment as the last reward, where it is not among them."""
     name, functions = settings.environment and settings.environment.name, settings.rewards.functions
-    if not (_trusts_environment(settings, composed) and name and is_user_code(name)):
+    if not (name and is_user_code(name) and composed.trusts("environment")):
         return settings
     allow([name])
     if any(each.name == name for each in functions) or not has_reward(load_attribute(name, "environment")):
         return settings
-    return replace(settings, rewards=RewardSettings((*functions, RewardSpec(name))))
+    return replace(settings, rewards=replace(settings.rewards, functions=(*functions, RewardSpec(name))))
 
 
 def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:

@@ -81,11 +81,11 @@ def check_expand(settings: ExpandSettings) -> None:
 
 def check_score(settings: ScoreSettings) -> None:
     check_rewards(settings.rewards)
-    tools_of_run(settings)
     if settings.dataset is not None:
         check_dataset(settings.dataset)
     if settings.model is not None:
         check_model(settings.model)
+    tools_of_run(settings)
 
 
 def check_plan(settings: PlanSettings) -> None:
