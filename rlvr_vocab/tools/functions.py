@@ -106,6 +106,9 @@ class ToolError(Exception):
 class _DeadlineOver(BaseException):
     """Raised in a tool by an alarm; a tool that catches Exception does not catch it."""
 
+    def __init__(self, deadline: float | None) -> None:
+        super().__init__(f"had not returned by its deadline of {deadline} seconds")
+
 
 _failures = Counter[str]()
 
@@ -122,7 +125,7 @@ def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Call
 
         @functools.wraps(tool)
         async def call(*args: Any, **arguments: Any) -> Any:
-            with _errors_of(tool, deadline):  # several run at once, and sys.stdout is one
+            with _errors_of(tool):  # several run at once, and sys.stdout is one
                 return content_of(await _ended_by(deadline, tool(*args, **deepcopy(arguments))))
 
     else:
@@ -130,13 +133,11 @@ def guarded(tool: Callable[..., Any], deadline: float | None = DEADLINE) -> Call
         @functools.wraps(tool)
         def call(*args: Any, **arguments: Any) -> Any:
             with (
-                _errors_of(tool, deadline),
+                _errors_of(tool),
                 Path(os.devnull).open("w", encoding="utf-8", errors="replace") as nowhere,
                 redirect_stdout(nowhere),
             ):
-                return _within(
-                    deadline, lambda: content_of(tool(*args, **deepcopy(arguments))), f"tool {tool.__name__}"
-                )
+                return _within(deadline, lambda: content_of(tool(*args, **deepcopy(arguments))))
 
     vars(call)["is_guarded"] = True
     return call
@@ -171,25 +172,24 @@ def guarded_environments(factories: Any) -> Any:
 
 def _begun(call: Callable[[], T], what: str) -> T:
     try:
-        return _within(RESET_DEADLINE, call, what)
+        return _within(RESET_DEADLINE, call)
     except UserError:
         raise
     except (*USER_CODE_ERRORS, _DeadlineOver) as error:
-        raise UserError(f"{what} {_reason(error, RESET_DEADLINE)}") from error
+        raise UserError(f"{what} {_reason(error)}") from error
 
 
-def _reason(error: BaseException, deadline: float | None) -> str:
-    late = isinstance(error, _DeadlineOver)
-    return f"had not returned by its deadline of {deadline} seconds" if late else raised(error)
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, _DeadlineOver) else raised(error)
 
 
 @contextmanager
-def _errors_of(tool: Callable[..., Any], deadline: float | None) -> Iterator[None]:
+def _errors_of(tool: Callable[..., Any]) -> Iterator[None]:
     """Raises the errors of a call as ToolError, with the message that TRL would pass on, and warns of some."""
     try:
         yield
     except (*USER_CODE_ERRORS, _DeadlineOver) as error:
-        what = _reason(error, deadline)
+        what = _reason(error)
         _failures[tool.__name__] = count = _failures[tool.__name__] + 1
         if tool not in TOOLS.values() and is_warned_of(count):
             logger.warning("tool %s %s (failed calls so far: %d)", tool.__name__, what, count)
@@ -197,22 +197,22 @@ def _errors_of(tool: Callable[..., Any], deadline: float | None) -> Iterator[Non
         raise ToolError(without_secrets(_cut(message, LONGEST_ERROR))) from None
 
 
-def _within(deadline: float | None, call: Callable[[], T], name: str) -> T:
+def _within(deadline: float | None, call: Callable[[], T]) -> T:
     """The result of a call; _DeadlineOver once its time is over.
 
     In the main thread an alarm ends it: a thread could not end code that holds the interpreter's lock (a regular
     expression, a large power), and tools may set alarms of their own. In another thread the call is abandoned.
     """
     if threading.current_thread() is not threading.main_thread():
-        outcome = run_in_thread(call, name)
+        outcome = run_in_thread(call, "tool")
         if wait([outcome], deadline).not_done:
-            raise _DeadlineOver
+            raise _DeadlineOver(deadline)
         return outcome.result()
     is_over = False
 
     def ring(*_: Any) -> None:
         if not is_over:
-            raise _DeadlineOver
+            raise _DeadlineOver(deadline)
 
     handler, timer = signal.signal(signal.SIGALRM, ring), signal.setitimer(signal.ITIMER_REAL, deadline or 0, 1.0)
     try:
@@ -231,7 +231,7 @@ async def _ended_by(deadline: float | None, coroutine: Awaitable[T]) -> T:
     done, _ = await asyncio.wait({task}, timeout=deadline)
     if not done:
         task.cancel()
-        raise _DeadlineOver
+        raise _DeadlineOver(deadline)
     return task.result()
 
 
