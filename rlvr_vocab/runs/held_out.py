@@ -104,7 +104,7 @@ class HeldOutEvaluator:
             title = f"held-out problems {when} GRPO"
             # Under the autocast of training: flash attention supports only 16-bit types.
             with progress_bar(self._console, title, len(self.problems)) as bar, trainer.accelerator.autocast():
-                results = self._results(trainer, lambda done, total: bar.update(done))
+                results = self._results(trainer, bar.update)
         if PartialState().is_main_process and not path.exists():
             write_results(results, path)
         return results

@@ -199,7 +199,7 @@ def write_problems_record(run: Run, problems: RunProblems, num_fitting: Sequence
     used = False
     for stage, rows in zip(stages_of(run.settings), problems.by_stage, strict=True):
         configured = {"role": "system", "content": stage.run.dataset.system_prompt}
-        prompts = rows.select(range(min(_PROMPTS_CHECKED, len(rows))))["prompt"]
+        prompts = rows["prompt"][:_PROMPTS_CHECKED]
         used |= any(prompt[0]["role"] != "system" or prompt[0] == configured for prompt in prompts)
     pairs = zip(problems.report["training"], num_fitting, strict=True)
     training = [{**each, "trained_on": count} for each, count in pairs]

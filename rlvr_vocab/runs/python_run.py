@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from itertools import cycle, islice
 from pathlib import Path
@@ -235,8 +235,8 @@ class _Recorder:
             what = "a reward is a model" if has_model else f"eval_dataset is a {type(given).__name__}"
             self._console.print(f"no held-out problem is measured before and after training: {what}", markup=False)
             given = None
-        rows = None if given is None else [problem_row(row) for row in islice(given, trainer.max_eval_samples)]
-        if rows is not None and len(rows) < (_length(given) or 0):
+        rows = [problem_row(row) for row in islice(given or (), trainer.max_eval_samples)]
+        if len(rows) < (_length(given) or 0):
             some = f"the first {len(rows):,} of {_length(given):,}"
             self._console.print(f"held-out problems: {some} (max_eval_samples={trainer.max_eval_samples})")
         args = vars(trainer.args)
@@ -246,9 +246,9 @@ class _Recorder:
 
     def _problems_record(self) -> dict[str, Any]:
         """The content of `problems.json`; a streamed set is not read for it."""
-        train, held_out = self._trainer.train_dataset, self._held_out.problems
-        rows = map(problem_row, train) if isinstance(train, Dataset) else ()
-        trained, measured = _pairs(rows), _pairs(held_out or ())
+        train = self._trainer.train_dataset
+        sets = (map(problem_row, train) if isinstance(train, Dataset) else (), self._held_out.problems or ())
+        trained, measured = ([(row["problem"], cell_text(row.get("solution"))) for row in rows] for rows in sets)
         name = self.config["dataset"]["name"]
         own = {"stage": "", "dataset": name, "sha256": fingerprint_of(trained), "trained_on": len(trained)}
         return {
@@ -296,7 +296,8 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
     derived += ["steps_per_generation"] * (args.steps_per_generation == args.gradient_accumulation_steps)
     derived += ["warmup_steps"] * (training.get("warmup_ratio") is not None)
     script = getattr(sys.modules["__main__"], "__file__", None)
-    systems = {_system_prompt(row) for row in _first_rows(trainer)}
+    firsts = [first for row in _first_rows(trainer) for first in prompt_of(row)[:1]]  # characters of plain text
+    systems = {each["content"] if isinstance(each, Mapping) and each["role"] == "system" else None for each in firsts}
     environments = [_recorded_name(inspect.unwrap(each)) for each in (trainer.environment_factories or {}).values()]
     return {
         "exp_name": Path(args.run_name or folder.resolve().name).name,
@@ -393,18 +394,8 @@ def problem_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **found, **({"solution": row["answer"]} if "solution" not in row and "answer" in row else {})}
 
 
-def _pairs(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str | None]]:
-    return [(row["problem"], cell_text(row.get("solution"))) for row in rows]
-
-
 def _first_rows(trainer: RegionGRPOTrainer) -> list[Mapping[str, Any]]:
     return list(islice(trainer.train_dataset, _ROWS_READ)) if isinstance(trainer.train_dataset, Dataset) else []
-
-
-def _system_prompt(row: Mapping[str, Any]) -> str | None:
-    prompt = prompt_of(row)
-    first = prompt[0] if prompt else None
-    return first["content"] if isinstance(first, Mapping) and first["role"] == "system" else None
 
 
 def _length(rows: Any) -> int | None:
