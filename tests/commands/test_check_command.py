@@ -131,8 +131,8 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(capsys, tmp_p
     ("words", "said"),
     [
         (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
-        (["dataset=[{clean},b.jsonl]"], "clean.jsonl b.jsonl > joined.jsonl, and give that file"),
-        (["dataset=*.csv"], "join them, as in awk 'FNR>1 || NR==1' *.csv > joined.csv"),
+        (["dataset=[{clean},b.jsonl]"], "clean.jsonl,b.jsonl: one file is read, not several: join them"),
+        (["dataset=*.csv"], "*.csv: one file is read, not several: join them"),
         (["against=[{clean},{clean}]", "against_problem_column=task"], "; set against_problem_column=…"),
         (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
         (["training.learning_rate=1"], "unknown key training"),

@@ -1,5 +1,6 @@
 """What the doctor finds in the rows of a healthy run with some figures changed: by itself, in stages, in time."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -7,13 +8,17 @@ import pytest
 from trl import GRPOConfig
 
 from rlvr_vocab.analysis import doctor
+from rlvr_vocab.analysis.doctor import learning, policy
 from rlvr_vocab.analysis.doctor.diagnose import RULES, Doctor, diagnose
+from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunRecord
-from rlvr_vocab.runs.folder import run_facts
+from rlvr_vocab.runs.folder import run_facts, run_record
 
 REWARDS = tuple(RewardFact(name, weight, False) for name, weight in (("accuracy", 1.0), ("boxed", 0.01)))
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
+# Figures without a slash that rules read by their names.
+OF_RULES = {"frac_reward_zero_std", "reward", "reward_std", "entropy", "kl", "loss", "grad_norm", "learning_rate"}
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")
 
 
@@ -86,6 +91,18 @@ def logged_every(rows, steps):
 @pytest.mark.parametrize("logging_steps", [1, 5, 10])
 def test_a_healthy_run_has_no_findings(logging_steps, healthy_rows, names_of):
     assert names_of(logged_every(healthy_rows, logging_steps)) == []
+
+
+@pytest.mark.slow
+def test_a_healthy_run_of_the_real_trainer_has_no_findings_and_logs_what_the_rules_read(tmp_path):
+    words = ("report=false", "dataset.max_eval_samples=8", "training.kl_log_steps=5", "training.max_steps=30")
+    assert main(["quickstart", *words, f"output_dir={tmp_path / 'run'}"]) == 0
+    record = run_record(tmp_path / "run")
+    assert diagnose(record) == []
+    names = re.findall(r'"((?:[a-z]+/)?[a-z_]+)"', " ".join(map(inspect.getsource, (learning, policy))))
+    read = {name for name in names if (name in OF_RULES or "/" in name) and not name.startswith("tools/")}
+    read.discard("groups/kept")  # of a trainer that overrides keep_groups
+    assert {name for row in record.rows for name in row} >= read
 
 
 def test_a_few_rows_say_nothing(rows_with, names_of):
