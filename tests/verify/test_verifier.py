@@ -1,15 +1,30 @@
-"""Batches of answers: each pair judged once, in any thread, and a hard one costs nobody but itself."""
+"""Batches of answers: right verdicts, each pair judged once, in any thread, and a hard one costs nobody but itself."""
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 
+from rlvr_vocab.rewards import accuracy
 from rlvr_vocab.verify import Verdict, verifier, verify
 from rlvr_vocab.verify.worker_pool import Outcome
 
 # Logarithms to thousands of digits, because of the tiny first term: seconds of work in an answer of permitted length.
 SLOW = "10^{-2900}+" + "+".join(rf"\ln({number}^{{\pi}})" for number in range(2, 100))
 SLOW_GOLD = "10^{-2900}+" + "+".join(rf"\pi\ln {number}" for number in range(2, 100))
+
+
+# Gold answers with a boxed one whose verdict is clear without the problem.
+PAIRS = [json.loads(line) for line in Path(__file__).with_name("pairs.jsonl").open(encoding="utf-8")]
+SLOW_FORMS = [pytest.param(form, marks=pytest.mark.slow) for form in ("${}$", r"\boxed{{{}}}")]
+
+
+@pytest.mark.parametrize("form", ["{}", *SLOW_FORMS])
+def test_every_verdict_is_right(form):
+    turns = [rf"<think>work</think>The answer is $\boxed{{{pair['answer']}}}$." for pair in PAIRS]
+    scores = accuracy(completions=turns, solution=[form.format(pair["gold"]) for pair in PAIRS])
+    assert [pair for pair, score in zip(PAIRS, scores, strict=True) if score != pair["right"]] == []
 
 
 class CountingPool:
