@@ -23,8 +23,8 @@ CHOICES = [name for name in NAMES if find_spec("reasoning_gym") or not re.search
 ENVIRONMENT = "environment={name: my.py:Env, params: {n: 1}}"
 EVERY_SECTION = {
     "train": ["model=tiny", "dataset=arithmetic", ENVIRONMENT],
-    "check": ["model=tiny", "dataset=arithmetic"],
-    "score": ["model=tiny", "dataset=arithmetic"],
+    "check": ["model=tiny", "dataset=arithmetic", ENVIRONMENT],
+    "score": ["model=tiny", "dataset=arithmetic", ENVIRONMENT],
     "evaluate": ["dataset=arithmetic", ENVIRONMENT],
     "generate": [ENVIRONMENT],
     "merge": [],
