@@ -24,7 +24,9 @@ def foreign_file():
 
 def recorded(*words, **changes):
     """config=FILE of a run with these words, in which texts are replaced as by an editor."""
+    Path("typed.py").write_text("class Own: ...\n")  # an environment is imported where its run is typed
     text = config_yaml(read_settings("train", ["experiment=quickstart", *words]).resolved)
+    text = text.replace("typed.py", "foreign.py")
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
@@ -44,7 +46,7 @@ STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {f
         ([STAGES], "foreign.py:correct is code"),
         (["training.trainer=foreign.py:Own"], "foreign.py:Own is code"),
         (["tools=[calculator,foreign.py:correct]"], "foreign.py:correct is code"),
-        (["environment={name: foreign.py:Own, params: {n: 1}}"], "foreign.py:Own is code"),
+        (["environment={name: typed.py:Own, params: {n: 1}}"], "foreign.py:Own is code"),
         (["model.model_kwargs.trust_remote_code=true"], "model.model_kwargs.trust_remote_code=true runs code"),
         ([CODE_IN_A_STAGE], "stages.training.trust_remote_code=true runs code"),
         (["model.model_kwargs.use_kernels=true"], "model.model_kwargs.use_kernels=true runs code"),
