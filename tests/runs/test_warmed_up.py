@@ -29,7 +29,8 @@ def made_in(monkeypatch):
         """The weights, and what was said."""
         monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
         console = Console(record=True, width=200, quiet=False, file=(cache.parent / "screen").open("w"))
-        made = Path(base_model(settings, problems.train, console))
+        monkeypatch.setattr(model, "make_console", lambda: console)
+        made = Path(base_model(settings, problems.train))
         assert list((cache / "warmup").iterdir()) == [made]
         assert not list(made.glob("*checkpoint*")) and not list(made.glob(".*"))
         return (made / "model.safetensors").read_bytes(), console.export_text()
@@ -76,7 +77,7 @@ def test_a_template_that_shows_no_calls_is_refused_before_a_warm_up(tmp_path, mo
 def cached_for(cache, *words):
     settings = read_settings("quickstart", [*SMALL, "warmup.max_steps=1", "warmup.until_accuracy=null", *words])
     train = load_run_problems(settings, Console(quiet=True)).train
-    return Path(base_model(settings, train, Console(quiet=True))).name
+    return Path(base_model(settings, train)).name
 
 
 @pytest.mark.slow
