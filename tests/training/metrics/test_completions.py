@@ -98,7 +98,7 @@ def test_score_judges_whole_transcripts(run):
     rewards = build_rewards(settings.rewards.functions, RewardContext())
     score_rows(rewards, rows, make_console())
     assert [[score.value for score in row.scores] for row in rows] == [[1.0, 1.0], [0.0, 0.2], [1.0, 0.0]]
-    assert rows[1].shown == 'assistant: <think>one</think> | call: add({"a": 3})' and rows[1].text == ""
+    assert rows[1].shown() == 'assistant: <think>one</think> | call: add({"a": 3})' and rows[1].text == ""
 
 
 def test_a_filter_reads_every_part(run):
