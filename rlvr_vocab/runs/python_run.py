@@ -298,7 +298,7 @@ def configuration(trainer: RecordedTrainer, specs: Sequence[RewardSpec]) -> dict
     script = getattr(sys.modules["__main__"], "__file__", None)
     firsts = [first for row in _first_rows(trainer) for first in prompt_of(row)[:1]]  # characters of plain text
     systems = {each["content"] if isinstance(each, Mapping) and each["role"] == "system" else None for each in firsts}
-    environments = [_recorded_name(inspect.unwrap(each)) for each in (trainer.environment_factories or {}).values()]
+    environments = [_recorded_name(each) for each in (trainer.environment_factories or {}).values()]
     return {
         "exp_name": Path(args.run_name or folder.resolve().name).name,
         "seed": args.seed,
@@ -378,7 +378,7 @@ def _source_digest(function: Callable[..., Any]) -> str | None:
 
 
 def _code_of(function: Callable[..., Any]) -> Any:
-    code = inspect.unwrap(getattr(inspect.unwrap(function), "func", function))  # of a partial the function
+    code = inspect.unwrap(getattr(function, "func", function))  # of a partial the function
     return code if inspect.isroutine(code) or isinstance(code, type) else type(code)
 
 

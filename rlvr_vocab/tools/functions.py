@@ -78,9 +78,9 @@ def methods_of(environment: type) -> list[Callable[..., Any]]:
 
 def offered_tools(tools: Any = None, environment_factory: Any = None) -> list[Callable[..., Any]] | None:
     """The functions that a prompt shows for a trainer's arguments, as far as they are known; None for none."""
-    factories = environment_factory.values() if isinstance(environment_factory, Mapping) else [environment_factory]
-    plain = map(inspect.unwrap, filter(None, factories))  # of guarded ones
-    kinds = [getattr(factory, "func", factory) for factory in plain]  # of a partial
+    several = isinstance(environment_factory, Mapping)
+    factories: Any = environment_factory.values() if several else [environment_factory]
+    kinds = [inspect.unwrap(getattr(factory, "func", factory)) for factory in factories if factory]  # of a partial
     return [*(tools or ()), *(tool for kind in kinds if isinstance(kind, type) for tool in methods_of(kind))] or None
 
 
@@ -151,9 +151,10 @@ def guarded_environments(factories: Any) -> Any:
     """A factory of environments, or several by name; UserError where one is not made, or not `reset`, in time."""
     if isinstance(factories, Mapping):
         return {name: guarded_environments(factory) for name, factory in factories.items()}
-    name = f"environment {getattr(getattr(factories, 'func', factories), '__name__', '')}"
+    kind = getattr(factories, "func", factories)  # of a partial
+    name = f"environment {getattr(kind, '__name__', '')}"
 
-    @functools.wraps(factories)
+    @functools.wraps(kind)
     def make() -> Any:
         environment = _begun(factories, f"{name}: its constructor")
 
