@@ -115,7 +115,7 @@ class IntervalRow:
     value: float
     low: float
     high: float
-    reach: float | None = None
+    reach: float | None
 
 
 @rc_context(RC)
