@@ -24,7 +24,6 @@ from rlvr_vocab.config.trl_fields import GrpoFields, field_types, trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values, unknown_keys
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
-from rlvr_vocab.rewards.build import has_reward, load_attribute
 from rlvr_vocab.rewards.reward import RewardSpec, allow, is_user_code, require_allowed
 from rlvr_vocab.secrets import is_secret, variable_with
 from rlvr_vocab.text import nearest_and_all
@@ -341,6 +340,8 @@ def _allow_tools(settings: Any, composed: Composed) -> None:
 
 def _with_reward_of_environment(settings: Acting, composed: Composed) -> Acting:
     """With `get_reward` of the environment as the last reward, where it is not among them."""
+    from rlvr_vocab.rewards.build import has_reward, load_attribute  # with the library, which few commands need
+
     name, functions = settings.environment and settings.environment.name, settings.rewards.functions
     if not (name and is_user_code(name) and composed.trusts("environment")):
         return settings
