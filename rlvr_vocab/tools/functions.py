@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 TOOLS: dict[str, Callable[..., Any]] = {"calculator": calculator}  # those that a run names without a file
 DEADLINE = 10  # seconds for a call
-RESET_DEADLINE = 300  # seconds to make an environment, and for each `reset`
 LONGEST_RESULT = 32_000  # characters
 LONGEST_ERROR = 1_000
 
@@ -80,7 +79,7 @@ def offered_tools(tools: Any = None, environment_factory: Any = None) -> list[Ca
     """The functions that a prompt shows for a trainer's arguments, as far as they are known; None for none."""
     several = isinstance(environment_factory, Mapping)
     factories: Any = environment_factory.values() if several else [environment_factory]
-    kinds = [inspect.unwrap(getattr(factory, "func", factory)) for factory in factories if factory]  # of a partial
+    kinds = [getattr(factory, "func", factory) for factory in factories]  # of a partial
     return [*(tools or ()), *(tool for kind in kinds if isinstance(kind, type) for tool in methods_of(kind))] or None
 
 
@@ -147,50 +146,13 @@ def guarded_tools(tools: Mapping[str, Callable[..., Any]]) -> dict[str, Callable
     return {name: guarded(tool) for name, tool in tools.items()}
 
 
-def guarded_environments(factories: Any) -> Any:
-    """A factory of environments, or several by name; UserError where one is not made, or not `reset`, in time."""
-    if isinstance(factories, Mapping):
-        return {name: guarded_environments(factory) for name, factory in factories.items()}
-    kind = getattr(factories, "func", factories)  # of a partial
-    name = f"environment {getattr(kind, '__name__', '')}"
-
-    @functools.wraps(kind)
-    def make() -> Any:
-        environment = _begun(factories, f"{name}: its constructor")
-
-        def reset(**row: Any) -> Any:
-            added = _begun(functools.partial(own_reset, **row), f"{name}: reset")
-            if not isinstance(added, str | list | None):
-                raise UserError(f"{name}: reset returned {type(added).__name__}, no text for the prompt, and not None")
-            return writable(added) if isinstance(added, str) else added
-
-        with suppress(AttributeError):  # a class with slots has no place for it
-            own_reset, environment.reset = environment.reset, reset
-        return environment
-
-    return make
-
-
-def _begun(call: Callable[[], T], what: str) -> T:
-    try:
-        return _within(RESET_DEADLINE, call)
-    except UserError:
-        raise
-    except (*USER_CODE_ERRORS, _DeadlineOver) as error:
-        raise UserError(f"{what} {_reason(error)}") from error
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, _DeadlineOver) else raised(error)
-
-
 @contextmanager
 def _errors_of(tool: Callable[..., Any]) -> Iterator[None]:
     """Raises the errors of a call as ToolError, with the message that TRL would pass on, and warns of some."""
     try:
         yield
     except (*USER_CODE_ERRORS, _DeadlineOver) as error:
-        what = _reason(error)
+        what = str(error) if isinstance(error, _DeadlineOver) else raised(error)
         _failures[tool.__name__] = count = _failures[tool.__name__] + 1
         if tool not in TOOLS.values() and is_warned_of(count):
             logger.warning("tool %s %s (failed calls so far: %d)", tool.__name__, what, count)

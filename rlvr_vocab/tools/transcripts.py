@@ -12,10 +12,10 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import run_coroutine
+from rlvr_vocab.rewards.guard import USER_CODE_ERRORS, raised, run_coroutine
 from rlvr_vocab.rewards.reward import content_text, turn_text
 from rlvr_vocab.tools.format import Message, ToolFormat
-from rlvr_vocab.tools.functions import ToolError, guarded_environments, guarded_tools, methods_of, offered_tools
+from rlvr_vocab.tools.functions import ToolError, guarded_tools, methods_of, offered_tools
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import prefilled_ids
 
@@ -127,9 +127,15 @@ class ToolLoop:
         prompt, environment, tools = row["prompt"], None, self.tools
         if self.environment_factories:
             several = None not in self.environment_factories
-            environment = guarded_environments(self.environment_factories[row["environment"] if several else None])()
+            make = self.environment_factories[row["environment"] if several else None]
             columns = {name: value for name, value in row.items() if not (several and name == "environment")}
-            if (added := environment.reset(**columns)) is not None:
+            try:
+                environment = make()
+                added = environment.reset(**columns)
+            except USER_CODE_ERRORS as error:
+                name = getattr(getattr(make, "func", make), "__name__", "")  # of a partial
+                raise UserError(f"environment {name}: {raised(error)}") from error
+            if added is not None:
                 prompt = [*prompt[:-1], {**prompt[-1], "content": prompt[-1]["content"] + content_text(added)}]
             tools = [*tools, *(getattr(environment, each.__name__) for each in methods_of(type(environment)))]
         prompt_ids = self.tool_format.prompt_ids(prompt, tools)

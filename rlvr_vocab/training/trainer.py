@@ -19,7 +19,7 @@ from trl import GRPOTrainer
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.tools.format import ToolFormat, without_prefill
-from rlvr_vocab.tools.functions import check_tools, guarded_environments, offered_tools
+from rlvr_vocab.tools.functions import check_tools, offered_tools
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
@@ -128,8 +128,6 @@ class RegionGRPOTrainer(TRLSeams):
             raise UserError("tokenizer=…: the trainer takes it as processing_class=…")
         tools = offered_tools(kwargs.get("tools"), kwargs.get("environment_factory"))
         check_tools(tools or ())
-        if kwargs.get("environment_factory"):
-            kwargs["environment_factory"] = guarded_environments(kwargs["environment_factory"])
         with_tools = bool(kwargs.get("tools") or kwargs.get("environment_factory"))
         skip_solved = None if curriculum is None else curriculum.skip_solved
         if with_tools and (max_rounds > 1 or skip_solved is not None):

@@ -181,7 +181,7 @@ def test_a_prompt_is_shown_with_its_tools_and_what_its_environment_adds(capsys, 
     assert any(line.endswith(f" Begin at {sum_of}.<|im_end|>⏎") for line in shown)
     assert "  │ wait(): Waits a turn.⏎" in shown and any("calculator(expression)" in line for line in shown)
     words = (*LOCAL, f"dataset.name={clean}")
-    assert "environment Silent: reset raised TypeError" in error_of(
+    assert "environment Silent: raised TypeError" in error_of(
         "check", *words, "model=tiny", f"environment={game}:Silent"
     )
     assert "no tool calculatr; did you mean calculator" in error_of("check", *words, "tools=[calculatr]")

@@ -1,7 +1,6 @@
 """Tools and environments by name; what a wrong call costs."""
 
 import asyncio
-import functools
 import re
 import signal
 import sys
@@ -12,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.tools import functions
-from rlvr_vocab.tools.functions import ToolError, guarded, guarded_environments, load_environment, load_tools
+from rlvr_vocab.tools.functions import ToolError, guarded, load_environment, load_tools
 
 TAGS = "<think></think><|im_start|>assistant\n"
 
@@ -261,32 +259,3 @@ def test_a_tool_that_cannot_be_one_is_refused(names, message):
 def test_an_environment_that_cannot_be_one_is_refused(name, params, message):
     with pytest.raises(UserError, match=message):
         load_environment(name, params)
-
-
-class Episode:
-    """Begins by what a row says."""
-
-    def __init__(self, size=1):
-        self.size = 1 / size
-
-    def reset(self, begin):
-        return begin()
-
-
-@pytest.mark.parametrize(
-    ("begin", "message"),
-    [
-        (lambda: {}["a"], "environment Episode: reset raised KeyError: 'a' .test_functions.py, line"),
-        (lambda: time.sleep(5), "reset had not returned by its deadline of 0.2 seconds"),
-        (lambda: exec("raise SystemExit(0)"), "reset raised SystemExit: 0"),
-        (lambda: 7, "reset returned int, no text for the prompt"),
-    ],
-)
-def test_an_episode_that_does_not_begin_ends_the_run_in_a_line(begin, message, monkeypatch):
-    monkeypatch.setattr(functions, "RESET_DEADLINE", 0.2)
-    environment = guarded_environments({"one": Episode})["one"]()
-    assert type(environment) is Episode and environment.reset(begin=lambda: "a\ud800") == "a\\ud800"
-    with pytest.raises(UserError, match=message):
-        environment.reset(begin=begin)
-    with pytest.raises(UserError, match="environment Episode: its constructor raised ZeroDivisionError"):
-        guarded_environments(functools.partial(Episode, size=0))()

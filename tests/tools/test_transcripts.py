@@ -116,7 +116,7 @@ def test_each_row_acts_in_an_environment_of_its_own():
     contexts, texts = [], [f"</think>{CALL % 2}", f"</think>{CALL % 10}", "done<|im_end|>"]
     found = loop.complete(rows, said(tokenizer, texts, contexts), 900)
     assert [each.environment.total for each in found] == [15, 52] and "Go. Begin at 40." in contexts[1]
-    with pytest.raises(UserError, match=r"environment Counter: reset raised TypeError: .*argument: .start."):
+    with pytest.raises(UserError, match=r"environment Counter: raised TypeError: .*argument: .start."):
         loop.complete([{"prompt": rows[0]["prompt"]}], said(tokenizer, texts, []), 900)
 
 
