@@ -32,14 +32,8 @@ class Interrupted(BaseException):
     """A run was stopped and the same command resumes it: exit code 75. No `Exception`, so libraries do not catch it."""
 
 
-# The messages of torch on a GPU and without one, and those of CUDA and its libraries.
-_OUT_OF_MEMORY = (
-    "CUDA out of memory",
-    "DefaultCPUAllocator: can't allocate memory",
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-)
+# Of the messages of torch on a GPU and without one, and of CUDA's libraries.
+_OUT_OF_MEMORY = ("out of memory", "DefaultCPUAllocator: can't allocate memory", "_STATUS_ALLOC_FAILED")
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

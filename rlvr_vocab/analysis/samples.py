@@ -200,8 +200,8 @@ def _facts(
         yield "calls", f"{sum(len(turn.calls) for turn in turns)}{end}"
     if own.solution:
         yield "gold answer", own.solution
-    if own.kind:
-        yield "task", own.kind
+    if own.task or own.difficulty:  # `chain_sum (num_terms 2)`
+        yield "task", f"{own.task} ({own.difficulty})" if own.task and own.difficulty else own.task or own.difficulty
 
 
 def count_tokens(

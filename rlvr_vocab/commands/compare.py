@@ -26,7 +26,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import ENVIRONMENT, EVALUATION_RESULTS, EVALUATION_SETTINGS, FINAL_MODEL, PROBLEMS
-from rlvr_vocab.record.results import read_results, recorded_grader
+from rlvr_vocab.record.results import ProblemResult, read_lines, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
 from rlvr_vocab.terminal import make_console, print_table
@@ -98,7 +98,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     return ComparedRun(
         record=record,
         seed=config["seed"],
-        answers=read_results(results),
+        answers=read_lines(results, ProblemResult),
         environment=read_json_if_there(folder / ENVIRONMENT),
         problems=read_json_if_there(folder / PROBLEMS),
         sampling_settings=sampling,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -327,14 +328,9 @@ def _record(rewards: Sequence[Reward], row: Row) -> dict[str, Any]:
 
 def _print_rows(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
     """Print the rows with the lowest or highest totals; suspicious rows without any score come first."""
-
-    def place(row: Row) -> float:
-        total = row.total(rewards)
-        if total is None:
-            return -float("inf")
-        return total if settings.order == "lowest" else -total
-
-    if shown := sorted(rows, key=place)[: settings.show]:
+    sign = -1 if settings.order == "highest" else 1
+    ordered = sorted(rows, key=lambda row: -math.inf if (total := row.total(rewards)) is None else sign * total)
+    if shown := ordered[: settings.show]:
         lines = (
             f"{_row_line(rewards, row)}; text: {short_text(row.shown(), keep_end=True)}{row.gold}" for row in shown
         )

@@ -49,11 +49,6 @@ class SampledCompletion:
     messages: Sequence[Mapping[str, Any]] = ()
     segments: Sequence[int] = ()
 
-    @property
-    def kind(self) -> str:
-        """`chain_sum (num_terms 2)`; empty for a problem of no kind."""
-        return f"{self.task} ({self.difficulty})" if self.task and self.difficulty else self.task or self.difficulty
-
 
 class CompletionFiles:
     """The files of a run's folder `completions/`, which need not exist yet."""

@@ -53,10 +53,6 @@ class RunFacts:
     stage: str = ""
     stages: tuple[RunFacts, ...] = ()
 
-    def of_stage(self, name: object) -> RunFacts:
-        """The facts of a stage; those of the run where it has none of that name."""
-        return next((facts for facts in self.stages if facts.stage == name), self)
-
 
 # Metrics of a measurement on held-out problems, each with `eval/` before its name.
 HELD_OUT_FIGURES = (*MEASURED, "mean_length", "clipped_ratio", "reasoning_share", "problems")

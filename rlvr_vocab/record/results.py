@@ -238,11 +238,6 @@ def write_results(results: Sequence[Row], path: Path) -> None:
     atomic_write(path, "".join(map(result_line, results)))
 
 
-def read_results(path: Path) -> list[ProblemResult]:
-    """The results of an evaluation that `write_results` wrote."""
-    return read_lines(path, ProblemResult)
-
-
 def read_lines(path: Path, kind: type[Row]) -> list[Row]:
     """Read what `write_results` wrote; UserError for a line that is cut short or holds something else."""
     lines = path.read_bytes().split(b"\n")  # text of a model may hold what else Python takes for the end of a line

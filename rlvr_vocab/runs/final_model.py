@@ -23,7 +23,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.files import atomic_dir, read_json_if_there
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
-from rlvr_vocab.record.results import HeldOutMetric, read_results, recorded_grader
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_lines, recorded_grader
 from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used, tools_of
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
@@ -163,7 +163,8 @@ def card_of_adapter(checkpoint: Path) -> Card:
 def _measured(run_folder: Path, when: str, metric: HeldOutMetric) -> str | None:
     """The held-out metric of a run with the number of answers that have a score."""
     path = results_file(run_folder, when)
-    values = [answer.value for answer in read_results(path) if answer.value is not None] if path.is_file() else []
+    results = read_lines(path, ProblemResult) if path.is_file() else []
+    values = [answer.value for answer in results if answer.value is not None]
     return f"{metric.value(sum(values) / len(values))} on {pluralize(len(values), 'problem')}" if values else None
 
 

@@ -27,7 +27,7 @@ from rlvr_vocab.record.results import (
     ProblemResult,
     mean_over_problems,
     problem_means,
-    read_results,
+    read_lines,
     write_results,
 )
 from rlvr_vocab.rewards.grader import Grader
@@ -112,7 +112,7 @@ class HeldOutEvaluator:
     def _recorded(self, paths: Sequence[Path]) -> list[ProblemResult] | None:
         """The results in the first of the files that exists, read by the main process for all; None without one."""
         existing = [path for path in paths if PartialState().is_main_process and path.exists()]
-        found, wanted = read_results(existing[0]) if existing else None, len(self.problems or ())
+        found, wanted = read_lines(existing[0], ProblemResult) if existing else None, len(self.problems or ())
         if found is not None and len(found) != wanted:
             raise UserError(f"{existing[0]} holds {len(found):,} of {wanted:,} results; delete it to evaluate again")
         [results] = broadcast_object_list([found])

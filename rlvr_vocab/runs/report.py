@@ -24,7 +24,7 @@ from rlvr_vocab.files import atomic_write, read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, CONFIG, ENVIRONMENT, INITIAL_MODEL, SUMMARY
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.results import HeldOutMetric, read_probe, read_results, recorded_grader
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_lines, read_probe, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
@@ -88,7 +88,7 @@ def report_at_the_end(run: Path, console: Console) -> None:
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """The held-out answers of a run; UserError where a file of them cannot be read."""
     files = (results_file(record.folder, when) for when in ("before", "after"))
-    before, after = (read_results(path) if path.is_file() else [] for path in files)
+    before, after = (read_lines(path, ProblemResult) if path.is_file() else [] for path in files)
     return HeldOutAnswers(before, after, HeldOutMetric.of(recorded_grader(record.folder)))
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.record.results import ProblemResult, read_results, write_results
+from rlvr_vocab.record.results import ProblemResult, read_lines, write_results
 
 CONFIG = {
     "exp_name": "made_up",
@@ -177,7 +177,7 @@ def test_runs_without_tools_are_the_baseline_of_runs_with_tools(made, key, value
 def test_answers_without_a_grade_are_left_out_and_counted(made):
     runs = [made("b"), made("r", n=100)]
     path = Path(runs[0], "evaluation", "after.jsonl")
-    first, *others = read_results(path)
+    first, *others = read_lines(path, ProblemResult)
     write_results([replace(first, score=None), *others], path)
     _, found = compare(runs)
     assert found["comparisons"][0]["problems"] == 199

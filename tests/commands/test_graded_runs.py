@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.record.results import read_results
+from rlvr_vocab.record.results import ProblemResult, read_lines
 
 OWN = """
 from rlvr_vocab.rewards import reward
@@ -28,6 +28,7 @@ def named(completions, solution, **kwargs):
 def variety(completions, **kwargs):
     return [len(set(turn[0]["content"])) / 20 for turn in completions]
 """
+AFTER = "evaluation/after.jsonl"
 SMALL = (
     *("model=tiny", "dataset=arithmetic", "logging=disabled", "training.bf16=false"),
     *("training.max_steps=2", "training.per_device_train_batch_size=16", "training.num_generations=4"),
@@ -67,7 +68,7 @@ def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys
     capsys.readouterr()
     assert main(["train", f"config={style / 'config.yaml'}", f"output_dir={style}", "trust_code=true"]) == 0
     shown, summary = capsys.readouterr().out, summary_of(style)
-    before, after = (read_results(style / "evaluation" / f"{when}.jsonl") for when in ("before", "after"))
+    before, after = (read_lines(style / "evaluation" / f"{when}.jsonl", ProblemResult) for when in ("before", "after"))
     for results, key in ((before, "reward_before"), (after, "reward_after")):
         by_hand = [2 * len(set(each.completion)) / 20 + 0.5 * (len(each.completion) < 40) for each in results]
         assert [each.score for each in results] == pytest.approx(by_hand)
@@ -91,7 +92,7 @@ def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
     words = ["evaluate", f"checkpoint={style / 'final_model'}", "samples=2", "max_samples=6", "trust_code=true"]
     assert main([*words, f"out={tmp_path / 'run'}"]) == 0
     shown, summary = capsys.readouterr().out, summary_of(tmp_path / "run")
-    results = read_results(tmp_path / "run" / "results.jsonl")
+    results = read_lines(tmp_path / "run" / "results.jsonl", ProblemResult)
     assert f"reward {mean(each.score for each in results):.3f} by {NAME} on 6 problems" in shown
     expected = mean(each.rewards["variety"] for each in results)
     assert summary["figures"]["rewards/variety"]["estimate"] == pytest.approx(expected)
@@ -115,7 +116,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     shown = capsys.readouterr().out
     assert f"reward by {NAME} (measured by each run at its end)" in shown and "points" not in shown
     scores = {
-        rate: np.array([[each.score for each in read_results(run / "evaluation" / "after.jsonl")] for run in arm])
+        rate: np.array([[each.score for each in read_lines(run / AFTER, ProblemResult)] for run in arm])
         for rate, arm in arms.items()
     }
     [compared] = json.loads((tmp_path / "out" / "comparison.json").read_text())["comparisons"]
@@ -125,7 +126,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     least = stats.sem(differences.mean(axis=0)) * stats.t.ppf(0.975, 19)  # of the problems alone
     assert compared["high"] - compared["difference"] >= 0.99 * least
     other = train("other", "[own.py:correctness_reward]", "seed=1", "training.learning_rate=2e-2")
-    after = read_results(other / "evaluation" / "after.jsonl")
+    after = read_lines(other / AFTER, ProblemResult)
     assert summary_of(other)["accuracy_after"] == mean(each.right for each in after)
     assert [each.right for each in after] == ["7" in each.completion for each in after]
     assert main(["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]) == 2

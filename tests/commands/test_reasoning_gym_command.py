@@ -8,7 +8,7 @@ import pytest
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.record.results import read_results
+from rlvr_vocab.record.results import ProblemResult, read_lines
 from rlvr_vocab.runs.model import untrained_base
 from tests.settings import load_settings, refusal
 
@@ -83,7 +83,7 @@ def test_a_run_is_trained_measured_and_evaluated_by_task(tmp_path, capsys):
     rows = pd.read_parquet(run / "completions" / "step_00001.parquet")
     assert set(rows["task"]) <= {"chain_sum", "spell_backward"} and rows["difficulty"].str.len().min() > 0
     assert "reward/reasoning_gym" in rows
-    after = read_results(run / "evaluation" / "after.jsonl")
+    after = read_lines(run / "evaluation" / "after.jsonl", ProblemResult)
     assert {each.task for each in after} == {"chain_sum", "spell_backward"}
     summary = json.loads((run / "summary.json").read_text())
     assert summary["grader"]["name"] == "reasoning_gym" and summary["accuracy_after"] is not None

@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.history import Finding
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.metrics import read_metrics
-from rlvr_vocab.record.results import read_results
+from rlvr_vocab.record.results import ProblemResult, read_lines
 from rlvr_vocab.rewards.library.answers import accuracy
 from rlvr_vocab.runs.folder import run_record
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -73,7 +73,7 @@ def test_held_out_problems_are_measured_meanwhile(folder):
     of_evaluations = [row for row in read_metrics(folder / "metrics.jsonl") if "loss" not in row]
     assert [row["step"] for row in of_evaluations] == [2, 3]
     for row in of_evaluations:
-        results = read_results(folder / "evaluation" / f"step_{row['step']:05d}.jsonl")
+        results = read_lines(folder / "evaluation" / f"step_{row['step']:05d}.jsonl", ProblemResult)
         turns = [[{"role": "assistant", "content": result.completion}] for result in results]
         scores = accuracy(completions=turns, solution=[result.solution for result in results])
         expected = {

@@ -11,7 +11,7 @@ import trl.trainer.grpo_trainer as trl_grpo
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 from rlvr_vocab.record.completions import sampled_flags
-from rlvr_vocab.record.results import read_results
+from rlvr_vocab.record.results import ProblemResult, read_lines
 from rlvr_vocab.runs.held_out import _checkpoint
 from rlvr_vocab.tools.functions import guarded_tools
 from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE
@@ -105,7 +105,8 @@ def test_evaluate_and_generate_carry_out_calls_and_record_how(calling_shape, cap
     words = [f"checkpoint={folder}", "tools=[own.py:ask]", "max_new_tokens=150", "seed=2"]
     evaluate = ["evaluate", *words, "dataset=problems.jsonl", "batch_size=4"]
     assert main([*evaluate, "out=keep"]) == 0
-    results, summary = read_results(Path("keep/results.jsonl")), json.loads(Path("keep/summary.json").read_text())
+    results = read_lines(Path("keep/results.jsonl"), ProblemResult)
+    summary = json.loads(Path("keep/summary.json").read_text())
     calls = [len(message.get("tool_calls", ())) for each in results for message in each.messages]
     given = [message["content"] for each in results for message in each.messages if message["role"] == "tool"]
     assert summary["figures"]["calls"]["estimate"] == sum(calls) / 12 and len(given) > 8
@@ -119,12 +120,13 @@ def test_evaluate_and_generate_carry_out_calls_and_record_how(calling_shape, cap
         copies = sum(token >= layout.standard_size for token in each.completion_ids)
         assert each.reasoning_tokens == copies
     Path("keep/results.jsonl").write_bytes(b"".join(Path("keep/results.jsonl").read_bytes().splitlines(True)[:5]))
-    assert main([*evaluate, "out=keep"]) == 0 and read_results(Path("keep/results.jsonl")) == results
+    assert main([*evaluate, "out=keep"]) == 0 and read_lines(Path("keep/results.jsonl"), ProblemResult) == results
     assert main([*evaluate, "out=keep", "past_thinking=reencode"]) == 2
     assert "past_thinking=keep (now reencode)" in capsys.readouterr().err
     # Copies that are still exact carry nothing: the same with their sources in their place.
     assert main([*evaluate, "out=reencode", "past_thinking=reencode"]) == 0
-    assert read_results(Path("reencode/results.jsonl")) == results and sum(each.reasoning_tokens for each in results)
+    assert read_lines(Path("reencode/results.jsonl"), ProblemResult) == results
+    assert sum(each.reasoning_tokens for each in results)
     capsys.readouterr()
     assert main(["generate", *words, "prompt=What is 3?", "format=json"]) == 0
     row = json.loads(capsys.readouterr().out)

@@ -187,7 +187,7 @@ class History:
         self._begin(None)
 
     def _begin(self, stage: object) -> None:
-        self._stage, self.facts = stage, self._run.of_stage(stage)
+        self._stage, self.facts = stage, next((each for each in self._run.stages if each.stage == stage), self._run)
         self.rows, self.sampled = RowSeries(), RowSeries(steps_of_enough_completions(self.facts))
         rewards = self.facts.rewards
         self.largest_weight = max((abs(each.weight) for each in rewards), default=1.0) or 1.0
