@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from rlvr_vocab.config.checks.run import check_configuration, check_rewards
+from rlvr_vocab.config.checks.run import check_rewards, check_training, check_warmup
 from rlvr_vocab.config.command_line import parse_command_line
 from rlvr_vocab.config.command_settings import COMMANDS
 from rlvr_vocab.config.help import overview, printed
@@ -148,7 +148,8 @@ def test_a_documented_command_composes(line):
     for run in [job.words for job in jobs_of(command, words)] if parsed.multirun else [words]:
         settings = read_settings(command, run)
         if isinstance(settings, RunSettings):
-            check_configuration(settings)
+            check_warmup(settings)
+            check_training(settings)
             check_rewards(settings.rewards)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,8 @@ OF_A_RUN = ("train", "quickstart", "plan")  # commands with all keys of a run
 SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 # Sections of a command that are not used unless their `name` is given.
 _OPTIONAL_SECTIONS = {"check": ("model",), "score": ("model", "dataset")}
+# Keys that name code of the user's.
+_NAME_CODE = ("tools", "environment", "rewards.functions", "training.trainer", "evaluation.grader", "grader")
 # Keys that run code of a model's folder or of the hub; so does an attention with a slash, which the hub holds.
 _BRING_CODE = ("trust_remote_code", "use_kernels")
 # Sections that take further keys, as `training` takes TRL's.
@@ -216,6 +219,9 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
     if issubclass(kind, RunSettings):
         run = _with_stages(_read_run(composed, kind), composed, line.folders)
         _allow_typed_code(run, composed)
+        for stage in run.stages if composed.trusts("stages") else ():
+            allow(_code_names(stage.run, stage.keys))
+        _refuse_untyped_code(run.resolved, composed)
         for key in sorted(composed.given - {"model.lora.enabled"}):
             if key.startswith("model.lora.") and not run.model.trains_adapter:
                 raise UserError(f"{key} has nothing to apply to: add model.lora.enabled=true")
@@ -231,15 +237,8 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
             config[section] = None
     settings = read(kind, config)
     _refuse_untyped_code(config, composed)
-    if "rewards" in config and composed.trusts("rewards.functions"):
-        _allow_rewards(settings.rewards.functions)
-    if "tools" in config:
-        _allow_tools(settings, composed)
-    if isinstance(settings, ScoreSettings):
-        settings = _with_reward_of_environment(settings, composed)
-    if "grader" in config and composed.trusts("grader"):
-        _allow_rewards(settings.grader or ())
-    return settings
+    _allow_typed_code(settings, composed)
+    return _with_reward_of_environment(settings, composed) if isinstance(settings, ScoreSettings) else settings
 
 
 def _without_secrets(config: DictConfig) -> dict[str, Any]:
@@ -306,46 +305,39 @@ def _unify_shared_keys(config: dict[str, Any], composed: Composed) -> None:
         generation[model_key] = training[training_key] = value if twin is None else twin
 
 
-def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
-    """Allow the code that a run names; of a recorded run only where it was typed."""
-    typed = [(run, key) for key in ("rewards.functions", "training.trainer") if composed.trusts(key)]
-    typed += [(stage.run, key) for stage in run.stages if composed.trusts("stages") for key in stage.keys]
-    for each, key in typed:
-        if key == "rewards.functions":
-            _allow_rewards(each.rewards.functions)
-        elif key == "training.trainer":
-            allow(filter(None, [each.training.trainer]))
-    _allow_tools(run, composed)
-    if composed.trusts("evaluation.grader"):
-        _allow_rewards(run.evaluation.grader or ())
-    _refuse_untyped_code(run.resolved, composed)
+def _allow_typed_code(settings: Any, composed: Composed) -> None:
+    """Allow the code that the keys of a command name; of a recorded run only where they were typed."""
+    kind: type = type(settings)
+    allow(_code_names(settings, [key for key in keys_of(kind) if composed.trusts(key)]))
+
+
+def _code_names(settings: Any, keys: Iterable[str]) -> Iterator[str]:
+    """The names of code in the values of keys; those of the library that `allow` need not allow are left out."""
+    for key in (key for key in keys if key in _NAME_CODE):
+        value = attrgetter(key)(settings)
+        for each in value if isinstance(value, tuple) else (value,):
+            name: Any = getattr(each, "name", each)
+            # A name of the library without parameters may stand for a reward of a recorded run.
+            if each is not None and (is_user_code(name) or getattr(each, "params", None)):
+                yield name
 
 
 def _code_of(run: RunSettings) -> dict[str, str]:
     """The files with code of the user's that a run names, each with the first digits of its SHA-256."""
-    runs = [run, *(stage.run for stage in run.stages)]
-    functions = [*(run.evaluation.grader or ()), *(each for one in runs for each in one.rewards.functions)]
-    names = [*run.tools, *(each.name for each in functions), *(one.training.trainer or "" for one in runs)]
-    names.append(run.environment.name if run.environment else "")
+    runs = (run, *(stage.run for stage in run.stages))
+    names = (name for each in runs for name in _code_names(each, keys_of(RunSettings)))
     files = filter(Path.is_file, {Path(name.rpartition(":")[0]) for name in names})
     return {str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in sorted(files)}
-
-
-def _allow_tools(settings: Any, composed: Composed) -> None:
-    if composed.trusts("tools"):
-        allow(settings.tools or ())
-    if settings.environment is not None and composed.trusts("environment"):
-        allow([settings.environment.name])
 
 
 def _with_reward_of_environment(settings: Acting, composed: Composed) -> Acting:
     """With `get_reward` of the environment as the last reward, where it is not among them."""
     from rlvr_vocab.rewards.build import has_reward, load_attribute  # with the library, which few commands need
 
-    name, functions = settings.environment and settings.environment.name, settings.rewards.functions
-    if not (name and is_user_code(name) and composed.trusts("environment")):
+    environment, functions = settings.environment, settings.rewards.functions
+    if environment is None or not composed.trusts("environment"):
         return settings
-    allow([name])
+    allow([name := environment.name])
     if any(each.name == name for each in functions) or not has_reward(load_attribute(name, "environment")):
         return settings
     return replace(settings, rewards=replace(settings.rewards, functions=(*functions, RewardSpec(name))))
@@ -358,11 +350,6 @@ def _refuse_untyped_code(config: Mapping[str, Any], composed: Composed) -> None:
         brings_code = name in _BRING_CODE or (name == "attn_implementation" and "/" in str(value))
         if brings_code and value and not composed.trusts("stages" if key.startswith("stages.") else key):
             require_allowed(f"{key}={as_typed(value)}", "runs code of others")
-
-
-def _allow_rewards(specs: Iterable[RewardSpec]) -> None:
-    """A name of the library without parameters may stand for a reward of a recorded run."""
-    allow(spec.name for spec in specs if is_user_code(spec.name) or spec.params)
 
 
 def _with_stages(run: Run, composed: Composed, folders: Sequence[Path]) -> Run:

@@ -155,6 +155,8 @@ def load_attribute(name: str, key: str = "rewards") -> Any:
         raise UserError(
             f"{key}: {typed.rpartition(':')[2]} is code of a Python script, which trained this run: give {file}"
         )
+    if not is_user_code(name):
+        raise UserError(f"{key}={name}: write file.py:Class or module:Class")
     require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")
     try:

@@ -105,14 +105,15 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             dry_run_rewards(stage.run, train)
             by_stage.append(train)
     measured = [] if held_out is None else _pairs(held_out)
-    division = {"held_out": {"measured_on": len(measured), _FINGERPRINT: fingerprint_of(measured)}}
     used = [loaded[stage.run.dataset] for stage in stages_of(settings)] + [own.train] * (settings.warmup.max_steps > 0)
     trained = {problem_key(text) for train in used for text in train["problem"]}
-    keys = {"held_out": hashes(own.reserved_keys), "trained": hashes(trained)}
-    report = {**division, "training": training, "keys": keys}
-    problems = RunProblems(own.train, held_out, tuple(by_stage), report)
-    _require_same_problems(settings, problems.report)
-    return problems
+    report = {
+        "held_out": {"measured_on": len(measured), _FINGERPRINT: fingerprint_of(measured)},
+        "training": training,
+        "keys": {"held_out": hashes(own.reserved_keys), "trained": hashes(trained)},
+    }
+    _require_same_problems(settings, report)
+    return RunProblems(own.train, held_out, tuple(by_stage), report)
 
 
 def _load(settings: RunSettings, console: Console) -> ProblemSets:

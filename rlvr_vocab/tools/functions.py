@@ -55,10 +55,7 @@ def load_tools(names: Sequence[str]) -> list[Callable[..., Any]]:
 
 def load_environment(name: str, params: Mapping[str, Any]) -> Callable[[], Any]:
     """The factory of a run's environments; UserError for a broken class, or one whose methods have no schema."""
-    key = f"environment={name}"
-    if not is_user_code(name):
-        raise UserError(f"{key}: write file.py:Class or module:Class")
-    kind = load_attribute(name, "environment")
+    key, kind = f"environment={name}", load_attribute(name, "environment")
     if not isinstance(kind, type) or not callable(getattr(kind, "reset", None)):
         raise UserError(f"{key}: is no class with a method reset, which begins an episode")
     try:

@@ -31,7 +31,7 @@ from rlvr_vocab.record.files import SUMMARY
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import build_rewards, load_attribute, overridden, required_columns
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.rewards.reward import is_user_code, parameters_of
+from rlvr_vocab.rewards.reward import parameters_of
 from rlvr_vocab.runs.folder import NOT_OF_A_RUN, changes_of, check_not_running
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.runs.tools import tools_of_run
@@ -45,25 +45,20 @@ logger = logging.getLogger(__name__)
 def check_run(settings: RunSettings) -> None:
     """Raises UserError for the first reason for which a training run cannot work."""
     check_model(settings.model)
-    check_configuration(settings)
-    _check_trainer(settings)
-    _check_problems_and_rewards(settings)
-    for stage in settings.stages:
+    check_warmup(settings)
+    for stage in (StageSettings("", None, settings), *settings.stages):
         with stage_error_context(stage.name):
-            _check_training(stage.run)
+            check_training(stage.run)
             _check_trainer(stage.run)
-            _check_problems_and_rewards(stage.run)
+            check_dataset(stage.run.dataset)
+            check_rewards(stage.run.rewards)
+            if not stage.run.stages:  # each of which is checked by itself
+                _check_gold_answers(stage.run.rewards, stage.run.dataset)
             _check_until(stage)
     _check_measurements(settings)
     _check_logins(settings)
     _check_run_folder(settings)
     tools_of_run(settings)  # last, as their schemas take an import of torch
-
-
-def check_configuration(settings: RunSettings) -> None:
-    """The rules on values, and the optional packages that they need; loads no user code."""
-    _check_warmup(settings)
-    _check_training(settings)
 
 
 _OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
@@ -125,8 +120,8 @@ _REFUSED: tuple[tuple[str, Any, str], ...] = (
 )
 
 
-def _check_training(settings: RunSettings) -> None:
-    """The rules for each stage of a run."""
+def check_training(settings: RunSettings) -> None:
+    """The rules on values for each stage of a run, and the optional packages that they need; loads no user code."""
     grpo = settings.training.grpo
     refuse_off_policy(grpo, reasoning=settings.model.adds_copies, key="training.")
     if settings.dataset.curriculum.skip_solved is not None and solved_by(settings) is None:
@@ -157,8 +152,6 @@ def _check_trainer(settings: RunSettings) -> None:
     if (name := settings.training.trainer) is None:
         return
     key = f"training.trainer={name}"
-    if not is_user_code(name):
-        raise UserError(f"{key}: write file.py:Class or module:Class")
     if name.startswith("{"):
         raise UserError(f"{key}: it takes no parameters; write file.py:Class, and a subclass for each value")
     found, above = load_attribute(name, "training.trainer"), "rlvr_vocab.training.trainer.RegionGRPOTrainer"
@@ -210,18 +203,11 @@ def _check_until(stage: StageSettings) -> None:
         raise UserError(f"until.metric={until.metric}: held-out problems are measured with training.eval_steps=N alone")
 
 
-def _check_problems_and_rewards(settings: RunSettings) -> None:
-    check_dataset(settings.dataset)
-    check_rewards(settings.rewards)
-    if not settings.stages:  # each of which is checked by itself
-        _check_gold_answers(settings.rewards, settings.dataset)
-
-
 def check_dataset(dataset: DatasetSettings) -> None:
     check_source(problem_source(dataset), prompt_style(dataset))
 
 
-def _check_warmup(settings: RunSettings) -> None:
+def check_warmup(settings: RunSettings) -> None:
     if not settings.warmup.max_steps:
         return
     columns, unsolved = settings.dataset.columns, without_worked_solutions(settings.dataset.tasks or ())
