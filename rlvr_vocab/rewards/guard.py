@@ -85,10 +85,8 @@ class Reward:
                     "reward %s %s for %s: it scores None (such rows so far: %d)", self.name, score.reason, shown, count
                 )
         if log_metric := columns.get("log_metric"):
-            for metric, rows in (
-                ("failures", sum(score.failed is not None for score in scores)),
-                ("timeouts", sum(score.timed_out for score in scores)),
-            ):
+            failed, late = ([score for score in scores if score.failed], [score for score in scores if score.timed_out])
+            for metric, rows in (("failures", len(failed)), ("timeouts", len(late))):
                 if rows:
                     log_metric(f"rewards/{self.name}/{metric}", float(rows))
         if log_extra := columns.get("log_extra"):  # with every batch: the trainer keeps columns of one length

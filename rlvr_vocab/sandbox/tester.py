@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 LONGEST_ANSWER = 16 * 2**20
 _PYTHONS = frozenset(dir(builtins))
 # Modules that public tests use without importing them, and that programs do not provide.
-_MODULES = {name: name for name in ("collections", "itertools", "math", "numpy", "re")} | {
-    "np": "numpy",
-    "pd": "pandas",
-}
+_MODULES = {name: name for name in ("collections", "itertools", "math", "numpy", "re")}
+_MODULES |= {"np": "numpy", "pd": "pandas"}
 # Errors that would end a `map` in a test; plain Exception comes last.
 _NOT_RAISED = (StopIteration, StopAsyncIteration, Exception, BaseException)
 

@@ -19,7 +19,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import load_attribute, load_function
@@ -30,7 +30,6 @@ from rlvr_vocab.text import nearest_and_all, writable
 from rlvr_vocab.tools.calculator import calculator
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 TOOLS: dict[str, Callable[..., Any]] = {"calculator": calculator}  # those that a run names without a file
 DEADLINE = 10  # seconds for a call
 LONGEST_RESULT = 32_000  # characters
@@ -157,7 +156,7 @@ def _errors_of(tool: Callable[..., Any]) -> Iterator[None]:
         raise ToolError(without_secrets(_cut(message, LONGEST_ERROR))) from None
 
 
-def _within(deadline: float | None, call: Callable[[], T]) -> T:
+def _within(deadline: float | None, call: Callable[[], Any]) -> Any:
     """The result of a call; _DeadlineOver once its time is over.
 
     In the main thread an alarm ends it: a thread could not end code that holds the interpreter's lock (a regular
@@ -185,7 +184,7 @@ def _within(deadline: float | None, call: Callable[[], T]) -> T:
         signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
 
 
-async def _ended_by(deadline: float | None, coroutine: Awaitable[T]) -> T:
+async def _ended_by(deadline: float | None, coroutine: Awaitable[Any]) -> Any:
     """The same for a coroutine, which is cancelled; one that never awaits stops its event loop."""
     task = asyncio.ensure_future(coroutine)
     done, _ = await asyncio.wait({task}, timeout=deadline)

@@ -18,8 +18,6 @@ from rlvr_vocab.vocab.tokenizer import chat_ids
 
 logger = logging.getLogger(__name__)
 
-_OF_TRAINER = "reasoning_vocab_size", "expansion", "kl_log_steps", "kl_over", "max_rounds", "curriculum", "peft_config"
-
 
 @dataclass
 class GRPOConfig(trl.GRPOConfig):
@@ -37,8 +35,8 @@ class GRPOConfig(trl.GRPOConfig):
     disable_dropout: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> GRPOConfig:
-        for name in sorted(given.keys() & _OF_TRAINER):
-            raise UserError(f"GRPOConfig({name}=…): give it to the trainer, GRPOTrainer(…, {name}=…)")
+        if "reasoning_vocab_size" in given:
+            raise UserError("GRPOConfig(reasoning_vocab_size=…): give GRPOTrainer(…, reasoning_vocab_size=…)")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

@@ -37,8 +37,7 @@ _NOT_PLAIN = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeEr
 
 def problem_of_checkpoint(folder: Path, *, hashed: bool = True) -> str | None:
     """The fault of a checkpoint, with the file; None where it is valid. Not `hashed`: by sizes alone."""
-    problem = problem_with(folder, hashed=hashed)
-    if problem is not None:
+    if problem := problem_with(folder, hashed=hashed):
         return problem
     try:
         weights_fingerprint(folder)
@@ -74,8 +73,7 @@ def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Pa
     if not folder.is_dir():
         newest = newest_checkpoint(folder.parent, hashed=False)
         raise UserError(f"{resume}: no such folder" + (f"; the newest is {newest.name}" if newest else ""))
-    problem = problem_of_checkpoint(folder, hashed=False)
-    if problem is not None:
+    if problem := problem_of_checkpoint(folder, hashed=False):
         raise UserError(f"{resume}: cannot resume from it: {problem}")
     return folder
 

@@ -71,8 +71,7 @@ class TrainerCheckpoints:
                 f"{checkpoint}: written by {pluralize(written, 'process', 'processes')}, resumed by {processes}: "
                 "random numbers differ, and pending completions are drawn anew"
             )
-        other = other_weights(checkpoint, self._trainer.initial_model)
-        if other is not None:
+        if other := other_weights(checkpoint, self._trainer.initial_model):
             raise UserError(other)
         require_same_sharding(checkpoint, self._trainer.accelerator.state)
 

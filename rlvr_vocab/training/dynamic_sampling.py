@@ -85,9 +85,7 @@ class DynamicSampling:
         """A batch with so many completions in each process."""
         trainer = self._trainer
         wanted = completions * trainer.accelerator.num_processes // trainer.num_generations
-        varied: list[Group] = []
-        flat: list[Group] = []
-        rounds = 0
+        varied, flat, rounds = list[Group](), list[Group](), 0
         while len(varied) < wanted and rounds < self._max_rounds:
             found = self._draw(self._groups_to_draw(wanted, len(varied), len(flat)))
             kept_N = trainer.kept_groups(torch.stack([each.rewards_GR for each in found]))

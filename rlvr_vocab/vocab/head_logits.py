@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -97,12 +97,9 @@ class HeadLogits:
         return self.policy.text_blocks(region, size, device, self.from_source)
 
     def inputs(self, hidden_NH: torch.Tensor, positions: torch.Tensor) -> Inputs:
-        projected = self.weights.projected
-        return Inputs(
-            positions,
-            hidden_NH[positions].to(self.compute_dtype),
-            None if projected is None else projected[positions].to(self.compute_dtype),
-        )
+        dtype, projected = self.compute_dtype, self.weights.projected
+        projected_nr = None if projected is None else projected[positions].to(dtype)
+        return Inputs(positions, hidden_NH[positions].to(dtype), projected_nr)
 
     def logits(
         self, inputs: Inputs, region: int, block: TextBlock
@@ -139,11 +136,8 @@ class HeadLogits:
             return Operand("factor", ks, None)
         return Operand("weight", ids, ids) if self.weights.own_rows is None else Operand("own_rows", ks, ids)
 
-    def _left(self, inputs: Inputs, operand: Operand) -> torch.Tensor:
-        if operand.table != "factor":
-            return inputs.hidden_nH
-        assert inputs.projected_nr is not None
-        return inputs.projected_nr
+    def _left(self, inputs: Inputs, operand: Operand) -> Any:
+        return inputs.projected_nr if operand.table == "factor" else inputs.hidden_nH
 
     def _finish(self, product: torch.Tensor, region: int, ids: Ids) -> tuple[torch.Tensor, torch.Tensor | float]:
         """The logits of products, and their derivative by these; the products are overwritten."""

@@ -44,9 +44,8 @@ def _request(
     """The request for one completion; `mark` is drawn for each request, so that no answer can hold it."""
     prompt, answer, gold = row
     least, most = scale
-    asked = (
-        prompt if isinstance(prompt, str) else "\n\n".join(f"{author}: {text}" for author, text in transcript(prompt))
-    )
+    turns = [prompt] if isinstance(prompt, str) else [f"{author}: {text}" for author, text in transcript(prompt)]
+    asked = "\n\n".join(turns)
     reference = "" if gold is None else f"Reference answer:\n{cell_text(gold)}\n\n"
     # Lines that imitate those which the judge reads and writes are broken.
     broken = _OWN_SCORE.sub(r"\1 (in the answer)", answer.replace("=====", "= = = ="))

@@ -247,10 +247,8 @@ def require_scores(
 ) -> None:
     """UserError where no completion of a batch has a finite reward, with the reasons that functions logged."""
     if not torch.isfinite(rewards_BR).any():
-        reasons = [
-            next(filter(None, logged.get(f"{REASON}{name}", ())), "gave only None, NaN or infinite ones")
-            for name in names
-        ]
+        without = "gave only None, NaN or infinite ones"
+        reasons = (next(filter(None, logged.get(f"{REASON}{name}", ())), without) for name in names)
         listed = "; ".join(f"{name} {reason}" for name, reason in zip(names, reasons, strict=True))
         raise UserError(f"step {step + 1}: none of {pluralize(len(rewards_BR), 'completion')} has a reward: {listed}")
     infinite = torch.isinf(rewards_BR).nonzero()

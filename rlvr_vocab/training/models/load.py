@@ -119,29 +119,30 @@ def _of_loaded(
     model: Any, output_dir: Path, expansion: Expansion | None, tokenizer: PreTrainedTokenizerBase | None
 ) -> InitialModel:
     base, folder = base_of(model), output_dir / INITIAL_MODEL
-    name, rows, begun = base.name_or_path, base.get_input_embeddings().weight.size(0), _begun(base)
-    differences: Mapping[str, torch.Tensor] = {}
-    has_copies = begun is not None and begun.layout.size > 0
-    if begun is not None and has_copies:
+    name, begun = base.name_or_path, _begun(base)
+    if begun is not None and begun.layout.size:
         if expansion is not None:
             require_expanded_so(begun.layout, expansion, name)
         if _BEGUN not in vars(base):
             return begun
-        layout, tokenizer = begun.layout, begun.tokenizer
+        layout, tokenizer, keeps_name = begun.layout, begun.tokenizer, Path(name).is_dir()
+        if begun.folder != folder:
+            _publish(model, layout, tokenizer, folder, {})
     else:
+        rows = base.get_input_embeddings().weight.size(0)
         tokenizer = tokenizer or (begun.tokenizer if begun is not None else _tokenizer_of(base))
         plan = lay_out(
             name or type(base).__name__, base.config, base.generation_config, copy.deepcopy(tokenizer), expansion
         )
-        differences, layout = expand_in_memory(base, plan), plan.layout
+        differences, layout, keeps_name = expand_in_memory(base, plan), plan.layout, not plan.layout.size
         tokenizer = tokenizer if expansion is None else plan.tokenizer
-    if begun is None or begun.folder != folder or (expansion is not None and not has_copies):
-        try:
-            _publish(model, layout, tokenizer, folder, differences)
-        except UserError:
-            base.resize_token_embeddings(rows, mean_resizing=False)  # as it was given, for another try
-            raise
-    if not name or (layout.size and not (has_copies and Path(name).is_dir())):
+        if begun is None or begun.folder != folder or expansion is not None:
+            try:
+                _publish(model, layout, tokenizer, folder, differences)
+            except UserError:
+                base.resize_token_embeddings(rows, mean_resizing=False)  # as it was given, for another try
+                raise
+    if not (name and keeps_name):
         base.name_or_path = base.config._name_or_path = str(folder)  # from where TRL reads the reference
     return InitialModel(folder, layout, load_tokenizer(folder) if expansion is not None else tokenizer)
 
