@@ -48,6 +48,7 @@ from rlvr_vocab.vocab.tokenizer import think_tags
 from rlvr_vocab.vocab.weights import NO_CODE, folder_with
 
 Rows = Sequence[Mapping[str, Any]]
+_ENDED_IN_CALLS = 0.1  # share of answers above which a line says why
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,9 @@ def _print_figures(summary: Mapping[str, Any], folder: Path, console: Console) -
     figures, tasks = summary["figures"], summary.get("tasks", {})
     rows = [[name, _cell(name, each), f"{each['problems']:,}"] for name, each in figures.items()]
     print_table(console, ["figure", "estimate [95 % interval]", "problems"], rows)
+    if (ended := figures.get("ended_in_call", {}).get("estimate", 0)) > _ENDED_IN_CALLS:
+        remedy = "raise max_new_tokens or max_tool_calling_iterations, or let the tool return less"
+        console.print(f"{ended:.0%} of the answers end in a call, whose result passed a limit: {remedy}", markup=False)
     if len(tasks) > 1:
         names = [name for name in (f"avg@{summary['samples']}", "score", "length") if name in figures]
         rows = [[task, *(_cell(name, each.get(name)) for name in names)] for task, each in tasks.items()]

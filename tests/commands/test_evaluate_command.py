@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.commands import evaluate
+from rlvr_vocab.terminal import make_console
 from tests.settings import refusal
 
 PROBLEMS = 6
@@ -62,6 +63,10 @@ def test_a_summary_has_every_figure_with_its_interval(checkpoint, words, tmp_pat
     assert summary["figures"]["avg@2"]["problems"] == PROBLEMS - 1
     shown = capsys.readouterr().out
     assert "accuracy 0.0% on 6 problems, 2 samples each, 10 of 12 answers gradable" in shown
+    for share in (0.05, 0.9):
+        ended = {"estimate": share, "low": 0, "high": 1, "problems": PROBLEMS}
+        evaluate._print_figures({**summary, "figures": {"ended_in_call": ended}}, tmp_path, make_console())
+        assert ("90% of the answers end in a call" in capsys.readouterr().out) == (share == 0.9)
 
 
 def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(checkpoint, words, tmp_path, monkeypatch, capsys):
