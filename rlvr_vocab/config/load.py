@@ -34,7 +34,7 @@ OF_A_RUN = ("train", "quickstart", "plan")  # commands with all keys of a run
 SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 # Sections of a command that are not used unless their `name` is given.
 _OPTIONAL_SECTIONS = {"check": ("model",), "score": ("model", "dataset")}
-# Keys that name code of the user's.
+# Keys whose values name code of users.
 _NAME_CODE = ("tools", "environment", "rewards.functions", "training.trainer", "evaluation.grader", "grader")
 # Keys that run code of a model's folder or of the hub; so does an attention with a slash, which the hub holds.
 _BRING_CODE = ("trust_remote_code", "use_kernels")
