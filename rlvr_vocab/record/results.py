@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rlvr_vocab.bounds import reaches
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, read_json_if_there
-from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, PROBLEMS, SUMMARY
+from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, PROBLEMS, SUMMARY, THOUGHT_READING
 
 # Columns of a problem set that results and completions keep.
 KINDS = ("task", "difficulty")
@@ -225,6 +225,15 @@ class PermutedThought:
 def read_probe(run: Path) -> dict[str, Any] | None:
     """The `probe.json` of a run, with its `verdict` and `sentence`; None for a run that was not probed."""
     return read_json_if_there(run / PROBE_FOLDER / PROBE, {"verdict": str, "sentence": str})
+
+
+def read_thought_reading(run: Path) -> dict[str, Any] | None:
+    """The `thought_reading.json` of a run (docs/files.md), a row in `rewards` for each reward of its last stage.
+
+    None for a run that did not measure it.
+    """
+    kinds = {"completions": int, "problems": int, "rewards": list[dict[str, Any]]}
+    return read_json_if_there(run / THOUGHT_READING, kinds)
 
 
 # --- on disk ---
