@@ -5,9 +5,11 @@ or a leading number. Doubtful cases count as the same: `f(a, b)` is `f(ab)`, `AB
 `97. Is it prime?`. A wrong match costs a training problem; a missed match would train on a held-out problem.
 """
 
+import hashlib
 import html
 import re
 import unicodedata
+from collections.abc import Iterable
 
 PUNCTUATION = frozenset('.,;:?"…`¿¡。、「」『』《》')
 SAME_CHARACTERS = {
@@ -129,6 +131,11 @@ BETWEEN_NUMBERS = re.compile(r" (?=\d)(?<=\d )")
 def problem_key(text: str) -> str:
     """A key that is equal for two spellings of one problem, and else different: `A B C` is `ABC`, `1 2` is not `12`."""
     return BETWEEN_NUMBERS.sub("\t", " ".join(words_of(text))).replace(" ", "")
+
+
+def hashes(keys: Iterable[str]) -> str:
+    """48 bits of the hash of each problem, by its key, as sorted words."""
+    return " ".join(sorted({hashlib.sha256(key.encode()).hexdigest()[:12] for key in keys}))
 
 
 def words_of(text: str) -> tuple[str, ...]:

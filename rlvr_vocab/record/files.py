@@ -13,6 +13,8 @@ STAGE_RECORD, TRACKERS, TENSORBOARD = "stage.json", "trackers.json", "tensorboar
 PROBE_FOLDER, PROBE, PROBE_PAGE = "probe", "probe.json", "probe.html"
 # Whether the rewards of a run read the thought, measured at its end.
 THOUGHT_READING = "thought_reading.json"
+# Of a comparison by `rlvr-vocab compare`.
+COMPARISON = "comparison.json"
 # In the folder of an evaluation by `rlvr-vocab evaluate`, beside its summary.json.
 EVALUATION_RESULTS, EVALUATION_SETTINGS = "results.jsonl", "settings.json"
 STEP_FILES = "step_*.parquet"

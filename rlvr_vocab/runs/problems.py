@@ -6,7 +6,6 @@ problems that the run trained on.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, lay_out, read_problems
-from rlvr_vocab.data.problem_key import problem_key
+from rlvr_vocab.data.problem_key import hashes, problem_key
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, fingerprint_of, json_text, read_json_if_there
@@ -228,11 +227,6 @@ def _require_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> 
             f"({', '.join(changes)}): restore its problem set, or resume with the version of rlvr_vocab that started "
             "it, or choose another exp_name or output_dir, or add overwrite=true"
         )
-
-
-def hashes(keys: Iterable[str]) -> str:
-    """48 bits of the hash of each problem, by its key (`problem_key`), as sorted words."""
-    return " ".join(sorted({hashlib.sha256(key.encode()).hexdigest()[:12] for key in keys}))
 
 
 def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:

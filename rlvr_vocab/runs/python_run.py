@@ -26,7 +26,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml, differences, is_from_python, read_recorded
 from rlvr_vocab.config.trl_fields import NOT_USED, held_out_batch
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.data.problem_key import problem_key
+from rlvr_vocab.data.problem_key import hashes, problem_key
 from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings
@@ -51,7 +51,6 @@ from rlvr_vocab.rewards.reward import RewardSpec, content_text
 from rlvr_vocab.runs.final_model import card_of_run, write_card
 from rlvr_vocab.runs.folder import Run, environment, results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
-from rlvr_vocab.runs.problems import hashes
 from rlvr_vocab.runs.summary import print_summary, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console
 from rlvr_vocab.tools.functions import TOOLS

@@ -1,0 +1,372 @@
+"""Reads the runs of a comparison: which are the arms, what was recorded of each, what was tried beside them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.analysis.compare.runs import (
+    ComparedArm,
+    ComparedRun,
+    ComparisonResult,
+    GraderError,
+    TriedRun,
+    compare_all,
+    problem_of,
+)
+from rlvr_vocab.config.command_settings import CompareSettings
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import (
+    ABSENT,
+    CODE,
+    NOT_COMPARED,
+    command_line,
+    command_to_repeat,
+    is_from_python,
+    read_recorded,
+)
+from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json, read_json_if_there
+from rlvr_vocab.record.files import (
+    COMPARISON,
+    CONFIG,
+    ENVIRONMENT,
+    EVALUATION_RESULTS,
+    EVALUATION_SETTINGS,
+    FINAL_MODEL,
+    PROBLEMS,
+    SUMMARY,
+)
+from rlvr_vocab.record.results import (
+    HeldOutMetric,
+    ProblemResult,
+    grader_text,
+    is_right,
+    read_lines,
+    read_probe,
+    read_thought_reading,
+    recorded_grader,
+)
+from rlvr_vocab.rewards.build import RewardContext, required_columns
+from rlvr_vocab.rewards.grader import Grader, GraderSpec
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, traits_by_name
+from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
+from rlvr_vocab.runs.rewards import ROWS_TRIED, example_turns, gold_forms, highest_reward_form
+from rlvr_vocab.secrets import MASK, is_secret, without_secrets
+from rlvr_vocab.statistics import share_interval
+from rlvr_vocab.text import pluralize, short_text, visible_text
+from rlvr_vocab.training.settings import Lora
+
+# Keys without effect in a run without copies, and in one without an adapter.
+_OF_COPIES = (
+    *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rank"),
+    *("model.preserve_odds", "model.init_noise", "training.kl_over"),
+)
+_OF_ADAPTER = [f"model.lora.{each.name}" for each in fields(Lora) if each.name != "enabled"]
+# Keys in which runs of one arm may differ: seed, names, and the intervals of logging and saving.
+_BOOKKEEPING = (
+    *(*NOT_COMPARED, "exp_name", "seed"),
+    *("training.logging_steps", "training.kl_log_steps", "training.save_steps", "training.save_strategy"),
+    *("training.push_to_hub", "training.hub_model_id", "training.hub_private_repo", "training.hub_revision"),
+)
+_LIKELY = (  # under test
+    *("model.reasoning_vocab_size", "model.source_ids", "tools", "environment", "rewards.functions"),
+    "training.trainer",
+)
+_NOTHING = {"tools": "[]", "environment": "null"}  # the value of a baseline, for other keys 0
+_LONGEST_VALUE = 40  # characters of a value in an arm's name
+_RATE = "training.learning_rate"
+_GOLDS_GRADED = 1_000
+
+
+def compare(settings: CompareSettings) -> ComparisonResult:
+    """Divide the runs into arms and compare these; UserError where a file cannot be read, or nothing compared."""
+    named = settings.named
+    folders = settings.runs or tuple(folder for runs in named.values() for folder in runs)
+    configs = [read_recorded(folder, resolve=True) for folder in folders]
+    runs = [_read_run(*each, settings.evaluation) for each in zip(folders, configs, strict=True)]
+    differing = differing_keys(configs)
+    names = [name for name, own in named.items() for _ in own]
+    key = _dividing_key(differing, names) if named else _key_under_test(differing, settings)
+    values = differing.pop(key, tuple(names))
+    ordered = _baseline_first(key, names or values, settings.baseline)
+    arms = _arms(key, ordered, names or values, values, runs)
+    order = sorted(range(len(runs)), key=lambda number: ordered.index((names or values)[number]))
+    others = {name: tuple(_printable(name, each[number]) for number in order) for name, each in differing.items()}
+    comparisons = compare_all(arms, settings.confidence, settings.power, settings.pair_seeds)
+    arm_names = [arms[ordered.index(name)].name for name in names or values]
+    tried, looked_in = _tried_runs(settings, folders, configs, arm_names, key, comparisons[0].metric)
+    grader_error, score_command = _grader_error(runs, configs[0])
+    return ComparisonResult(
+        key=key,
+        measured=f"results named {settings.evaluation}" if settings.evaluation else "measured by each run at its end",
+        arms=tuple(arms),
+        comparisons=comparisons,
+        differences=others,
+        tried=tried,
+        looked_in=looked_in,
+        grader_error=grader_error,
+        score_command=score_command,
+        command=command_line("compare", settings),
+    )
+
+
+def compare_again(folder: Path) -> ComparisonResult:
+    """The comparison whose comparison.json a folder holds, from the runs as they are now."""
+    path = folder / COMPARISON
+    recorded = read_json(path, {"command": str, "directory": str})
+    try:
+        with chdir(recorded["directory"]):
+            return compare(read_settings("compare", shlex.split(recorded["command"])[2:]))
+    except KeyError as error:
+        raise UserError(f"{path} names no {error}: an older version wrote it; compare the runs again") from error
+    except FileNotFoundError as error:
+        raise UserError(f"{path} was written in {error.filename}, which is gone: compare the runs again") from error
+
+
+def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
+    training, results = config["training"], _measured_results(folder, evaluation)
+    sampling, environment = _sampling_settings(results), read_json_if_there(folder / ENVIRONMENT)
+    repeat = command_to_repeat(folder, str(config["exp_name"]))
+    if is_from_python(config):
+        repeat = shlex.join(["python", *(environment or {}).get("command", [str(config["dataset"]["name"])])])
+    return ComparedRun(
+        record=run_record(folder),
+        seed=config["seed"],
+        answers=read_lines(results, ProblemResult),
+        answers_file=results,
+        environment=environment,
+        problems=read_json_if_there(folder / PROBLEMS),
+        probe=read_probe(folder),
+        thoughts=read_thought_reading(folder),
+        sampling_settings=sampling,
+        selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
+        grader=sampling.get("grader") if sampling else recorded_grader(folder),
+        has_copies=_has_copies({key: as_typed(value) for key, value in configuration_keys(config).items()}),
+        has_code=bool(config.get(CODE)),
+        repeat=repeat,
+    )
+
+
+def _measured_results(folder: Path, evaluation: str | None) -> Path:
+    """The results at the end of a run, or those named `evaluation`; raises UserError if there are none."""
+    places = [results_file(folder, evaluation or "after")]
+    if evaluation is not None:
+        places.insert(0, folder / FINAL_MODEL / "evaluation" / evaluation / EVALUATION_RESULTS)
+    for path in places:
+        if path.is_file():
+            return path
+    key, evaluate = f"evaluation={evaluation}" if evaluation else "runs", "rlvr-vocab evaluate checkpoint"
+    remedy = f"finish the run, or make some with {evaluate}={folder}/{FINAL_MODEL} and give evaluation=<name>"
+    raise UserError(f"{key}: {folder} has no such results of held-out problems; {remedy}")
+
+
+def _sampling_settings(results: Path) -> dict[str, Any] | None:
+    """The settings of the `rlvr-vocab evaluate` that wrote these complete results; None for a run's own results."""
+    if results.name != EVALUATION_RESULTS:
+        return None
+    settings = read_json_if_there(results.parent / EVALUATION_SETTINGS) or {}
+    there, expected = results.read_bytes().count(b"\n"), settings.get("problems", 0) * settings.get("samples", 0)
+    if there < expected:
+        go_on = f"rlvr-vocab evaluate checkpoint={results.parents[2]} samples={settings['samples']}"
+        raise UserError(f"{results} holds {there:,} of {pluralize(expected, 'answer')}: {go_on} continues it")
+    return settings
+
+
+def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """The keys in which configurations differ, without bookkeeping keys, each with its value in every configuration."""
+    flat = [
+        {
+            key: as_typed(value)
+            for key, value in configuration_keys(config).items()
+            if not any(key == name or key.startswith(f"{name}.") for name in _BOOKKEEPING)
+        }
+        for config in configs
+    ]
+    for has_effect, names in ((_has_copies, _OF_COPIES), (_has_adapter, _OF_ADAPTER)):
+        of_one = next(filter(has_effect, flat), {})
+        shared = {key: of_one[key] for key in names if key in of_one}
+        flat = [each if has_effect(each) else each | shared for each in flat]
+    found = {}
+    for key in dict.fromkeys(key for each in flat for key in each):
+        values = [each.get(key, ABSENT) for each in flat]
+        if key.startswith(f"{CODE}."):  # another key says where a file is not used
+            values = [max(values) if value == ABSENT else value for value in values]
+        found[key] = tuple(next(first for first in values if _same(first, value)) for value in values)
+    return {key: values for key, values in found.items() if len(set(values)) > 1}
+
+
+def _has_copies(keys: Mapping[str, str]) -> bool:
+    return keys.get("model.source_ids", "null") != "null" or keys.get("model.reasoning_vocab_size") != "0"
+
+
+def _has_adapter(keys: Mapping[str, str]) -> bool:
+    quantized = any("load_in_" in key and value == "true" for key, value in keys.items())
+    return quantized or keys.get("model.lora.enabled") == "true"
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return one == other or float(one) == float(other)
+    except ValueError:
+        return False
+
+
+def _dividing_key(differing: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
+    """The one key whose values set named arms apart; `arms` where they differ in none, or in more."""
+    [key, values] = next(iter(differing.items()), ("arms", names))
+    apart = len(differing) < 2 and len(set(zip(names, values, strict=True))) == len(set(names)) == len(set(values))
+    return key if apart else "arms"
+
+
+def _key_under_test(differing: Mapping[str, Any], settings: CompareSettings) -> str:
+    name, key = ("key", settings.key) if settings.arms is None else ("arms", settings.arms)
+    names = ", ".join(differing)
+    if not differing:
+        raise UserError("runs: there is only one arm: the configurations differ only in seeds and names")
+    if key is None and len(differing) > 1:
+        likely = next((each for each in _LIKELY if each in differing), next(iter(differing)))
+        raise UserError(f"the runs differ in several keys ({names}): name the one under test, as in arms={likely}")
+    if key is not None and key not in differing:
+        raise UserError(f"{name}={key}: not a key that divides these runs into arms; they differ in {names}")
+    return key or names
+
+
+def _baseline_first(key: str, values: Sequence[str], baseline: Any) -> list[str]:
+    """The distinct values or names; the baseline is the requested one, else 0 or no tools, else the first run's."""
+    wanted, distinct = _NOTHING.get(key, "0") if baseline is None else as_typed(baseline), list(dict.fromkeys(values))
+    first = next((value for value in distinct if _same(value, wanted)), None)
+    if first is None and baseline is not None:
+        raise UserError(f"baseline={wanted}: no such arm; there are {', '.join(distinct)}")
+    return sorted(distinct, key=lambda value: value != first)
+
+
+def _arms(
+    key: str, ordered: Sequence[str], of_run: Sequence[str], values: Sequence[str], runs: Sequence[ComparedRun]
+) -> list[ComparedArm]:
+    """The arms in their order; `of_run` divides the runs, by the names of arms or by `values` of the key."""
+    members = [tuple(run for run, own in zip(runs, of_run, strict=True) if own == each) for each in ordered]
+    shown = [_printable(key, values[of_run.index(each)]) for each in ordered]
+    if of_run is not values:
+        return list(map(ComparedArm, map(visible_text, ordered), shown, members))
+    short = Path(key).name if key.startswith(f"{CODE}.") else key.rpartition(".")[2]
+    values = [Path(value).name for value in shown] if key == "training.trainer" else shown
+    names = [f"{short}={short_text(value, _LONGEST_VALUE)}" for value in values]
+    if len(set(names)) < len(names):
+        names = [f"{short} #{number}" for number in range(1, len(names) + 1)]
+    return list(map(ComparedArm, names, shown, members))
+
+
+def _printable(key: str, value: str) -> str:
+    return MASK if is_secret(key, value) else visible_text(without_secrets(value))
+
+
+# --- what was tried beside them ---
+
+
+def _tried_runs(
+    settings: CompareSettings,
+    folders: Sequence[Path],
+    configs: Sequence[Mapping[str, Any]],
+    arms: Sequence[str],
+    key: str,
+    metric: HeldOutMetric,
+) -> tuple[tuple[TriedRun, ...], str]:
+    """The other runs of these datasets and models, beside the compared ones or in `tried`; and where they were found.
+
+    `arms` has the name of the arm of each compared run.
+    """
+    parents = dict.fromkeys(folder.parent for folder in folders)
+    beside = [path.parent for parent in parents for path in sorted(parent.glob(f"*/{CONFIG}"))]
+    where = ", ".join(map(str, parents)) if settings.tried is None else f"tried={as_typed(settings.tried)}"
+    compared, unreadable = {folder.resolve() for folder in folders}, list[Path]()
+    subjects = [_subject(config) for config in configs]
+    found = list[tuple[Path, dict[str, Any], dict[str, Any]]]()
+    for folder in beside if settings.tried is None else settings.tried:
+        try:
+            config, summary = read_recorded(folder, resolve=True), read_json_if_there(folder / SUMMARY) or {}
+        except UserError:
+            unreadable.append(folder)
+            continue
+        if folder.resolve() not in compared and _subject(config) in subjects:
+            found.append((folder, config, summary))
+    differing = differing_keys([*configs, *(config for _, config, _ in found)])
+    kept = [values for name, values in differing.items() if name != _RATE or key == _RATE]
+    rows = [tuple(values[number] for values in kept) for number in range(len(configs) + len(found))]
+    arm_of = dict(zip(rows, arms, strict=False))
+    tried = [
+        TriedRun(
+            folder=str(folder),
+            arm=arm_of.get(row),
+            learning_rate=config["training"]["learning_rate"],
+            is_finished=bool(summary.get("finished")),
+            value=summary.get(f"{metric.name}_after"),
+        )
+        for row, (folder, config, summary) in zip(rows[len(configs) :], found, strict=True)
+    ]
+    return tuple(tried), where + f" (unreadable: {', '.join(map(str, unreadable))})" * bool(unreadable)
+
+
+def _subject(config: Mapping[str, Any]) -> tuple[str, str]:
+    return config["dataset"]["name"], config["model"]["name"]
+
+
+# --- the errors of the grader ---
+
+
+def _grader_error(runs: Sequence[ComparedRun], config: Mapping[str, Any]) -> tuple[GraderError | str, str]:
+    """The errors of the grader on the gold answers of the runs, or why they are not measured; what shows its scores."""
+    record, asked = runs[0].grader, config["evaluation"]["grader"]
+    words = [f"rewards={as_typed(asked)}"] if asked else []
+    command = runs[0].command("score", *words, "model.name=null")
+    if record is None or record["threshold"] is None:
+        return f"nothing is right or wrong for {grader_text(record)}", command
+    names = [part["name"] for part in record["functions"]]
+    if any("file" in part for part in record["functions"]) or not LIBRARY.keys() >= set(names):
+        return f"{record['name']} is code of your own, which this command does not import", command
+    for traits in map(traits_by_name, names):
+        if reason := traits.skip_gold_check:
+            return f"{record['name']} cannot be given a gold answer: {reason}", runs[0].command("score", *words)
+    specs = tuple(RewardSpec(part["name"], part["weight"], part["params"]) for part in record["functions"])
+    if lacking := {column for spec in specs for column in required_columns(spec)} - {"solution"}:
+        return f"results do not have the {', '.join(sorted(lacking))} of a problem", command
+    golds = dict(map(problem_of, (answer for run in runs for answer in run.answers)))
+    rows = [{"prompt": each, "solution": gold} for each, gold in golds.items() if gold is not None][:_GOLDS_GRADED]
+    if not rows:
+        return "no held-out problem has a gold answer", command
+    opened, closed = config["model"]["think_tags"]
+    context = RewardContext((opened, closed), decimal_mark=config["dataset"].get("decimal", "point"))
+    return _measured_error(GraderSpec(specs, record["threshold"]), context, rows), command
+
+
+def _measured_error(spec: GraderSpec, context: RewardContext, rows: Sequence[Mapping[str, Any]]) -> GraderError:
+    """`rows` have a `prompt` and its gold answer, `solution`; the false answer is the next other gold answer."""
+    grader, tags = Grader(spec, context), context.think_tags or THINK_TAGS
+    form = highest_reward_form(spec.functions, context, gold_forms(tags), rows[:ROWS_TRIED])
+
+    def are_right(answers: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> list[float]:
+        turns = [turn for row in answers for turn in example_turns([form], row)]
+        grades = grader.grades(asked, turns, [[] for _ in turns])
+        return [float(is_right(grade.score, spec.threshold) or False) for grade in grades]
+
+    pairs = list(_with_another_answer(rows))
+    false = are_right([other for _, other in pairs], [row for row, _ in pairs]) if pairs else []
+    wrong = [(row["solution"], other["solution"]) for (row, other), taken in zip(pairs, false, strict=True) if taken]
+    accepted = share_interval(are_right(rows, rows))
+    assert accepted is not None
+    return GraderError(accepted, share_interval(false), tuple(wrong[:3]), example_turns([form], rows[0])[0])
+
+
+def _with_another_answer(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Each row with the next one, around the end, whose gold answer is another text."""
+    texts = ["".join(row["solution"].split()).casefold() for row in rows]
+    for number, row in enumerate(rows):
+        following = (at % len(rows) for at in range(number + 1, number + len(rows)))
+        if (other := next((at for at in following if texts[at] != texts[number]), None)) is not None:
+            yield row, rows[other]
