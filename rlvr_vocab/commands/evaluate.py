@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +42,7 @@ from rlvr_vocab.runs.folder import RunOfCheckpoint, only_writer, run_of_checkpoi
 from rlvr_vocab.runs.problems import problems_line
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns, rewards_in_script
 from rlvr_vocab.runs.tools import OF_TOOLS, ToolUse
+from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.terminal import make_console, print_table, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
@@ -156,7 +158,12 @@ def _results(
             return graded_results(batch, completions, candidate.grader, chat.layout)
 
         (settings.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
-        beside = {"checkpoint": str(settings.checkpoint), "samples": settings.samples}  # not compared
+        command = [without_secrets(word) for word in sys.argv]
+        beside = {
+            "checkpoint": str(settings.checkpoint),
+            "samples": settings.samples,
+            "command": command,
+        }  # not compared
         atomic_write(settings.folder / EVALUATION_SETTINGS, json_text({**candidate.result_settings, **beside}), "out")
         return complete_results(path, kept, questions, size, answer, display.update)
 

@@ -34,8 +34,13 @@ from rlvr_vocab.config.sections import (
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.source import Columns, DecimalMark, ProblemSource
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import PROBE_FOLDER
+from rlvr_vocab.record.files import COMPARISON, PROBE_FOLDER
 from rlvr_vocab.text import did_you_mean
+
+
+def _reported_folder(folder: Path) -> Path:
+    """The folder of a run, or of a comparison."""
+    return folder if (folder / COMPARISON).is_file() else _run_folder(folder)
 
 
 def _run_folder(folder: Path) -> Path:
@@ -116,15 +121,25 @@ class SamplesSettings:
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """one HTML file of a run: outcome, curves, findings, samples, vocabulary
+    """one HTML file of a run: outcome, curves, findings, samples, vocabulary; or what a comparison shows
 
     Example: rlvr-vocab report run=out/grpo_baseline
+
+    run: of a comparison, the folder that `compare` wrote.
     """
 
-    run: RunFolder
+    run: Annotated[UserPath, AfterValidator(_reported_folder)]
     out: OutFile | None
     figures: OutFolder | None
     max_samples: Count
+
+    def __post_init__(self) -> None:
+        if self.is_comparison and self.figures is not None:
+            raise UserError("figures: the charts of a comparison are written by rlvr-vocab compare figures=…")
+
+    @property
+    def is_comparison(self) -> bool:
+        return (self.run / COMPARISON).is_file()
 
     @property
     def page(self) -> Path:
@@ -143,6 +158,7 @@ class CompareSettings:
 
     arms: as it was typed: the runs of each arm by its name, or a key, as `key` is.
     key, baseline, evaluation, pair_seeds: None where the command finds them itself.
+    tried: other runs of these arms, such as those of a search; None for the runs beside the compared ones.
     """
 
     runs: Runs | None
@@ -151,6 +167,7 @@ class CompareSettings:
     baseline: Any  # a name in `arms`, or a value of the key
     evaluation: str | None
     pair_seeds: bool | None
+    tried: Runs | None
     confidence: Annotated[float, Gt(0), Lt(1)]
     power: Annotated[float, Gt(0), Lt(1)]
     table: Annotated[OutFile, AfterValidator(_table_file)] | None

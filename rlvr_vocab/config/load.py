@@ -230,7 +230,7 @@ def _settings(line: CommandLine, composed: Composed) -> Any:
     config = _without_secrets(composed.config)
     for section in _OPTIONAL_SECTIONS.get(line.command, ()):
         if config[section]["name"] is None:
-            used = {"dataset.decimal"} if "completions" in line.typed else set()
+            used = {f"{section}.name", *(["dataset.decimal"] if "completions" in line.typed else [])}
             unused = sorted(key for key in line.typed - used if key.startswith(f"{section}."))
             if unused:
                 raise UserError(f"{unused[0]} has no {section} to apply to: choose one with {section}.name=…")

@@ -18,7 +18,7 @@ from rlvr_vocab.analysis.compare.runs import (
     compare_all,
     problem_of,
 )
-from rlvr_vocab.config.command_settings import CompareSettings
+from rlvr_vocab.config.command_settings import COMMANDS, CompareSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import (
     ABSENT,
@@ -151,7 +151,14 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         has_copies=_has_copies({key: as_typed(value) for key, value in configuration_keys(config).items()}),
         has_code=bool(config.get(CODE)),
         repeat=repeat,
+        typed=tuple(_typed(each["command"]) for each in (environment, sampling) if each and each.get("command")),
     )
+
+
+def _typed(words: Sequence[str]) -> str:
+    """A recorded command line as it is typed; that of this program without its path."""
+    ours = len(words) > 1 and words[1] in COMMANDS
+    return shlex.join(["rlvr-vocab", *words[1:]] if ours else ["python", *words])
 
 
 def _measured_results(folder: Path, evaluation: str | None) -> Path:

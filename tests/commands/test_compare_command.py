@@ -1,9 +1,7 @@
-"""`rlvr-vocab compare` on made-up folders of runs, for which nothing was trained: arms, warnings, files, refusals."""
+"""`rlvr-vocab compare` on made-up folders of runs, for which nothing was trained: arms, flags, files, refusals."""
 
-import copy
 import csv
 import json
-import random
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -13,85 +11,16 @@ import yaml
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.results import ProblemResult, read_lines, write_results
-
-CONFIG = {
-    "exp_name": "made_up",
-    "seed": 0,
-    "output_dir": "./out/made_up",
-    "model": {"name": "tiny", "reasoning_vocab_size": 0},
-    "dataset": {"name": "arithmetic"},
-    "training": {"learning_rate": 1e-5, "max_steps": 4, "save_steps": 100},
-}
-SUMMARY = {"finished": True, "accuracy_before": 0.3, "held_out_problems": 200, "steps": 4, "grpo_seconds": 61.0}
-ENVIRONMENT = {"commit": "abc", "versions": {"trl": "1.16.0"}}
+from tests.compared_runs import ENVIRONMENT, SUMMARY, compare, flagged, flags, three
 
 ASKED = {"problems": 200, "samples": 1, "temperature": 1.0, "weights": "one", "checkpoint": "x"}
-
-
-@pytest.fixture
-def made(tmp_path):
-    """Makes the folder of a run; an argument replaces a part of its files, and None leaves a file out."""
-
-    def make(
-        name,
-        n=0,
-        seed=0,
-        chance=0.5,
-        own=False,
-        problems=200,
-        results="evaluation/after.jsonl",
-        summary=SUMMARY,
-        environment=ENVIRONMENT,
-        tokens=1000,
-        **settings,
-    ):
-        folder = tmp_path / name
-        config = copy.deepcopy(CONFIG) | {"seed": seed, "exp_name": name, "output_dir": str(folder)}
-        config["model"]["reasoning_vocab_size"] = n
-        for key, value in settings.items():
-            section, _, field = key.partition("__")
-            config[section][field] = value
-        folder.mkdir()
-        (folder / "config.yaml").write_text(yaml.safe_dump(config))
-        if results is not None:
-            generator = random.Random(f"{name}{seed}")
-            of_set = seed if own else -1
-            answers = [answer(each, of_set, generator.random() < chance, name) for each in range(problems)]
-            write_results(answers, folder / results)
-        for file, content in (("summary.json", summary), ("environment.json", environment)):
-            if content is not None:
-                (folder / file).write_text(json.dumps(content))
-        rows = [{"step": step, "loss": 0.0, "reward": step / 10, "num_tokens": tokens * step} for step in range(1, 5)]
-        (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        return str(folder)
-
-    return make
-
-
-def answer(problem, of_set, right, completion):
-    prompt, solution = f"{of_set}: {problem}+1=", str(problem + 1)
-    return ProblemResult(problem, 0, prompt, solution, completion, float(right), 9, 5, 2, True, True)
-
-
-def compare(runs, *words):
-    """The exit code, and what is in comparison.json."""
-    code = main(["compare", f"runs=[{','.join(runs)}]", "out=compared", *words])
-    return code, json.loads(Path("compared/comparison.json").read_text()) if code == 0 else {}
-
-
-def three(made, name, **given):
-    return [made(f"{name}{seed}", seed=seed, **given) for seed in range(3)]
-
-
-def warnings(found, words):
-    return sum(words in each for each in found["warnings"])
 
 
 def evaluated(made, *asked):
     runs = []
     for number, each in enumerate(asked):
         runs.append(made(f"e{number}", n=100 * number, results="final_model/evaluation/test/results.jsonl"))
-        (Path(runs[-1]) / "final_model/evaluation/test/settings.json").write_text(json.dumps(each))
+        Path(runs[-1], "final_model/evaluation/test/settings.json").write_text(json.dumps(each))
     return runs
 
 
@@ -107,7 +36,7 @@ def test_arms_are_found_and_the_difference_is_told(made, own, capsys):
     assert result["verdict"] == "higher" and result["paired"]
     assert result["problems"] == (600 if own else 200)
     assert result["difference"] == pytest.approx(mean(result["other_scores"]) - mean(result["baseline_scores"]))
-    assert found["warnings"] == []
+    assert flagged(found) == ["learning rates tried"]
 
 
 def test_other_keys_that_differ_are_listed_and_warned_about(made, error_of):
@@ -115,7 +44,7 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made, error_of):
     assert error_of("compare", *runs).endswith(" as in arms=model.reasoning_vocab_size\n")
     _, found = compare(runs, "key=model.reasoning_vocab_size")
     assert found["differences"] == {"training.learning_rate": ["1e-05"] * 3 + ["0.0001"] * 3}
-    assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
+    assert flags(found, "training.learning_rate (1e-05 and 0.0001)") == 1
     # Copies are like nothing in a run that has none.
     ranks = [*three(made, "p", model__reasoning_rank=16), *three(made, "q", n=100, model__reasoning_rank=None)]
     assert compare(ranks)[1]["differences"] == {}
@@ -181,7 +110,7 @@ def test_answers_without_a_grade_are_left_out_and_counted(made):
     write_results([replace(first, score=None), *others], path)
     _, found = compare(runs)
     assert found["comparisons"][0]["problems"] == 199
-    assert warnings(found, "1 answer without a grade") == 1
+    assert flags(found, "1 answer without a grade") == 1
 
 
 def test_several_arms_are_compared_with_the_baseline(made):
@@ -203,7 +132,7 @@ def test_arms_that_have_names_are_compared_tabled_and_drawn(made, tmp_path):
     found = json.loads(Path("compared/comparison.json").read_text())
     [result] = found["comparisons"]
     assert result["baseline"] == "no_copies" and result["verdict"] == "higher"
-    assert warnings(found, "differ in training.beta") == 1 == warnings(found, "differ in model.reasoning_vocab_size")
+    assert flags(found, "differ in training.beta") == 1 == flags(found, "differ in model.reasoning_vocab_size")
     plain, copies = csv.DictReader(Path("t/results.csv").read_text().splitlines())
     assert plain["difference"] == "" and float(copies["difference"]) == result["difference"]
     assert float(copies["mean"]) == pytest.approx(mean(result["other_scores"])) and copies["grpo_seconds"] == "61.0"
@@ -223,7 +152,7 @@ def test_one_key_that_sets_named_arms_apart_is_the_one_under_test(made, tmp_path
         three(made, name, n=n)
     assert main(["compare", f"arms={{copies: {tmp_path}/r*, plain: {tmp_path}/b*}}", "out=compared"]) == 0
     found = json.loads(Path("compared/comparison.json").read_text())
-    assert found["key"] == "model.reasoning_vocab_size" and found["warnings"] == []
+    assert found["key"] == "model.reasoning_vocab_size" and flagged(found) == ["learning rates tried"]
     assert [(arm["name"], arm["value"]) for arm in found["arms"]] == [("copies", "100"), ("plain", "0")]
 
 
@@ -253,7 +182,7 @@ def test_bad_input_is_refused_in_one_line(made, words, message, error_of):
 
 
 WARNINGS = {
-    "tokens trained on": {"tokens": 2000},
+    "tokens sampled": {"tokens": 2000},
     "differ in steps": {"summary": SUMMARY | {"steps": 3}},
     "is not finished": {"summary": SUMMARY | {"finished": False}},
     "different versions of the code": {"environment": ENVIRONMENT | {"commit": "def"}},
@@ -266,7 +195,7 @@ WARNINGS = {
 @pytest.mark.parametrize("message", WARNINGS)
 def test_everything_that_differs_besides_the_key_is_warned_about(made, message):
     _, found = compare([made("b"), made("r", n=100, **WARNINGS[message])])
-    assert warnings(found, message) == 1
+    assert flags(found, message) == 1
 
 
 def test_the_tokens_of_all_stages_count(made):
@@ -274,14 +203,14 @@ def test_the_tokens_of_all_stages_count(made):
     for run, first in zip(runs, (1_000, 9_000), strict=True):
         rows = [{"step": 1, "stage": "a", "num_tokens": first}, {"step": 2, "stage": "b", "num_tokens": 500}]
         (Path(run) / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert warnings(compare(runs)[1], "tokens trained on (reasoning_vocab_size=0: 1,500, ") == 1
+    assert flags(compare(runs)[1], "tokens sampled (reasoning_vocab_size=0: 1,500; ") == 1
 
 
 def test_other_training_problems_are_warned_about(made, capsys):
     runs = [made("b"), made("r", n=100)]
     for run, fingerprint in zip(runs, "xy", strict=True):
         (Path(run) / "problems.json").write_text(json.dumps({"training": [{"sha256": fingerprint}]}))
-    assert warnings(compare(runs)[1], "trained on other problems") == 1
+    assert flags(compare(runs)[1], "trained on other problems") == 1
     with (Path(runs[0]) / "evaluation/after.jsonl").open("ab") as lines:
         lines.write('{"problem": "é'.encode()[:-1])
     assert compare(runs)[0] == 2  # no claim is made of a broken file
@@ -292,22 +221,22 @@ def test_answers_of_evaluate_that_were_sampled_otherwise_are_warned_about(made):
     of_its_own = {"weights": "two", "format": {"name": "think_format"}}
     _, found = compare(evaluated(made, ASKED, {**ASKED, **of_its_own, "temperature": 0.0}), "evaluation=test")
     assert found["measured"] == "results named test"
-    assert warnings(found, "sampled with different") == 1 == warnings(found, "different temperature (1.0 and 0.0)")
+    assert flags(found, "sampled with different") == 1 == flags(found, "different temperature (1.0 and 0.0)")
 
 
 def test_two_seeds_and_repeated_problems_are_warned_about(made):
     runs = [*three(made, "b")[:2], *three(made, "r", n=100)[:2]]
-    assert warnings(compare(runs)[1], "Fewer than three seeds (reasoning_vocab_size=0 and") == 1
+    assert flags(compare(runs)[1], "Fewer than three seeds (reasoning_vocab_size=0 and") == 1
     for run in runs:
         results = Path(run, "evaluation/after.jsonl")
         [first, *_] = lines = results.read_text().splitlines()
         results.write_text("\n".join([*lines, json.dumps({**json.loads(first), "problem": len(lines)})]) + "\n")
-    assert warnings(found := compare(runs)[1], "201 held-out rows hold 200 different problems") == 1
+    assert flags(found := compare(runs)[1], "201 held-out rows hold 200 different problems") == 1
     assert found["comparisons"][0]["problems"] == 200
 
 
 def test_seeds_without_a_partner_are_warned_about(made):
     _, found = compare([*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]])
-    assert warnings(found, "has no run with seed 2") == 1
+    assert flags(found, "has no run with seed 2") == 1
     _, found = compare([made("p"), made("q", n=100, seed=5)])
-    assert not found["comparisons"][0]["paired"] and warnings(found, "which another arm has") == 2
+    assert not found["comparisons"][0]["paired"] and flags(found, "which another arm has") == 2

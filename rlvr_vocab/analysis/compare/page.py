@@ -1,35 +1,66 @@
-"""The page of a comparison: verdict and warnings, chart of the differences, every run."""
+"""The page of a comparison: verdict, chart of the differences, every run, the claims; and these as Markdown."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import mean
 
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart, IntervalRow, Line, interval_chart, line_chart
+from rlvr_vocab.analysis.compare.claims import Claim
 from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
 from rlvr_vocab.analysis.compare.table import arm_table
-from rlvr_vocab.analysis.report.page import Page, chart_grid, paragraph, preformatted, table
+from rlvr_vocab.analysis.report.page import Page, chart_grid, claims, paragraph, table
 from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import listed
 
+CLAIMS = "What the runs show"
 
-def compare_page(compared: ComparisonResult, charts: Sequence[Chart], command: str) -> Page:
-    """The page as it can be rendered; `charts` are those of the comparison, `command` repeats it."""
+
+def compare_page(compared: ComparisonResult, lines: Sequence[Claim], charts: Sequence[Chart]) -> Page:
+    """The page as it can be rendered; `charts` are those of the comparison."""
     sections = {
         "Verdict": chart_grid(charts) + _notes(compared),
         "Arms": table(*arm_table(compared), range(1, 9)),
         "Every run": _runs(compared),
-        "Reproduce": preformatted(command),
     }
+    page = claims_page(compared, lines)
+    return replace(page, sections={**sections, **page.sections}, kind="rlvr-vocab comparison")
+
+
+def claims_page(compared: ComparisonResult, lines: Sequence[Claim]) -> Page:
+    """The claims alone, with the flags of all of them at the top."""
     sentence = " ".join(each.sentence for each in compared.comparisons)
     baseline, *others = (arm.name for arm in compared.arms)
     names = f"{listed(others)} against {baseline}"
     title = names if compared.key == "arms" else f"{compared.key}: {names}"
-    return Page(title, sentence, sections, kind="rlvr-vocab comparison", warnings=compared.warnings)
+    return Page(title, sentence, {CLAIMS: claims(lines)}, flags=all_flags(lines))
+
+
+def all_flags(lines: Sequence[Claim]) -> list[str]:
+    return [flag for line in lines for flag in line.flags]
+
+
+def claims_markdown(page: Page, lines: Sequence[Claim]) -> str:
+    """The page of the claims as Markdown: title, flags, and a part for each line."""
+    parts = [f"# {_plain(page.title)}", _plain(page.sentence)]
+    parts += ["\n".join(f"- **{_plain(flag)}**" for flag in page.flags)] if page.flags else []
+    for line in lines:
+        parts += [f"## {line.name}: {line.status}", *filter(None, [_plain(line.text)])]
+        parts += [f"**{_plain(flag)}**" for flag in line.flags]
+        listings = {"Not measured; this would measure it:\n\n": line.commands, "": line.listing}
+        parts += [f"{before}```sh\n" + "\n".join(each) + "\n```" for before, each in listings.items() if each]
+    return "\n\n".join(parts) + "\n"
+
+
+def _plain(text: str) -> str:
+    """A text whose characters mean nothing in Markdown."""
+    return re.sub(r"([\\`*<>\[|])", r"\\\1", " ".join(text.split()))
 
 
 def comparison_charts(compared: ComparisonResult) -> Iterator[Chart]:

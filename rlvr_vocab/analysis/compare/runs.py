@@ -27,6 +27,7 @@ class ComparedRun:
     sampling_settings: of the answers, as `rlvr-vocab evaluate` recorded them; None for the run's own answers.
     selects_best: whether it kept its best checkpoint instead of the last.
     has_code: whether its configuration names code of the user's; repeat: the command that trains it again.
+    typed: the recorded commands that trained it and sampled its answers.
     """
 
     record: RunRecord
@@ -43,6 +44,7 @@ class ComparedRun:
     has_copies: bool
     has_code: bool
     repeat: str
+    typed: tuple[str, ...]
 
     @property
     def folder(self) -> str:

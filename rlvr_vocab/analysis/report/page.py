@@ -1,7 +1,7 @@
 """One self-contained HTML page, and the blocks of its sections: it loads nothing, runs nothing, and escapes everything.
 
 Classes of page.css: `.charts`, `.table-scroll`, `.facts` (a `<dl>`), `.finding`, `.sample`, `.m1 .m2 …` (tokens by copy
-index), `.note` (small print), `.missing` (what is not there).
+index), `.note` (small print), `.flag` (in red), `.missing` (what is not there).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_CHARACTER = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u
 
 @dataclass(frozen=True)
 class Page:
-    """A page: `sentence` is the outcome, `kind` stands small above the title, `warnings` below the sentence.
+    """A page: `sentence` is the outcome, `kind` stands small above the title, `flags`, in red, below the sentence.
 
     `sections` maps titles to contents.
     """
@@ -34,7 +34,7 @@ class Page:
     sentence: str
     sections: Mapping[str, Markup]
     kind: str = "rlvr-vocab report"
-    warnings: Sequence[str] = ()
+    flags: Sequence[str] = ()
 
 
 def render(page: Page) -> str:
@@ -67,8 +67,9 @@ def macro(template: str, name: str) -> Callable[..., Markup]:
 
 # `table(columns, rows, numeric)`: `numeric` are the numbers of the columns set as figures, from 0. `facts(pairs)`.
 # `samples(title, shown)`: title, prompt, marked text and facts of each completion. `chart_grid(charts)`.
-chart_grid, facts, samples, table = (
-    macro("blocks.html.j2", name) for name in ("chart_grid", "facts", "samples", "table")
+# `claims(lines)`, of analysis/compare/claims.py.
+chart_grid, claims, facts, samples, table = (
+    macro("blocks.html.j2", name) for name in ("chart_grid", "claims", "facts", "samples", "table")
 )
 
 
