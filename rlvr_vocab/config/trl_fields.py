@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, with_config
 from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
 
-from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
+from rlvr_vocab.bounds import Count, NotNegative, Share, Whole, WholeFrom0
 from rlvr_vocab.config.values import read, unknown_keys
 from rlvr_vocab.errors import UserError
 
@@ -76,8 +76,9 @@ class GrpoFields(TypedDict):
     logging_steps: NotRequired[Steps]
     eval_strategy: NotRequired[Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]]
     generation_kwargs: NotRequired[dict[str, Any] | None]
-    top_p: NotRequired[float]
-    top_k: NotRequired[Whole]
+    top_p: NotRequired[Annotated[float, Gt(0), Le(1)]]
+    top_k: NotRequired[WholeFrom0]
+    min_p: NotRequired[Share | None]
     max_tool_calling_iterations: NotRequired[Count | None]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoConfig
 
@@ -15,6 +16,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import Row, Sampler, seed_at
 from rlvr_vocab.evaluation.sampling import Chat, Completion, SamplingSettings, context_of
 from rlvr_vocab.tools.transcripts import Request, SampledTurn
+from rlvr_vocab.vocab.truncation import Truncation
 from rlvr_vocab.vocab.weights import NO_CODE
 
 
@@ -44,7 +46,7 @@ def vllm_sampler(
                 seed=seed_of(first + request.row, request.turn),
                 detokenize=False,
                 temperature=settings.temperature,
-                top_p=settings.top_p,
+                **top_p,
             )
             for request in requests
         ]
@@ -55,6 +57,8 @@ def vllm_sampler(
     def sample(rows: Sequence[Row], first: int) -> list[Completion]:
         return chat.completions(rows, partial(generate, first), settings.max_new_tokens, context_of(config))
 
+    over_texts = {"extra_args": Truncation(top_p=settings.top_p).request_args()}
+    top_p: dict[str, Any] = over_texts if chat.layout.size else {"top_p": settings.top_p}
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     dtype, length = config.dtype, max(map(len, chat.prompt_ids(prompts))) + settings.max_new_tokens
     grows = chat.tools is not None and chat.tools.environment_factories  # by what they add to a prompt

@@ -18,6 +18,7 @@ from trl.trainer.utils import nanstd
 
 from rlvr_vocab.bounds import reaches
 from rlvr_vocab.training.metrics.batch import weighted_total
+from rlvr_vocab.vocab.truncation import PackedTexts
 
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
 
@@ -31,6 +32,7 @@ class Rollout:
     completion_ids: list[int]
     logps: list[float] | None
     entropies: tuple[list[float], ...] | None
+    kept_texts: PackedTexts | None
     extra: dict[str, Any]
 
 
@@ -125,7 +127,7 @@ class DynamicSampling:
         with trainer.metrics_set_aside():  # TRL logs those that are chosen again
             prompts = [row["prompt"] for row in mine]
             prompt_ids, completion_ids, _, completions, logps, *_ = trainer._generate(prompts)
-            entropies = trainer.sampled_entropies
+            entropies, kept_texts = trainer.sampled_entropies, trainer.kept_texts
             rewards_BR = trainer._calculate_rewards(mine, prompts, completions, completion_ids)
             # A function that was called row by row, and failed on one, has logged fewer.
             extra = {name: each for name, each in trainer.extra_logs.items() if len(each) == len(mine)}
@@ -137,6 +139,7 @@ class DynamicSampling:
                 completion_ids=list(completion_ids[place]),
                 logps=None if logps is None else logps[place],
                 entropies=None if entropies is None else tuple(each[place] for each in entropies),
+                kept_texts=None if kept_texts is None else kept_texts[place],
                 extra={column: values[place] for column, values in extra.items()},
             )
             for place, row in enumerate(mine)

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,15 @@ from rlvr_vocab.tools.functions import check_tools, offered_tools
 from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpoint_folders import checkpoint_for_all
 from rlvr_vocab.training.checkpoints import OnFullDisk, TrainerCheckpoints
+from rlvr_vocab.training.drawn_tokens import DrawnTokens, sampled_spans
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder, has_spread
 from rlvr_vocab.training.metrics.batch import (
     BatchMetrics,
-    DrawnEntropies,
     ReferenceKL,
     SamplingGap,
     TextKL,
     add_sampled_mask,
     require_scores,
-    sampled_spans,
 )
 from rlvr_vocab.training.metrics.completions import Rollouts, gather_rollouts, write_completions
 from rlvr_vocab.training.metrics.step_clock import StepClock
@@ -58,13 +56,21 @@ from rlvr_vocab.training.models.lora import (
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import AtTrainBegin, StageContext, count_run_steps
-from rlvr_vocab.training.trl_seams import CLIPPED_RATIO, TRLSeams, region_head_in_trl, scores_of, take_token_losses
-from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
+from rlvr_vocab.training.trl_seams import (
+    CLIPPED_RATIO,
+    TRLSeams,
+    region_head_in_trl,
+    replaying,
+    scores_of,
+    take_token_losses,
+)
+from rlvr_vocab.training.vllm_check import prepare_vllm, set_vllm_context
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, think_tags
+from rlvr_vocab.vocab.truncation import PackedTexts
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
 logger = logging.getLogger(__name__)
@@ -78,6 +84,8 @@ class RegionGRPOTrainer(TRLSeams):
 
     Attributes:
         sampled_entropies: of the newest tokens, over texts and over copies of the text; None with a vLLM server.
+        drawn_tokens: what the sampler recorded of the present generation.
+        kept_texts: those that truncated sampling kept for the newest completions; None without.
         copy_logps: maps a tensor of id log-probabilities that `score` returned to log p(id | text) of the same tokens.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
@@ -154,11 +162,12 @@ class RegionGRPOTrainer(TRLSeams):
         self.adaptive_weights = dict(adaptive_weights or {})
         self.newest_rollouts: Rollouts | None = None
         self.sampled_entropies: Sequence[Sequence[list[float]]] | None = None
+        self.kept_texts: Sequence[PackedTexts] | None = None
         self.dynamic_sampling: DynamicSampling | None = None
         self.copy_logps = WeakIdKeyDictionary()
         self._text_kl = TextKL(self, kl_over)
         self._loss_inputs: dict[str, Any] | None = None
-        self._drawn_entropies = DrawnEntropies()
+        self.drawn_tokens = DrawnTokens()
         self._clock = StepClock(self)
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)
@@ -213,9 +222,8 @@ class RegionGRPOTrainer(TRLSeams):
         self.add_callback(self._clock)
         self.add_callback(AtTrainBegin(self.checkpoints.restore))
         count_run_steps(self, self.stage_context)
-        if self.use_vllm and self.policy.layout.size:
-            self.send_whole_tables_to_vllm()
-            self.add_callback(AtTrainBegin(partial(check_vllm, self)))
+        if self.use_vllm:
+            prepare_vllm(self)
 
     # --- for subclasses to override ---
 
@@ -278,6 +286,8 @@ class RegionGRPOTrainer(TRLSeams):
         batch = trl_generate_and_score(inputs)
         self._text_kl.keep_reference(batch)
         add_sampled_mask(batch)
+        if self.kept_texts is not None:
+            batch["kept_texts"] = self.kept_texts
         if self.model.training and (self._overrides("advantages") or self._overrides("keep_groups")):
             self._set_advantages(batch)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
@@ -321,14 +331,15 @@ class RegionGRPOTrainer(TRLSeams):
 
     def generate_turns(self, generate: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Ids of prompts and completions, and the messages or texts of the assistant's whole turns."""
-        self._drawn_entropies = DrawnEntropies()
+        self.drawn_tokens = DrawnTokens()
         with self._clock.phase("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = generate()
             self._clock.wait_for_others()
         masks = [[1] * len(ids) for ids in completion_ids] if tool_mask is None else tool_mask
         rows = list(zip(prompt_ids, completion_ids, masks, strict=True))
         if self._chosen is None:
-            self.sampled_entropies = self._drawn_entropies.of(rows)
+            self.sampled_entropies = self.drawn_tokens.entropies(rows)
+            self.kept_texts = self.drawn_tokens.kept_texts(rows)
         completions = [self._whole_turns(completion, *row) for completion, row in zip(completions, rows, strict=True)]
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
@@ -352,18 +363,14 @@ class RegionGRPOTrainer(TRLSeams):
         if self._chosen is not None:
             entropies = self._chosen.column("entropies")
             self.sampled_entropies = None if entropies is None else list(zip(*entropies, strict=True))
+            self.kept_texts = self._chosen.column("kept_texts")
             return self._chosen.column("completion_ids"), self._chosen.column("logps")
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = generate()
         self._clock.sampled_tokens += sum(map(len, completion_ids))
-        if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
-            recorded = (self.sampler.last_logps, *self.sampler.last_entropies)
-            logps, *entropies = (
-                [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
-                for figures in recorded
-            )
-            self._drawn_entropies.add(prompt_ids, entropies)
+        if logps is None:
+            logps = self.drawn_tokens.add_recorded(prompt_ids, completion_ids, self.sampler)
         return completion_ids, logps
 
     def score(
@@ -372,9 +379,11 @@ class RegionGRPOTrainer(TRLSeams):
         """Log-probabilities and entropies of completions, each position under the policy of its region."""
         # The loss alone sees dropout; old and reference log-probs are those of the whole policy.
         in_the_loss = torch.is_grad_enabled()
+        kept_texts = self.kept_texts if self._loss_inputs is None else self._loss_inputs.get("kept_texts")
         with (
             self._clock.phase("time/forward" if in_the_loss else "time/logprobs"),
             nullcontext() if in_the_loss else without_dropout(model),
+            replaying(model, kept_texts),
             scores_of(model) as found,
         ):
             logps, entropies, aux_loss = logps_and_entropies()

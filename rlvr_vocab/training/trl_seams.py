@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
 from rlvr_vocab.vocab.copied_rows import attach_low_rank_rows, copied_rows_of
 from rlvr_vocab.vocab.head import RegionScores, attach_region_head
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.truncation import PackedTexts
 from rlvr_vocab.vocab.weights import record_base, refuse_not_finite
 
 # The folder in `output_dir` that is uploaded to the hub, and the files of a checkpoint that stay out of it.
@@ -74,6 +76,22 @@ def scores_of(model: nn.Module) -> Iterator[list[RegionScores]]:
         yield found
     finally:
         handle.remove()
+
+
+@contextmanager
+def replaying(model: nn.Module, kept_texts: Sequence[PackedTexts] | None) -> Iterator[None]:
+    """Inside the block the region head replays a truncation; TRL divides the rows, and has no argument for them."""
+    rows = iter(kept_texts or ())
+
+    def add(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+        return args, {**kwargs, "kept_texts": list(islice(rows, len(kwargs["input_ids"])))}
+
+    handle = None if kept_texts is None else model.register_forward_pre_hook(add, with_kwargs=True)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            handle.remove()
 
 
 # The types of `GRPOTrainer._compute_loss` whose loss of a token is -min(ratio, clipped ratio) × advantage.

@@ -1,4 +1,4 @@
-"""Checks before training that vLLM samples under the region policy and reports log-probabilities under it.
+"""vLLM as the sampler of a training: checked to follow the region policy, and asked which texts a truncation kept.
 
 A sampler that ignores the policy would train too, with wrong gradients.
 """
@@ -6,6 +6,7 @@ A sampler that ignores the policy would train too, with wrong gradients.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,13 +14,20 @@ from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.arguments import GRPOConfig, prompt_tokens
+from rlvr_vocab.training.drawn_tokens import KEPT_TEXTS
+from rlvr_vocab.training.stage import AtTrainBegin
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.policy import open_copies
+from rlvr_vocab.vocab.policy import RegionPolicy, open_copies
+from rlvr_vocab.vocab.truncation import Truncation
 
 # The largest `logit_bias` of vLLM's API: above any logit, and not enough for a forbidden token.
 _PUSH = 100.0
 _NEARLY_CERTAIN = -1.0  # nats: the log-probability of a token with that push, after it
 _TOKENS = 16
+# vLLM's names for arguments of its processors.
+_REQUEST_ARGS = {"colocate": "extra_args", "server": "vllm_xargs"}
+_DROPPED = -1000.0  # the log-probability of a dropped token is -inf, or -9999 from a server
+_TIED = 64  # texts as likely as the last of `top_k`, which vLLM's own truncation keeps too
 # Nats on average: bfloat16 differs by 0.02 to 0.05 (docs/vllm.md), answers without the policy by ln 2.
 _MOST_DIFFERENCE = 0.25
 
@@ -45,6 +53,51 @@ def set_vllm_context(
     longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
     of_checks = max(map(len, _prompts(layout))) + _TOKENS
     args.vllm_max_model_length = max(longest + args.max_completion_length, of_checks)
+
+
+def prepare_vllm(trainer: Any) -> None:
+    """Before training: what vLLM is sent and reports, and the check that it follows the policy."""
+    if Truncation.of(trainer.args):
+        _record_kept_texts(trainer)
+    if trainer.policy.layout.size:
+        trainer.send_whole_tables_to_vllm()
+        trainer.add_callback(AtTrainBegin(partial(check_vllm, trainer)))
+
+
+def _record_kept_texts(trainer: Any) -> None:
+    """Have vLLM truncate over texts, and report the kept ones, which have a log-probability."""
+    truncation, generation, policy = Truncation.of(trainer.args), trainer.vllm_generation, trainer.policy
+    assert truncation.top_k is not None
+    most = truncation.top_k * (1 + max(policy.layout.copy_indices, default=0))
+    if policy.layout.size:  # else vLLM's own truncation is one over texts
+        given = {_REQUEST_ARGS[generation.mode]: truncation.request_args()}
+        generation.generation_kwargs = {**(generation.generation_kwargs or {}), **given}
+        generation.top_k, generation.top_p, generation.min_p = 0, 1.0, None
+    else:
+        most += _TIED
+    generation.logprobs, own = most, generation.generate
+
+    def generate(prompts: Any, *args: Any, **kwargs: Any) -> Any:
+        prompt_ids, completion_ids, logps, ids = own(prompts, *args, **kwargs)
+        reported = [list(zip(*row, strict=True)) for row in zip(logps, ids, strict=True)]
+        kept = [[_kept(policy, *token, most) for token in row] for row in reported]
+        trainer.drawn_tokens.add(prompts, completion_ids, **{KEPT_TEXTS: kept})
+        sampled = [  # TRL takes the first, the likeliest
+            [[of_token[id_of.index(token)]] for token, (of_token, id_of) in zip(*row, strict=True)]
+            for row in zip(completion_ids, reported, strict=True)
+        ]
+        return prompt_ids, completion_ids, sampled, None
+
+    generation.generate = generate
+
+
+def _kept(policy: RegionPolicy, logps: list[float | None], ids: list[int], most: int) -> torch.Tensor:
+    """The texts of the ids that have a log-probability; vLLM reports `most` of them, and the sampled one."""
+    kept = [token for token, logp in zip(ids, logps, strict=True) if logp is not None and logp > _DROPPED]
+    if len(kept) > most or (len(kept) == most and not policy.layout.size):
+        why = "install this rlvr-vocab in its environment" if policy.layout.size else "more are equally likely"
+        raise UserError(f"vLLM keeps more texts than training.top_k: {why}")
+    return policy.surface_ids(torch.tensor(kept)).unique().int()
 
 
 def check_vllm(trainer: Any) -> None:
@@ -101,12 +154,14 @@ def _sampled(
 ) -> tuple[list[list[int]], list[list[float]]]:
     """So many tokens for each prompt by vLLM, and their log-probabilities."""
     generation = trainer.vllm_generation
-    before = generation.max_completion_length, generation.generation_kwargs
-    generation.max_completion_length, generation.generation_kwargs = tokens, {**before[1], **parameters}
+    before = generation.max_completion_length, generation.logprobs, generation.generation_kwargs
+    untruncated = {name: each for name, each in (before[2] or {}).items() if name not in _REQUEST_ARGS.values()}
+    generation.max_completion_length, generation.logprobs = tokens, 0
+    generation.generation_kwargs = {**untruncated, **parameters}
     try:
         _, completion_ids, logps, _ = generation.generate(prompts, images=None, num_generations=1)
     finally:
-        generation.max_completion_length, generation.generation_kwargs = before
+        generation.max_completion_length, generation.logprobs, generation.generation_kwargs = before
     return [list(ids) for ids in completion_ids], [[token[0] for token in row] for row in logps]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights, whole_in_zer
 from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
+from rlvr_vocab.vocab.truncation import KeptTexts, PackedTexts
 
 
 @dataclass
@@ -48,9 +49,10 @@ def attach_region_head(
 ) -> None:
     """`model(input_ids=…, labels=…, fused_lm_head=True)` then returns `RegionScores`.
 
-    Without `fused_lm_head=True` the model's own forward runs. This replaces `trl.trainer.utils.add_fused_lm_head` and
-    has its signature; `outputs` is ignored, because log-probabilities and entropy come from the same pass.
-    `temperature` divides the logits of all calls. `cast_lm_head_to_fp32` runs the head in float32, outside autocast.
+    `kept_texts=…` replays a truncation: for each row the texts that its labels were drawn from. Without
+    `fused_lm_head=True` the model's own forward runs. This replaces `trl.trainer.utils.add_fused_lm_head` and has its
+    signature; `outputs` is ignored, because log-probabilities and entropy come from the same pass. `temperature`
+    divides the logits of all calls. `cast_lm_head_to_fp32` runs the head in float32, outside autocast.
     """
     own_forward = model.forward
     settings = head_settings(model.config, temperature)
@@ -87,6 +89,7 @@ def _score(
     *,
     input_ids: torch.Tensor,
     labels: torch.Tensor,
+    kept_texts: Sequence[PackedTexts] | None = None,
     **kwargs: Any,
 ) -> RegionScores:
     backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
@@ -97,14 +100,16 @@ def _score(
     scored = labels != -100
     regions = scored_regions(input_ids.to(device), policy.layout)[:, 1:][scored]
     hidden = backbone.last_hidden_state[:, :-1].to(device)[scored]
-
+    # The loss leaves some rows out, which have no labels.
+    replayed = [] if kept_texts is None else [kept_texts[row] for row in scored.any(1).nonzero().squeeze(1).tolist()]
+    kept = KeptTexts.of(replayed, device) if replayed else None
     copied = copied_rows_of(model)
 
     def score(hidden: torch.Tensor) -> Scores:
         own = head.head_weights() if isinstance(head, TrainedRows) else HeadWeights(head.weight, head.bias)
         with whole_in_zero3(*(own if copied is None else copied.head_parameters())):
             weights = own if copied is None else copied.head_weights(hidden)
-            return region_logprobs(hidden, weights, labels[scored], regions, policy, settings)
+            return region_logprobs(hidden, weights, labels[scored], regions, policy, settings, kept)
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
     with precision:

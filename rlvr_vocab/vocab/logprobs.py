@@ -15,6 +15,7 @@ import torch
 
 from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, HeadWeights, whole_in_zero3
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy, TextBlock
+from rlvr_vocab.vocab.truncation import KeptTexts
 
 # Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one group of it.
 _TOKENS_PER_BLOCK = 1024
@@ -44,15 +45,19 @@ def region_logprobs(
     regions_N: torch.Tensor,
     policy: RegionPolicy,
     settings: HeadSettings,
+    kept_texts: KeptTexts | None = None,
 ) -> Scores:
-    """Score `targets_N`, each chosen in its region (both int64), from last hidden states of any float type."""
-    return Scores(*_RegionLogProbs.apply(hidden_NH, *weights, targets_N, regions_N, policy, settings))
+    """Score `targets_N`, each chosen in its region (both int64), from last hidden states of any float type.
+
+    `kept_texts` are those that targets were drawn from; None for all.
+    """
+    return Scores(*_RegionLogProbs.apply(hidden_NH, *weights, targets_N, regions_N, policy, settings, kept_texts))
 
 
 class _RegionLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
-        weights, (targets, regions, policy, settings) = HeadWeights(*arguments[:5]), arguments[5:]
+        weights, (targets, regions, policy, settings, kept_texts) = HeadWeights(*arguments[:5]), arguments[5:]
         ctx.set_materialize_grads(False)
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -62,12 +67,12 @@ class _RegionLogProbs(torch.autograd.Function):
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
         for region, positions in _token_blocks(regions):
             score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
-            inputs = head.inputs(hidden, positions)
+            inputs, kept = head.inputs(hidden, positions), None if kept_texts is None else kept_texts.at(positions)
             for block in head.blocks(region):
-                score.add(block, head.logits(inputs, region, block)[0])
+                score.add(block, _truncated(head.logits(inputs, region, block)[0], block, kept))
             figures[:, positions] = score.results()
         ctx.save_for_backward(hidden, *weights, targets, texts, regions, figures)
-        ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
+        ctx.policy, ctx.settings, ctx.kept_texts, ctx.compute_dtype = policy, settings, kept_texts, head.compute_dtype
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
         capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
         ctx.mark_non_differentiable(copy_entropy, capacity)
@@ -87,16 +92,26 @@ class _RegionLogProbs(torch.autograd.Function):
             of_hidden, of_weights = sums[0], HeadWeights(*sums[1:])  # type: ignore[arg-type]
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
+                kept = None if ctx.kept_texts is None else ctx.kept_texts.at(positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
                 of_positions = (targets[positions], texts[positions], figures[:, positions], given)
                 for block in head.blocks(region):
                     z, slopes = head.logits(inputs, region, block)
-                    of_z = _gradients_of_logits(block, z, *of_positions)
+                    of_z = _gradients_of_logits(block, _truncated(z, block, kept), *of_positions)
                     of_products = head.gradients_of_products(of_z, slopes, block.groups)
                     head.add_gradients(of_products, block.groups, inputs, of_hidden, of_weights)
         of_inputs = zip(sums, (hidden, *weights), strict=True)
         results = (None if total is None or each is None else total.to(each.dtype) for total, each in of_inputs)
-        return *results, None, None, None, None
+        return *results, None, None, None, None, None
+
+
+def _truncated(z: list[torch.Tensor], block: TextBlock, kept: KeptTexts | None) -> list[torch.Tensor]:
+    """Forbid, in place, the ids of texts that were not kept."""
+    if kept is not None:
+        dropped_nv = ~kept.mask(block.texts)
+        for group, each in zip(block.groups, z, strict=True):
+            each.masked_fill_(dropped_nv[:, group.texts], FORBIDDEN)
+    return z
 
 
 class _OnlineScore:

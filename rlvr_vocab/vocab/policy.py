@@ -2,6 +2,8 @@
 
 log p(next | context) = log_softmax(logits / temperature + bias[region(context)])
 
+Truncated sampling adds a term for the texts that it keeps: `rlvr_vocab.vocab.truncation`.
+
 For scoring, the ids that a region allows are grouped in blocks of texts. A text is a standard token together with its
 copies. All ids of a text are in one block, so one pass gives the probability of each id and each text.
 """
@@ -62,6 +64,10 @@ class RegionPolicy:
         if self.layout.copies_each_token_once:  # a fifth of the time
             return values_BR[:, :standard] + of_copies
         return values_BR[:, :standard].index_add(1, self._sources(values_BR.device), of_copies)
+
+    def of_ids(self, values_BV: torch.Tensor) -> torch.Tensor:
+        """`(B, rows)`: for each id the value of its text."""
+        return torch.cat((values_BV, values_BV[:, self._sources(values_BV.device)]), dim=1)
 
     def ids_of_texts(self, texts_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The ids of some texts, the standard one first: `(B, 1 + most copies)`, and a mask of those that exist."""

@@ -9,12 +9,16 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
 
-# Options of Transformers' GenerationConfig, vLLM's SamplingParams and GRPOConfig, and the values that change nothing.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "do_sample": (True,),
+# Options that keep a part of the distribution, and their values that keep all of it.
+TRUNCATIONS: dict[str, tuple[Any, ...]] = {
     "top_k": (0,),  # None is Transformers' default of 50
     "top_p": (1,),
     "min_p": (None, 0),
+}
+# Options of Transformers' GenerationConfig, vLLM's SamplingParams and GRPOConfig, and the values that change nothing.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "do_sample": (True,),
+    **TRUNCATIONS,
     "repetition_penalty": (1,),
     "neftune_noise_alpha": (None, 0),  # other noise while sampling than while scoring
     **dict.fromkeys(
@@ -47,16 +51,22 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     """Refuse a sampler that would draw from another distribution than training scores.
 
     `grpo` has fields of `GRPOConfig` and arguments of the trainer; one that is missing has TRL's default. `reasoning`
-    says whether there are reasoning tokens. `key` goes before a field's name in messages.
+    says whether there are reasoning tokens. `key` goes before a field's name in messages. Fields of `GRPOConfig` may
+    truncate the distribution, since scoring replays them.
     """
     temperature = grpo.get("temperature", 1.0)
     if not 0 < temperature < math.inf:
         raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
-    refuse_altered(grpo, key)
+    refuse_altered({name: value for name, value in grpo.items() if name not in TRUNCATIONS}, key)
+    truncates = [name for name, neutral in TRUNCATIONS.items() if grpo.get(name, neutral[0]) not in neutral]
+    if truncates and grpo.get("use_vllm") and not grpo.get("top_k"):
+        raise UserError(f"{key}{truncates[0]}: vLLM reports kept texts up to {key}top_k: set that too, as in 50")
     if grpo.get("rollout_func") is not None:
         raise UserError(f"{key}rollout_func: completions from elsewhere are not supported; leave it out")
     known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
     options, where = grpo.get("generation_kwargs") or {}, f"{key}generation_kwargs."
+    for name in TRUNCATIONS.keys() & options.keys():
+        raise UserError(f"{where}{name}: set {key}{name}, which scoring replays")
     refuse_altered(options, where)
     for name, value in options.items():
         if name not in known:
@@ -66,10 +76,11 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
             raise UserError(
                 f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: give {key}{field} alone"
             )
-    if reasoning and grpo.get("use_transformers_continuous_batching"):
+    bypassed = [*(["reasoning tokens"] if reasoning else []), *truncates]
+    if bypassed and grpo.get("use_transformers_continuous_batching"):
         raise UserError(
             f"{key}use_transformers_continuous_batching=true: it bypasses the region policy; set it to false, or "
-            "train without reasoning tokens"
+            f"train without {' and '.join(bypassed)}"
         )
 
 

@@ -16,6 +16,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import finite_log, row_dot
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
+from rlvr_vocab.vocab.truncation import Truncation, texts_of
 
 
 class RegionLogitsProcessor(LogitsProcessor):
@@ -53,15 +54,19 @@ def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
 class RecordingSampler:
     """Draws each token of a baseline as stock `generate` would, and sets all other scores to -inf.
 
-    `temperature` divides the scores. The token's log-probability and the distribution's entropies are recorded.
+    `temperature` divides the scores; a truncation follows. The token's log-probability, the distribution's entropies
+    and the texts that a truncation kept are recorded.
     """
 
-    def __init__(self, temperature: float = 1.0) -> None:
-        self._temperature = temperature
+    def __init__(self, temperature: float = 1.0, truncation: Truncation | None = None) -> None:
+        self._temperature, self._truncation = temperature, truncation or Truncation()
         self._steps = list[torch.Tensor]()  # `(3, B)` of each step
+        self._kept = list[tuple[torch.Tensor, ...]]()  # the texts of each row of each step
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = scores / self._temperature
+        if self._truncation:
+            scores = scores.masked_fill(~self._keep(scores), -torch.inf)
         p_BR = scores.softmax(dim=1)
         drawn_B1, entropy_B = draw_one(p_BR), torch.special.entr(p_BR).sum(dim=1)
         log_p_B = scores.gather(1, drawn_B1).squeeze(1) - scores.logsumexp(dim=1)
@@ -71,6 +76,15 @@ class RecordingSampler:
     def recorded(self) -> tuple[torch.Tensor, ...]:
         """`(B, steps)` each, in nats: log-probabilities of the drawn ids, entropy over texts, and H(copy | text)."""
         return tuple(torch.stack(self._steps, dim=2))
+
+    def kept_texts(self) -> list[tuple[torch.Tensor, ...]]:
+        """For each row those of each step; none without a truncation."""
+        return list(zip(*self._kept, strict=True))
+
+    def _keep(self, log_q_BV: torch.Tensor) -> torch.Tensor:
+        kept_BV = self._truncation.keeps(log_q_BV)
+        self._kept.append(texts_of(kept_BV))
+        return kept_BV
 
 
 class TextThenIdSampler(RecordingSampler):
@@ -86,8 +100,9 @@ class TextThenIdSampler(RecordingSampler):
         temperature: float,
         uniforms_BT2: torch.Tensor | None = None,
         texts_BT: torch.Tensor | None = None,
+        truncation: Truncation | None = None,
     ) -> None:
-        super().__init__(temperature)
+        super().__init__(temperature, truncation)
         self._policy, self._uniforms_BT2, self._texts_BT = policy, uniforms_BT2, texts_BT
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -95,6 +110,9 @@ class TextThenIdSampler(RecordingSampler):
         regions = region_of_next(input_ids, policy.layout)
         bias_BR = policy.bias_on(scores.device, finite=True)[regions]
         log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
+        if self._truncation:
+            kept_BV = self._keep(policy.over_texts(log_p_BR.exp()).log())
+            log_p_BR = log_p_BR.masked_fill(~policy.of_ids(kept_BV), FORBIDDEN).log_softmax(dim=1)
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
         ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
@@ -127,20 +145,22 @@ def _only(scores_BR: torch.Tensor, ids_B1: torch.Tensor) -> torch.Tensor:
 
 
 # The drawn id is the likeliest one that `_only` leaves.
-_GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}
+_GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None, "min_p": None}
 
 
 class RegionSampler:
-    """`model.generate` under the region policy, recording log-probabilities on request.
+    """`model.generate` under the region policy, recording log-probabilities on request; truncations are over texts.
 
     `last_logps` are `(B, steps)` of the last call under `recording()`; values past a row's end are meaningless.
-    `last_entropies` are of the same draws, in nats: entropy over texts, and H(copy | text).
+    `last_entropies` are of the same draws, in nats: entropy over texts, and H(copy | text). `last_kept` are the texts
+    that a truncation kept, for each step of each row; empty without one.
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
         self.policy = policy
         self.last_logps: torch.Tensor | None = None
         self.last_entropies: list[torch.Tensor] | None = None
+        self.last_kept = list[tuple[torch.Tensor, ...]]()
         self._recording = False
         self._draw: TextThenIdSampler | None = None
         self._own_generate = model.generate
@@ -158,21 +178,24 @@ class RegionSampler:
         temperature = float(options.temperature) if options.do_sample else None
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
+        truncation = Truncation.of(options) if options.do_sample else Truncation()
         recorder: RecordingSampler | None = self._draw
-        if recorder is None and self._recording and self.policy.layout.size:
-            recorder = TextThenIdSampler(self.policy, temperature or 1.0)
+        if recorder is None and (self._recording or truncation) and self.policy.layout.size:
+            recorder = TextThenIdSampler(self.policy, temperature or 1.0, truncation=truncation)
         elif recorder is None:
             processors.append(RegionLogitsProcessor(self.policy, temperature))
-            recorder = RecordingSampler(temperature or 1.0) if self._recording else None
+            recorder = RecordingSampler(temperature or 1.0, truncation) if self._recording else None
         if recorder is None:
             return self._own_generate(*args, **given)
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
         if recorder is self._draw or not recorder._steps:
-            if recorder is not self._draw and self.policy.layout.size:
-                raise UserError("model.generate is one of your own, which draws no copies: train without copies")
+            if recorder is not self._draw and (self.policy.layout.size or truncation):
+                missing = "draws no copies: train without copies" if self.policy.layout.size else "tells no kept texts"
+                raise UserError(f"model.generate is one of your own, which {missing}")
             return output
         self.last_logps, *self.last_entropies = recorder.recorded()
+        self.last_kept = recorder.kept_texts()
         if self.last_logps.isnan().any():
             raise UserError(
                 "the model's probabilities are NaN, since its weights hold NaN or inf: start from other weights, or "
@@ -182,7 +205,7 @@ class RegionSampler:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside the block calls sample from the untruncated policy, and fill `last_logps` and `last_entropies`."""
+        """Inside the block calls fill `last_logps`, `last_entropies` and `last_kept`."""
         self.last_logps, self.last_entropies, self._recording = None, None, True
         try:
             yield

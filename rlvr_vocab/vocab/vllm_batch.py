@@ -6,7 +6,7 @@ Model Runner V2, which keeps the ids on the device. Nothing here imports vLLM.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ import torch
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker, after_last_ids, region_of_next
+from rlvr_vocab.vocab.truncation import Truncation
 
 # vLLM's asynchronous scheduling writes this for a token that was sampled but has not reached the host yet.
 UNKNOWN = -1
@@ -28,13 +29,19 @@ class RequestRegion:
     """The region in which one request chooses its next token.
 
     `output_ids` is vLLM's own list of the request's generated ids, which it extends and corrects in place.
-    `temperature` is vLLM's divisor of this request's logits; 0.0 for a greedy one.
+    `temperature` is vLLM's divisor of this request's logits; 0.0 for a greedy one, which is not truncated.
     """
 
     def __init__(
-        self, layout: VocabLayout, prompt_ids: Sequence[int], output_ids: list[int], temperature: float
+        self,
+        layout: VocabLayout,
+        prompt_ids: Sequence[int],
+        output_ids: list[int],
+        temperature: float,
+        truncation: Truncation | None = None,
     ) -> None:
         self.temperature = 0.0 if temperature < GREEDY_BELOW else temperature
+        self.truncation = truncation if truncation and self.temperature else None
         self._layout, self._prompt, self._output = layout, prompt_ids, output_ids
         self._tracker, self._taken = RegionTracker(layout, prompt_ids), 0
 
@@ -60,16 +67,22 @@ class SlotRegions:
     Reading the same last token twice changes nothing, so slots that a step does not schedule need no special case.
     `state` is the runner's `RequestState` or `ProcRequestState`. `thinking_S` says whether the slot's next token is
     chosen while thinking; meaningless for a slot without a request. `temperatures_S` is float32, 0 if greedy.
+    `truncated_S` has for each truncation in use the slots that it acts on.
     """
 
     def __init__(self, layout: VocabLayout, state: Any) -> None:
         self._layout, self._state = layout, state
         self.thinking_S = torch.zeros(state.max_num_reqs, dtype=torch.bool, device=state.device)
         self.temperatures_S = torch.zeros(state.max_num_reqs, dtype=torch.float32, device=state.device)
+        self.truncated_S: dict[Truncation, torch.Tensor] = {}
         self._new: dict[int, float] = {}
+        self._truncations: dict[int, Truncation] = {}
 
-    def add(self, slot: int, temperature: float) -> None:
+    def add(self, slot: int, temperature: float, truncation: Truncation | None = None) -> None:
         self._new[slot] = 0.0 if temperature < GREEDY_BELOW else temperature
+        self._truncations.pop(slot, None)
+        if truncation and self._new[slot]:
+            self._truncations[slot] = truncation
 
     def refresh(self) -> None:
         """Once for each step, after the runner has written the tokens sampled before."""
@@ -84,6 +97,11 @@ class SlotRegions:
         self.thinking_S[slots_s] = region_of_next(ids_sT, self._layout) == THINKING
         self.temperatures_S[slots_s] = torch.tensor(list(self._new.values()), device=device)
         self._new.clear()
+        of_slots = list(map(self._truncations.get, range(self._state.max_num_reqs)))
+        self.truncated_S = {
+            truncation: torch.tensor([each == truncation for each in of_slots], device=device)
+            for truncation in set(self._truncations.values())
+        }
 
 
 class LogitsBias:
@@ -93,6 +111,7 @@ class LogitsBias:
     """
 
     def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
+        self._policy = policy
         forbids_2V = policy.bias.masked_fill(policy.bias.isfinite(), 0.0)
         none_1V = torch.zeros_like(policy.bias[:1])
         # Three rows for greedy and three for sampling, by region; the last of each three is for no region.
@@ -106,3 +125,17 @@ class LogitsBias:
         for start in range(0, len(logits), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
             logits[rows].addcmul_(self._tables_RV[tables_B[rows]], scales_B1[rows])
+
+    def truncate(
+        self, logits: torch.Tensor, temperatures_B: torch.Tensor, truncated_B: Mapping[Truncation, torch.Tensor]
+    ) -> None:
+        """Forbid the ids of the texts that truncations drop, each in its rows; after `add`."""
+        size = self._policy.layout.rows
+        for truncation, acts_B in truncated_B.items():
+            for start in range(0, len(logits), _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                divisors_B1 = temperatures_B[rows, None].masked_fill(~acts_B[rows, None], 1.0)
+                p_BR = (logits[rows, :size] / divisors_B1).softmax(1)
+                drops_BV = ~truncation.keeps_at_most_k(self._policy.over_texts(p_BR).log())
+                drops_BR = self._policy.of_ids(drops_BV & acts_B[rows, None])
+                logits[rows, :size].masked_fill_(drops_BR, -torch.inf)

@@ -21,6 +21,7 @@ from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.truncation import Truncation
 from rlvr_vocab.vocab.vllm_batch import LogitsBias, RequestRegion, SlotRegions
 
 try:
@@ -32,9 +33,16 @@ except ModuleNotFoundError:  # vLLM before Model Runner V2 took processors: with
 
 
 class VLLMRegionProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs base classes by name
-    """Adds `temperature × bias[region]` to each request's logits; see `rlvr_vocab.vocab.policy`."""
+    """Adds `temperature × bias[region]` to each request's logits; see `rlvr_vocab.vocab.policy`.
+
+    A request's `extra_args` (`vllm_xargs` of a server) text_top_k, text_top_p and text_min_p truncate over texts.
+    """
 
     is_named = False
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        Truncation.of_request(sampling_params.extra_args)
 
     def __init__(self, vllm_config: Any, device_or_state: Any, is_pin_memory: bool = False) -> None:
         self._bias: LogitsBias | None = None
@@ -65,14 +73,17 @@ class VLLMRegionProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs bas
             process_dict_updates(
                 self._requests,
                 batch_update,
-                lambda params, prompt, output: RequestRegion(self._layout, prompt, output, params.temperature),
+                lambda params, prompt, output: RequestRegion(
+                    self._layout, prompt, output, params.temperature, Truncation.of_request(params.extra_args)
+                ),
             )
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         """V2, when a request enters a slot; returns whether its logits are changed."""
         if self._slots is None:
             return False
-        self._slots.add(req_idx, sampling_params.temperature)
+        truncation = Truncation.of_request(sampling_params.extra_args)
+        self._slots.add(req_idx, sampling_params.temperature, truncation)
         return True
 
     def apply_staged_writes(self) -> None:
@@ -85,13 +96,21 @@ class VLLMRegionProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs bas
         if self._bias is None:
             return logits
         if self._slots is None:
-            found = map(self._requests.get, range(len(logits)))
+            found = list(map(self._requests.get, range(len(logits))))
             there = [(-1, 0.0) if each is None else (each.region(), each.temperature) for each in found]
             regions_B, temperatures_B = torch.tensor(there, dtype=torch.float32).to(logits.device).unbind(1)
+            of_rows = [None if each is None else each.truncation for each in found]
+            truncated_B = {
+                truncation: torch.tensor([each == truncation for each in of_rows], device=logits.device)
+                for truncation in {*of_rows}
+                if truncation is not None
+            }
         else:
             slots_B = ctx.expanded_idx_mapping.long().clamp(min=0)  # a negative slot pads the batch
             regions_B, temperatures_B = self._slots.thinking_S[slots_B], self._slots.temperatures_S[slots_B]
+            truncated_B = {each: acts_S[slots_B] for each, acts_S in self._slots.truncated_S.items()}
         self._bias.add(logits, regions_B.long(), temperatures_B)
+        self._bias.truncate(logits, temperatures_B, truncated_B)
         return logits
 
 
@@ -126,6 +145,8 @@ def prepare_engines() -> None:
 def add_region_processor(vllm_config: Any) -> None:
     """Name the processor for an engine with a reasoning vocabulary; UserError where it would bypass the policy."""
     model_config = vllm_config.model_config
+    if vllm_config.parallel_config.distributed_executor_backend == "external_launcher":
+        model_config.max_logprobs = -1  # a training in this process asks for those of all kept texts
     layout = reasoning_layout(model_config) if model_config.runner_type == "generate" else None
     if layout is None:
         return

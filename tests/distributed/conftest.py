@@ -40,7 +40,7 @@ RESUMED = {"max_steps": 4, "num_iterations": 2, "optim": "adamw_torch", "learnin
 SAMPLED = {
     "sampled": {"shape": "qwen3", "forced": False},
     "one_ends_early": {"shape": "llama", "forced": False, "first_ends_at_once": True},
-    "tools": {"shape": "phi", "forced": False, "tools": True, "args": {"max_completion_length": 220}},
+    "tools": {"shape": "phi", "forced": False, "tools": True, "args": {"max_completion_length": 220, "top_p": 0.9}},
     "whole": {"shape": "qwen3", "forced": False, "args": RESUMED},
     "told_to_stop": {"shape": "qwen3", "forced": False, "args": RESUMED, "second_is_told_to_stop": True},
     "resumed": {"shape": "qwen3", "forced": False, "args": RESUMED, "resume": "told_to_stop/run/checkpoint-1"},

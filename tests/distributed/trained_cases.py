@@ -28,7 +28,7 @@ from transformers import TrainerCallback
 from rlvr_vocab.errors import UserError, stop_signals
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.metrics.batch import sampled_spans
+from rlvr_vocab.training.drawn_tokens import sampled_spans
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer

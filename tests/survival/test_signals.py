@@ -12,7 +12,7 @@ RESUME_ME = 75
 # Checkpoints come from signals alone.
 RARE = "training.save_steps=100"
 KINDS = {
-    "a buffer of four steps": ("training.steps_per_generation=4", "training.logging_steps=2"),
+    "a buffer of four steps": ("training.steps_per_generation=4", "training.logging_steps=2", "training.top_p=0.9"),
     "accumulated gradients, two passes over a batch": (
         "training.gradient_accumulation_steps=3",
         "training.num_iterations=2",

@@ -15,6 +15,9 @@ CASES = {  # the first three with a tied table and a softcap, the last untied an
     "KL of sequences": ("gemma3", {"use_bias_correction_kl": True, "importance_sampling_level": "sequence"}),
     "KL of ids": ("gemma3", {"use_bias_correction_kl": False, "kl_over": "ids"}),
     "all": ("phi", {"use_bias_correction_kl": True, "entropy_coef": 0.1, "top_entropy_quantile": 0.3}),
+    "KL of texts, truncated": ("gemma3", {"use_bias_correction_kl": True, "top_p": 0.8}),
+    "KL of ids, truncated": ("gemma3", {"use_bias_correction_kl": False, "kl_over": "ids", "min_p": 0.1}),
+    "all, truncated": ("phi", {"entropy_coef": 0.1, "top_k": 60, "top_p": 0.9, "min_p": 0.01}),
 }
 
 
@@ -33,8 +36,14 @@ class Dense:
         logits = torch.func.functional_call(stock, self._whole(), kwargs=inputs).logits
         completions, start = batch["completion_ids"], batch["prompt_ids"].size(1)
         bias = trainer.policy.bias.double()[scored_regions(ids, self._layout)[:, start:]]
-        log_p = (logits[:, start - 1 : -1] / TEMPERATURE + bias).log_softmax(-1)
         texts = trainer.policy.surface_ids(torch.arange(self._layout.rows))
+        scores = logits[:, start - 1 : -1] / TEMPERATURE + bias
+        kept = torch.ones(*scores.shape[:2], self._layout.standard_size, dtype=torch.bool)
+        for row, (counts, own) in enumerate(batch.get("kept_texts", ())):
+            for column, of_token in enumerate(own.split(counts.tolist())):
+                kept[row, column] = torch.isin(torch.arange(self._layout.standard_size), of_token)
+        scores = scores.masked_fill(~kept[..., texts], -1e30)
+        log_p = scores.log_softmax(-1)
         q = torch.zeros(*log_p.shape[:2], self._layout.standard_size, dtype=torch.float64)
         q = q.index_add(2, texts, log_p.exp())
         given = batch["sampled_mask"] == 0

@@ -9,7 +9,8 @@ import pytest
 import torch
 from trl import GRPOConfig
 
-from rlvr_vocab.training.metrics.batch import sampled_spans, whole_sequences
+from rlvr_vocab.training.drawn_tokens import sampled_spans
+from rlvr_vocab.training.metrics.batch import whole_sequences
 from rlvr_vocab.vocab.regions import RegionTracker, scored_regions
 from tests.conftest import ask
 from tests.training.test_one_policy import Watched
@@ -26,6 +27,7 @@ CASES = {  # untied, tied, and untied with a bias; with settings of the loss
     "replace, prefilled": ("olmo2", {"mode": "replace", **PREFILLED}, {"use_bias_correction_kl": True}),
     "expand, prefilled": ("qwen3", {"mode": "expand", **PREFILLED}, {"kl_over": "ids", "entropy_coef": 0.1}),
     "replace": ("phi", {"mode": "replace", **OPENED}, {"top_entropy_quantile": 0.3, "entropy_coef": 0.1}),
+    "replace, truncated": ("phi", {"mode": "replace", **OPENED}, {"top_p": 0.9, "top_k": 100}),
     "expand": (
         *("phi", {"mode": "expand", **OPENED}),
         {"use_bias_correction_kl": True, "importance_sampling_level": "sequence"},

@@ -16,6 +16,7 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.tools.format import ToolFormat
 from rlvr_vocab.tools.transcripts import ToolLoop
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from tests.vllm.conftest import ask_in_tags
@@ -66,6 +67,16 @@ def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(chatty
     assert sum(each[THINKING] for each in found) > 0 and not any(each[ANSWERING] for each in found)
     for completion in together:
         assert completion.finished == (completion.completion_ids[-1] == tokenizer.eos_token_id)
+
+
+def test_top_p_is_over_texts_so_that_a_single_text_still_has_its_copies(chatty_smollm2):
+    folder = chatty_smollm2("expand")
+    layout = VocabLayout.load(folder)
+    settings = SamplingSettings(max_new_tokens=24, top_p=1e-6)
+    with vllm_sampler(folder, Chat(load_tokenizer(folder), layout), PROMPTS, settings) as sample:
+        ids = [each.completion_ids for each in sample(ROWS[:1] * 4, 0)]
+    texts = {tuple(RegionPolicy(layout).surface_ids(torch.tensor(each)).tolist()) for each in ids}
+    assert len({*map(tuple, ids)}) == 4 and len(texts) == 1
 
 
 def test_greedy_answers_are_those_of_transformers(chatty_smollm2):

@@ -74,9 +74,10 @@ class Runner:
         self.processors = build_custom_logits_processors(config, self.state, False, named)
         self.sampler = Sampler(config, slots, rows, DEVICE, self.state, custom_logits_processors=self.processors)
 
-    def add(self, name, prompt_ids, temperature):
+    def add(self, name, prompt_ids, temperature, extra_args=None):
         self.state.add_request(name, len(prompt_ids), prompt_ids, 0, 64)
-        self.sampler.add_request(self.state.req_id_to_index[name], SamplingParams(temperature=temperature))
+        params = SamplingParams(temperature=temperature, extra_args=extra_args)
+        self.sampler.add_request(self.state.req_id_to_index[name], params)
 
     def flush(self):
         self.state.apply_staged_writes()
@@ -101,12 +102,14 @@ class Runner:
         return self.state.all_token_ids.gpu[slot, : self.state.total_len.gpu[slot]].long()
 
 
-def expected(runner, policy, name, logits, temperature):
+def expected(runner, policy, name, logits, temperature, top_k):
     region = int(regions_after(runner.ids(name).unsqueeze(0), policy.layout)[0, -1])
     bias = policy.bias[region]
     if temperature == 0.0:
         return (logits + bias.masked_fill(bias.isfinite(), 0.0)).log_softmax(0)
-    return (logits / temperature + bias).log_softmax(0)
+    log_p, texts = (logits / temperature + bias).log_softmax(0), policy.surface_ids(torch.arange(len(logits)))
+    q = torch.zeros(policy.layout.standard_size).index_add(0, texts, log_p.exp())
+    return log_p.masked_fill(~torch.isin(texts, q.topk(top_k or len(q)).indices), -torch.inf).log_softmax(0)
 
 
 @pytest.mark.parametrize("mode", ["expand", "replace"])
@@ -114,10 +117,11 @@ def test_the_sampler_of_v2_gives_each_request_the_distribution_of_its_region(mod
     folder = expand_shape("qwen3", size=None, mode=mode)
     layout = VocabLayout.load(folder)
     policy, runner = RegionPolicy(layout), Runner(folder, layout.rows)
-    requests = {"a": 1.0, "b": 0.0, "c": 0.6, "d": 1.4}
+    requests, truncated = {"a": 1.0, "b": 0.0, "c": 0.6, "d": 1.4}, {"b": 5, "d": 9}
     for number, (name, temperature) in enumerate(requests.items()):
         opened = [layout.think_open_id] if number % 2 else []
-        runner.add(name, [20 + number, *opened, 30], temperature)
+        asked = {"text_top_k": truncated[name]} if name in truncated else None
+        runner.add(name, [20 + number, *opened, 30], temperature, asked)
     dice = torch.Generator().manual_seed(0)
     tokens = [layout.think_open_id, 40, layout.think_close_id, *layout.turn_ids, layout.think_open_id, 41]
     for step in range(20):
@@ -129,7 +133,7 @@ def test_the_sampler_of_v2_gives_each_request_the_distribution_of_its_region(mod
         logits = torch.randn(len(names), layout.rows, generator=dice) * 5
         made = runner.process(names, logits.clone()).log_softmax(1)
         for row, name in enumerate(names):
-            defined = expected(runner, policy, name, logits[row], requests[name])
+            defined = expected(runner, policy, name, logits[row], requests[name], truncated.get(name))
             assert torch.equal(made[row].isinf(), defined.isinf())
             allowed = defined.isfinite()
             assert (made[row] - defined)[allowed].abs().max() < 1e-4

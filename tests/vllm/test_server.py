@@ -120,13 +120,18 @@ def test_an_openai_client_gets_the_ids_of_our_own_generation(served):
     assert answer.token_ids == own.completion_ids and len(own.completion_ids) > 10
 
 
-def test_with_a_server_grpo_trains_but_for_the_transfer_of_weights(served, make_trainer, tmp_path, monkeypatch):
+@pytest.mark.parametrize("truncation", [{}, {"top_k": 12, "top_p": 0.9}], ids=["all", "truncated"])
+def test_with_a_server_grpo_trains_but_for_the_transfer_of_weights(
+    truncation, served, make_trainer, tmp_path, monkeypatch
+):
     address, folder = served
     synced = []
     monkeypatch.setattr(VLLMClient, "init_communicator", lambda self, device: None)
     monkeypatch.setattr(VLLMGeneration, "sync_weights", lambda self: synced.append(1))
-    trainer = make_trainer(folder, tmp_path, vllm_mode="server", vllm_server_base_url=address, learning_rate=1e-9)
+    by_server = {"vllm_mode": "server", "vllm_server_base_url": address, "learning_rate": 1e-9}
+    trainer = make_trainer(folder, tmp_path, **by_server, **truncation)
     trainer.train()
+    assert all(2 < row["sampling/kept_texts"] <= 12 for row in trainer.state.log_history[:3]) or not truncation
     assert trainer.state.global_step == 3 and len(synced) == 3
     differences = [row["sampling/sampling_logp_difference/max"] for row in trainer.state.log_history[:3]]
     assert max(differences) < 1e-3

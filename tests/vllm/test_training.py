@@ -48,6 +48,23 @@ def test_three_steps_sample_from_the_policy_that_each_update_made(
 
 
 @pytest.mark.usefixtures("weights_kept")
+@pytest.mark.parametrize(
+    ("size", "mode", "copies_of_each"), [(None, "expand", 2), (None, "replace", 1), (0, "expand", 1)]
+)
+def test_a_truncation_is_over_texts_and_scoring_replays_it(
+    size, mode, copies_of_each, expand_shape, make_trainer, tmp_path
+):
+    given = {"multiplicity": copies_of_each} if size is None else {}
+    folder = expand_shape("llama_of_vllm", size=size, mode=mode, open_thinking="prefill", **given)
+    trainer = make_trainer(folder, tmp_path, top_k=12, top_p=0.9, min_p=0.01, max_completion_length=60)
+    trainer.train()
+    rows = trainer.state.log_history[:3]
+    assert trainer.state.global_step == 3 and all(2 < row["sampling/kept_texts"] <= 12 for row in rows)
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+    assert max(row["sampling/logp_gap"] for row in rows) < 1e-4
+
+
+@pytest.mark.usefixtures("weights_kept")
 @pytest.mark.parametrize("mode", ["expand", "replace"])
 def test_turns_after_a_call_are_sampled_from_the_policy_that_scores_them(mode, calling_shape, make_trainer, tmp_path):
     folder = calling_shape("llama_of_vllm", size=None, mode=mode, open_thinking="prefill")

@@ -8,6 +8,7 @@ from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
+from rlvr_vocab.vocab.truncation import KeptTexts, packed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STANDARD, HIDDEN, RANK, POSITIONS = 61, 16, 3, 33
@@ -62,18 +63,28 @@ class Case:
         self.form = form
         allowed = torch.isfinite(self.policy.bias)[self.regions].float()
         self.targets = torch.multinomial(allowed, 1, generator=generator).squeeze(1)
+        self.kept = torch.ones(POSITIONS, STANDARD, dtype=torch.bool)
+
+    def truncate(self):
+        """Keep of each position the text of its target, and of the others a part: from none to nearly all."""
+        generator = torch.Generator().manual_seed(2)
+        shares = torch.linspace(0, 0.95, POSITIONS)[torch.randperm(POSITIONS, generator=generator), None]
+        self.kept = torch.rand(POSITIONS, STANDARD, generator=generator) < shares
+        self.kept.scatter_(1, self.policy.surface_ids(self.targets)[:, None], True)
+        rows = [packed([row.nonzero()[:, 0].int() for row in part]) for part in self.kept.split(10)]
+        return KeptTexts.of(rows, torch.device(DEVICE))
 
     @property
     def leaves(self):
         every = (self.hidden, self.weight, self.bias, self.A, self.B)
         return [each for each in every if each is not None]
 
-    def scores(self, settings, own_rows=None):
+    def scores(self, settings, own_rows=None, kept=None):
         projected = None if self.A is None else self.hidden @ self.A.t()
         parts = (self.weight, self.bias, own_rows, projected, self.B)
         rows = HeadWeights(*(None if each is None else each.to(DEVICE) for each in parts))
         hidden, targets, regions = (each.to(DEVICE) for each in (self.hidden, self.targets, self.regions))
-        scores = region_logprobs(hidden, rows, targets, regions, self.policy, settings)
+        scores = region_logprobs(hidden, rows, targets, regions, self.policy, settings, kept)
         return Scores(*(each.to(self.hidden.device) for each in scores))
 
     def whole(self):
@@ -93,8 +104,11 @@ class Case:
         z = settings.scale * (self.hidden.double() @ weight.t() + (0 if bias is None else bias))
         if settings.softcap is not None:
             z = settings.softcap * torch.tanh(z / settings.softcap)
-        log_p = (z / settings.temperature + self.policy.bias[self.regions].double()).log_softmax(-1)
         texts = self.policy.surface_ids(torch.arange(self.policy.layout.rows))
+        z = (z / settings.temperature + self.policy.bias[self.regions].double()).masked_fill(
+            ~self.kept[:, texts], FORBIDDEN
+        )
+        log_p = z.log_softmax(-1)
         q = torch.zeros(POSITIONS, STANDARD, dtype=torch.float64).index_add(1, texts, log_p.exp())
         of_target = log_p.gather(1, self.targets[:, None]).squeeze(1)
         of_text = q.gather(1, texts[self.targets][:, None]).squeeze(1).log()
@@ -128,8 +142,8 @@ def assert_close(ours, reference, least_scale):
 PLAIN, CAPPED = HeadSettings(1.0), HeadSettings(0.6, softcap=5.0, scale=0.7)
 
 
-def assert_equals_dense(case, settings, used):
-    scores, reference = case.scores(settings), case.dense(settings)
+def assert_equals_dense(case, settings, used, kept=None):
+    scores, reference = case.scores(settings, kept=kept), case.dense(settings)
     assert_close(scores, reference, least_scale=0.1)  # of an entropy that is 0 the tenth of a nat
     assert_close(case.gradients(scores, used), case.gradients(reference, used), least_scale=1e-2)
 
@@ -149,6 +163,16 @@ def test_scores_and_gradients_equal_a_dense_float64_reference(sources, form, mod
 def test_so_they_do_in_each_region_and_for_each_gradient(form, mix, used):
     case = Case(form, sources="runs, holes and repeats", regions=mix, odds=False)
     assert_equals_dense(case, HeadSettings(0.7), used)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, CAPPED])
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("sources", SOURCES)
+def test_so_they_do_where_each_position_keeps_other_texts(sources, form, mode, settings):
+    if sources != "none" or form == "independent":
+        case = Case(form, mode, sources)
+        assert_equals_dense(case, settings, UPSTREAM["all"], case.truncate())
 
 
 def test_in_bfloat16_before_training_the_choice_is_as_far_from_chance_as_in_float32():

@@ -10,7 +10,14 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
-from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, TextThenIdSampler, attach_region_sampler, draw_one
+from rlvr_vocab.vocab.sampling import (
+    RecordingSampler,
+    RegionLogitsProcessor,
+    TextThenIdSampler,
+    attach_region_sampler,
+    draw_one,
+)
+from rlvr_vocab.vocab.truncation import Truncation
 
 PLAIN = {"do_sample": True, "top_k": 0, "top_p": 1.0}
 
@@ -94,14 +101,19 @@ def test_greedy_takes_the_argmax_under_the_forbids_alone(mode, expand_shape):
     assert odds_decide == (mode == "expand")  # one copy each: in `replace` there are no odds to share
 
 
-@pytest.mark.parametrize(("do_sample", "recorded"), [(True, False), (True, True), (False, False)])
-def test_a_baseline_generates_what_stock_generate_does(do_sample, recorded, expand_shape):
+TRUNCATED = {"do_sample": True, "top_k": 30, "top_p": 0.6, "min_p": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "recorded"), [(PLAIN, False), (PLAIN, True), (TRUNCATED, True), ({"do_sample": False}, False)]
+)
+def test_a_baseline_generates_what_stock_generate_does(sampling, recorded, expand_shape):
     folder = expand_shape("qwen3", size=0)
     stock, _ = load(folder)
     model, policy = load(folder)
     sampler = attach_region_sampler(model, policy)
     ids = prompts(policy.layout)
-    kwargs = {"max_new_tokens": 20, "temperature": 0.7, **(PLAIN if do_sample else {"do_sample": False})}
+    kwargs = {"max_new_tokens": 20, **({"temperature": 0.7} if sampling["do_sample"] else {}), **sampling}
     outputs, random_numbers = [], []
     for generator in (stock, model):
         torch.manual_seed(3)
@@ -109,8 +121,34 @@ def test_a_baseline_generates_what_stock_generate_does(do_sample, recorded, expa
             outputs.append(generator.generate(ids, **kwargs))
         random_numbers.append(torch.rand(4))
     assert torch.equal(*outputs)
-    assert torch.equal(*random_numbers) or not do_sample
+    assert torch.equal(*random_numbers) or not sampling["do_sample"]
     assert "_get_logits_processor" not in vars(model)
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("multiplicity", [1, 3])
+@pytest.mark.parametrize("given", [{"top_p": 0.8}, {"top_k": 7}, {"min_p": 0.1}, {"top_k": 20, "top_p": 0.7}], ids=str)
+def test_before_training_the_same_texts_are_kept_with_and_without_copies(given, multiplicity, mode, expand_shape):
+    policy = load(expand_shape("llama", size=None, multiplicity=multiplicity, mode=mode))[1]
+    layout, truncation = policy.layout, Truncation(**given)
+    logits = torch.randn(400, layout.standard_size, generator=torch.Generator().manual_seed(0)) * 2
+    contexts = torch.tensor([[5, layout.think_open_id], [layout.think_open_id, layout.think_close_id]] * 200)
+    with_copies = TextThenIdSampler(policy, 0.7, truncation=truncation)
+    with_copies(contexts, torch.cat((logits, logits[:, list(layout.source_ids)]), 1))
+    without = RecordingSampler(0.7, truncation)
+    without(contexts, logits)
+    for ours, plain in zip(with_copies.kept_texts(), without.kept_texts(), strict=True):
+        assert torch.equal(ours[0], plain[0])
+
+
+def test_outside_of_training_too_a_truncation_is_over_texts(expand_shape):
+    model, policy = load(expand_shape("phi", size=None, init_noise=0.3))
+    attach_region_sampler(model, policy)
+    ids = prompts(policy.layout, 200)
+    out = model.generate(ids, max_new_tokens=1, do_sample=True, top_k=3, temperature=0.9)
+    best = policy.over_texts(definition(model, policy, out, 0.9)[:, -1].exp()).topk(3).indices
+    assert (best == policy.surface_ids(out[:, -1:])).any(1).all()
+    assert policy.is_reasoning(out[:, -1]).sum() > 20
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -186,11 +224,11 @@ def test_a_stock_pipeline_with_the_processor_gives_no_forbidden_id(temperature, 
     torch.testing.assert_close(processed, scores + bias)
 
 
-@pytest.mark.parametrize("size", [0, None])
-def test_a_generate_of_ones_own_is_for_models_without_copies(size, expand_shape):
+@pytest.mark.parametrize(("size", "sampling"), [(0, PLAIN), (None, PLAIN), (0, TRUNCATED)])
+def test_a_generate_of_ones_own_is_for_models_without_copies_or_truncation(size, sampling, expand_shape):
     model, policy = load(expand_shape("llama", size=size))
     model.generate = lambda ids, **_: ids
     sampler, ids = attach_region_sampler(model, policy), prompts(policy.layout)
-    refused = nullcontext() if size == 0 else pytest.raises(UserError, match="is one of your own")
-    with refused, sampler.recording():
-        assert torch.equal(model.generate(ids, max_new_tokens=2, **PLAIN), ids)
+    served = size == 0 and sampling is PLAIN
+    with nullcontext() if served else pytest.raises(UserError, match="is one of your own"), sampler.recording():
+        assert torch.equal(model.generate(ids, max_new_tokens=2, **sampling), ids)

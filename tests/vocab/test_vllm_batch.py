@@ -11,6 +11,7 @@ import torch
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after
+from rlvr_vocab.vocab.truncation import Truncation
 from rlvr_vocab.vocab.vllm_batch import UNKNOWN, LogitsBias, RequestRegion, SlotRegions
 
 OPEN, CLOSE, TURN = 3, 4, (5, 6, 7)
@@ -133,6 +134,51 @@ def test_divided_by_its_temperature_a_row_has_the_distribution_of_the_policy(lay
     assert torch.equal(made.isinf(), expected.isinf())
     allowed = expected.isfinite()
     assert (made - expected)[allowed].abs().max() < 1e-3 and (made - expected)[2:6][allowed[2:6]].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("layout", BIASES.values(), ids=BIASES)
+def test_a_truncation_leaves_the_ids_of_the_texts_that_it_keeps_in_its_rows_alone(layout):
+    policy, bias = RegionPolicy(layout, rows=layout.rows + 13), None
+    acts = {Truncation(top_k=5): REGIONS == 1, Truncation(top_p=0.4, min_p=0.1): torch.arange(8) == 2}
+    texts = policy.surface_ids(torch.arange(layout.rows))
+    temperatures = torch.where(TEMPERATURES == 0, 1.0, TEMPERATURES)
+    added, bias = logits_under(policy), LogitsBias(policy, torch.device("cpu"))
+    bias.add(added, REGIONS, temperatures)
+    before = added.clone()
+    bias.truncate(added, temperatures, acts)
+    for row, (was, now) in enumerate(zip(before, added, strict=True)):
+        q = (
+            torch.zeros(V)
+            .index_add(0, texts, (was / temperatures[row]).softmax(0)[: layout.rows])
+            .sort(descending=True)
+        )
+        if row == 2:
+            number = min(int((q.values.cumsum(0) < 0.4).sum()) + 1, int((q.values >= 0.1 * q.values[0]).sum()))
+        else:
+            number = 5 if REGIONS[row] else V
+        kept = torch.isin(texts, q.indices[:number])
+        assert (
+            torch.equal(now[: layout.rows][kept], was[: layout.rows][kept]) and now[: layout.rows][~kept].isinf().all()
+        )
+    tied = Truncation(top_k=2).keeps_at_most_k(torch.zeros(3, 6))
+    assert tied.sum(1).tolist() == [2, 2, 2]
+
+
+def test_slots_are_truncated_as_their_requests_ask_unless_greedy():
+    runner, some, other = Runner(), Truncation(top_k=3), Truncation(top_p=0.5)
+    slots = SlotRegions(LAYOUT, runner)
+    for slot, temperature, truncation in ((0, 1.0, some), (1, 0.0, some), (2, 1.0, None), (3, 0.5, other)):
+        runner.enter(slot, [8])
+        slots.add(slot, temperature, truncation)
+    slots.refresh()
+    assert {each: acts.tolist() for each, acts in slots.truncated_S.items()} == {
+        some: [True, False, False, False, False],
+        other: [False, False, False, True, False],
+    }
+    slots.add(0, 1.0)
+    slots.refresh()
+    assert slots.truncated_S.keys() == {other}
+    assert RequestRegion(LAYOUT, [8], [], 1e-6, some).truncation is None
 
 
 def test_a_row_in_no_region_stays_as_it_is_and_logits_of_another_width_are_refused():

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from typing import Any, get_args
 
 import torch
@@ -53,6 +52,9 @@ class BatchMetrics:
         for name, (total, count) in reduced(sums, trainer.accelerator).items():
             if count:
                 trainer.present_metrics[name].append(total / count)
+        if "kept_texts" in batch:
+            counts_BC = padded([counts.tolist() for counts, _ in batch["kept_texts"]], batch["completion_mask"])
+            self._means.log({"sampling/kept_texts": masked_sum(counts_BC, batch["sampled_mask"].bool())})
         if entropies is not None:
             of_texts_BC, of_copies_BC = (padded(rows, batch["completion_mask"]) for rows in entropies)
             self.log_entropies(of_texts_BC, of_copies_BC, ids, batch["sampled_mask"], prefix="sampling/")
@@ -126,46 +128,6 @@ def add_sampled_mask(batch: dict[str, torch.Tensor]) -> None:
     if "tool_mask" in batch:
         for name in {"old_per_token_logps", _REFERENCE, _REFERENCE_COPIES} & batch.keys():
             batch[name].masked_fill_(batch["sampled_mask"] == 0, 0.0)
-
-
-def sampled_spans(mask: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Start and end of each run of sampled tokens in a completion.
-
-    >>> [*sampled_spans([1, 1, 0, 0, 1])]
-    [(0, 2), (4, 5)]
-    """
-    start = 0
-    for sampled, run in groupby(mask):
-        end = start + len(list(run))
-        if sampled:
-            yield start, end
-        start = end
-
-
-class DrawnEntropies:
-    """The sampler's entropies of the turns of one generation, over texts and over copies, found by what came before."""
-
-    def __init__(self) -> None:
-        self._drawn: dict[tuple[int, ...], deque[Any]] = defaultdict(deque)
-
-    def add(self, context_ids: Sequence[Sequence[int]], entropies: Sequence[Sequence[list[float]]]) -> None:
-        """Keep the entropies of one turn of each row."""
-        for context, *drawn in zip(context_ids, *entropies, strict=True):
-            self._drawn[tuple(context)].append(drawn)
-
-    def of(self, rows: Sequence[tuple[list[int], list[int], list[int]]]) -> list[list[list[float]]] | None:
-        """Both entropies of every token of each row of prompt, completion and mask; 0 for given tokens.
-
-        None where nothing was kept.
-        """
-        if not self._drawn:
-            return None
-        of_rows = [[[0.0] * len(ids) for _ in range(2)] for _, ids, _ in rows]
-        for (prompt_ids, ids, mask), of_row in zip(rows, of_rows, strict=True):
-            for start, end in sampled_spans(mask):
-                for kept, drawn in zip(of_row, self._drawn[*prompt_ids, *ids[:start]].popleft(), strict=True):
-                    kept[start:end] = drawn[: end - start]
-        return [list(each) for each in zip(*of_rows, strict=True)]
 
 
 def padded(rows: Sequence[Sequence[float]], like_BC: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,7 @@ def installed(monkeypatch):
     ("words", "parts"),
     [
         (["training.num_generations=3"], ["8 completions", "steps_per_generation=6"]),
-        (["training.top_p=0.9"], ["training.top_p=0.9", DIFFER]),
+        (["training.repetition_penalty=1.1"], ["training.repetition_penalty=1.1", DIFFER]),
         (["model.generation_kwargs.top_p=0.9"], ["model.generation_kwargs.top_p", "training.top_p?"]),
         (["training.generation_kwargs.temperature=0.5"], ["training.temperature=1.0", "same thing"]),
         (["training.learning_rate=inf"], ["training.learning_rate=inf", "a finite number"]),
@@ -76,7 +76,7 @@ def test_a_run_that_cannot_work_is_refused_before_anything_is_written(words, par
 @pytest.mark.parametrize(
     "words",
     [
-        ["training.top_p=1.0", "training.top_k=0"],
+        ["training.top_p=0.9", "training.top_k=20", "training.min_p=0.05"],
         [SKIP_SOLVED, RIGHT_AND_BOXED],
         [LORA, ALL_ROWS, "model.reasoning_vocab_size=8", "model.reasoning_rank=null"],
         [f"{ATTENTION}=flash_attention_2", FOUR_BIT, "training.bf16=false"],
