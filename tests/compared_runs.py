@@ -15,11 +15,12 @@ CONFIG = {
     "exp_name": "made_up",
     "seed": 0,
     "output_dir": "./out/made_up",
-    "model": {"name": "tiny", "reasoning_vocab_size": 0},
-    "dataset": {"name": "arithmetic"},
+    "model": {"name": "made/up", "reasoning_vocab_size": 0},
+    "dataset": {"name": "made/problems"},
     "training": {"learning_rate": 1e-5, "max_steps": 4, "save_steps": 100},
 }
-SUMMARY = {"finished": True, "accuracy_before": 0.3, "held_out_problems": 200, "steps": 4, "grpo_seconds": 61.0}
+GRADER = {"name": "accuracy", "functions": [{"name": "accuracy", "params": {}, "weight": 1.0}], "threshold": 1.0}
+SUMMARY = {"finished": True, "accuracy_before": 0.3, "steps": 4, "grpo_seconds": 61.0, "grader": GRADER}
 ENVIRONMENT = {
     "command": ["/x/cli.py", "train", "experiment=quickstart"],
     "commit": "abc",
@@ -55,7 +56,11 @@ def write_run(
         of_set = seed if own else -1
         answers = [answer(each, of_set, generator.random() < chance, name) for each in range(problems)]
         write_results(answers, folder / results)
-    of_problems = {"training": [{"sha256": "x"}], "keys": {"trained": hashes(map(problem_key, trained))}}
+    of_problems = {
+        "grader": GRADER,
+        "training": [{"sha256": "x"}],
+        "keys": {"trained": hashes(map(problem_key, trained))},
+    }
     for file, content in (("summary.json", summary), ("environment.json", environment), ("problems.json", of_problems)):
         if content is not None:
             (folder / file).write_text(json.dumps(content))

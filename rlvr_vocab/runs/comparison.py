@@ -45,7 +45,6 @@ from rlvr_vocab.record.files import (
 from rlvr_vocab.record.results import (
     HeldOutMetric,
     ProblemResult,
-    grader_text,
     is_right,
     read_lines,
     read_probe,
@@ -296,12 +295,14 @@ def _tried_runs(
     subjects = [_subject(config) for config in configs]
     found = list[tuple[Path, dict[str, Any], dict[str, Any]]]()
     for folder in beside if settings.tried is None else settings.tried:
+        if folder.resolve() in compared:
+            continue
         try:
             config, summary = read_recorded(folder, resolve=True), read_json_if_there(folder / SUMMARY) or {}
         except UserError:
             unreadable.append(folder)
             continue
-        if folder.resolve() not in compared and _subject(config) in subjects:
+        if _subject(config) in subjects:
             found.append((folder, config, summary))
     differing = differing_keys([*configs, *(config for _, config, _ in found)])
     kept = [values for name, values in differing.items() if name != _RATE or key == _RATE]
@@ -332,8 +333,10 @@ def _grader_error(runs: Sequence[ComparedRun], config: Mapping[str, Any]) -> tup
     record, asked = runs[0].grader, config["evaluation"]["grader"]
     words = [f"rewards={as_typed(asked)}"] if asked else []
     command = runs[0].command("score", *words, "model.name=null")
-    if record is None or record["threshold"] is None:
-        return f"nothing is right or wrong for {grader_text(record)}", command
+    if record is None:
+        return "no file records it", runs[0].repeat
+    if record["threshold"] is None:
+        return f"for {record['name']} nothing is right or wrong", command
     names = [part["name"] for part in record["functions"]]
     if any("file" in part for part in record["functions"]) or not LIBRARY.keys() >= set(names):
         return f"{record['name']} is code of your own, which this command does not import", command

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rlvr_vocab.analysis.compare.comparison import Comparison, p_text
 from rlvr_vocab.analysis.compare.runs import ComparedRun, ComparisonResult, GraderError, problem_of
 from rlvr_vocab.data.problem_key import hashes, problem_key
-from rlvr_vocab.record.files import COMPLETIONS
+from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL
 from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import grader_text
 from rlvr_vocab.rewards.library import LIBRARY
@@ -137,7 +137,7 @@ def _budget(
     text = "; ".join(f"{arm}: {shown(value)}" for arm, value in means.items())
     flags = list[str]()
     if len(means) > 1 and max(means.values()) > (1 + same) * min(means.values()):
-        flags.append(f"The arms differ in {name} ({text} on average): one had more to learn from.")
+        flags.append(f"The arms differ in {name} ({text} on average): their budgets are not equal.")
     unknown = [run for run in compared.runs if figure(run) is None]
     commands = [run.repeat if run.record.is_finished else run.command("train") for run in unknown]
     figures = {"mean": means, "runs": values}
@@ -226,12 +226,11 @@ def _grader(compared: ComparisonResult) -> Claim:
         flags.append(
             f"{pluralize(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
         )
-    text = f"{grader_text(compared.runs[0].grader)}."
+    text = grader_text(compared.runs[0].grader)
     if not isinstance(found, GraderError):
-        reason = f"{found[:1].upper()}{found[1:]}."
-        return Claim("grader", f"{text} {reason}", tuple(flags), (compared.score_command,))
+        return Claim("grader", f"{text}: {found}.", tuple(flags), (compared.score_command,))
     accepted, false = found.accepted, found.false_accepts
-    text += f' In made-up turns like "{found.turn}" it accepts {_of(accepted)} gold answers'
+    text += f'. In made-up turns like "{found.turn}" it accepts {_of(accepted)} gold answers'
     if false is not None:
         text += f", and {_of(false)} gold answers of other problems in their place"
     text += ". Its errors on the wordings of a model are not measured by this."
@@ -383,7 +382,13 @@ def _copies(compared: ComparisonResult) -> Claim | None:
         return None
     probed = {run.folder: run.probe for run in runs if run.probe is not None}
     text = " ".join(f"{folder}: {probe['sentence']}" for folder, probe in probed.items())
-    commands = tuple(shlex.join(["rlvr-vocab", "probe", f"run={run.folder}"]) for run in runs if run.probe is None)
+    commands = tuple(
+        shlex.join(["rlvr-vocab", "probe", f"run={run.folder}"])
+        if Path(run.folder, FINAL_MODEL).is_dir()
+        else run.repeat
+        for run in runs
+        if run.probe is None
+    )
     verdicts = {folder: {key: probe[key] for key in ("verdict", "sentence")} for folder, probe in probed.items()}
     return Claim("meaning of the copies", text, (), commands, figures={"verdicts": verdicts})
 
