@@ -32,6 +32,7 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, req
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, is_assistant, transcript, turn_text
+from rlvr_vocab.rewards.thoughts import ThoughtIds, costly, read_thoughts
 from rlvr_vocab.runs.rewards import (
     ROWS_TRIED,
     dummy_context,
@@ -39,6 +40,7 @@ from rlvr_vocab.runs.rewards import (
     gold_forms,
     highest_reward_form,
     require_reward_columns,
+    thought_ids,
 )
 from rlvr_vocab.terminal import make_console, print_section, progress_bar, quiet_libraries
 from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible_text
@@ -46,9 +48,11 @@ from rlvr_vocab.text import listed, nearest_word, pluralize, short_text, visible
 _SAMPLED_PROBLEMS, _FAILURES_SHOWN = 8, 5
 # Rows scored together; all completions of one prompt share a batch, since some rewards compare them.
 _BATCH = 64
+_THOUGHTS_READ = 512  # rows in which thoughts are exchanged, from the end
 # Columns of a step's file that training does not pass to reward functions.
 _NOT_PASSED_ON = ("prompt_ids", "segments", *OF_EACH_TOKEN, "advantage", "reward")
 Turn = list[dict[str, Any]]
+TagsOfThoughts = tuple[tuple[str, str], ThoughtIds | None]
 
 
 @dataclass
@@ -86,11 +90,11 @@ def run(settings: ScoreSettings) -> int:
     """Show and write the scores; returns 1 if a function failed on a row, else 0."""
     console = make_console()
     if settings.completions is not None:
-        rewards, rows = _recorded_completions(settings, settings.completions, console)
+        rewards, rows, tags = _recorded_completions(settings, settings.completions, console)
     elif settings.model is not None:
-        rewards, rows = _sampled_completions(settings, settings.model, console)
+        rewards, rows, tags = _sampled_completions(settings, settings.model, console)
     else:
-        rewards, rows = _gold_completions(settings, console)
+        (rewards, rows), tags = _gold_completions(settings, console), None
     score_rows(rewards, rows, console)
     if settings.model is not None:
         for row in rows[: settings.show]:
@@ -101,6 +105,8 @@ def run(settings: ScoreSettings) -> int:
         below = [row for row in rows if settings.completions is not None or not all(map(_is_full, rewards, row.scores))]
         _print_rows(settings, rewards, below, console)
     print_section(console, "Rewards", _reward_lines(rewards, rows))
+    if tags is not None and settings.thoughts is not False:
+        print_section(console, "Thoughts", _thought_lines(rewards, rows, tags, costly_too=settings.thoughts is True))
     _print_failures(rewards, rows, console)
     if settings.out is not None:
         written = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
@@ -109,7 +115,9 @@ def run(settings: ScoreSettings) -> int:
     return 1 if any(score.failed for row in rows for score in row.scores) else 0
 
 
-def _recorded_completions(settings: ScoreSettings, path: Path, console: Console) -> tuple[list[Reward], list[Row]]:
+def _recorded_completions(
+    settings: ScoreSettings, path: Path, console: Console
+) -> tuple[list[Reward], list[Row], TagsOfThoughts]:
     rows = read_completions(settings, path)
     console.print(f"{path}: {pluralize(len(rows), 'row')}", markup=False)
     columns, specs = rows[0].columns, settings.rewards.functions
@@ -118,12 +126,13 @@ def _recorded_completions(settings: ScoreSettings, path: Path, console: Console)
             there = ", ".join(map(short_text, columns))
             hint = "name columns with prompt_column=… and solution_column=…"
             raise UserError(f"reward {spec.name} needs {listed(sorted(missing))}; {path} has {there}; {hint}")
-    context = recorded_context(path.absolute())
+    context, run = recorded_context(path.absolute()), _run_of(path.absolute())
     if settings.decimal == "comma":
         context = replace(context, decimal_mark=settings.decimal)
     elif context.decimal_mark == "point" and (line := decimal_comma([row.columns.get("solution") for row in rows])):
         console.print(f"warning: {line}", markup=False)
-    return build_rewards(specs, context), rows
+    tags = context.think_tags or THINK_TAGS, None if run is None else thought_ids(run / INITIAL_MODEL)
+    return build_rewards(specs, context), rows, tags
 
 
 def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
@@ -151,7 +160,7 @@ def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[R
 
 def _sampled_completions(
     settings: ScoreSettings, model: ModelSettings, console: Console
-) -> tuple[list[Reward], list[Row]]:
+) -> tuple[list[Reward], list[Row], TagsOfThoughts]:
     """The first training problems in seeded order, answered by a model as at the first training step."""
     # Imported here: torch and transformers take seconds to import, and the other inputs do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
@@ -181,6 +190,7 @@ def _sampled_completions(
         tools = ToolUse(settings.tools, settings.environment, settings.max_tool_calling_iterations, "keep")
         checkpoint = replace(checkpoint, tools=tools.loop(checkpoint.tokenizer, checkpoint.layout))
         sampled = sample_completions(checkpoint, asked, sampling, bar.update)
+        tags = model.think_tags, thought_ids(folder)
     rows = []
     for number, each in enumerate(sampled):
         problem, sample = problems[number // settings.samples], number % settings.samples + 1
@@ -190,7 +200,7 @@ def _sampled_completions(
             columns["environments"] = each.environment
         rows.append(Row({**problem.place, "sample": sample}, columns))
     context = RewardContext(model.think_tags, sampling.max_new_tokens, settings.decimal)
-    return build_rewards(settings.rewards.functions, context), rows
+    return build_rewards(settings.rewards.functions, context), rows, tags
 
 
 def _problems(settings: ScoreSettings, console: Console) -> list[Row]:
@@ -288,14 +298,20 @@ def _prompt_and_turn(cell: Any) -> tuple[Turn, Turn | None]:
 
 def recorded_context(path: Path) -> RewardContext:
     """The context of the run that the completions or results at the path belong to; default tags without a run."""
-    folders = [each for each in (path, *path.parents) if each.name in ("completions", "evaluation")]
-    run = run_folder_of(folders[0]) or run_folder_of(folders[0].parent) if folders else None  # a checkpoint's is within
+    run = _run_of(path)
     if run is None:
         return RewardContext(think_tags=THINK_TAGS)
     config = read_recorded(run, resolve=True)
     opened, closed = config["model"]["think_tags"]
     limit, decimal_mark = config["training"].get("max_completion_length"), config["dataset"].get("decimal", "point")
     return RewardContext((opened, closed), limit, decimal_mark)
+
+
+def _run_of(path: Path) -> Path | None:
+    folders = [each for each in (path, *path.parents) if each.name in ("completions", "evaluation")]
+    return (
+        run_folder_of(folders[0]) or run_folder_of(folders[0].parent) if folders else None
+    )  # a checkpoint's is within
 
 
 def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
@@ -365,6 +381,28 @@ def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[st
     if several := [group for group in groups if len(group) > 1]:
         alike = sum(len({row.total(rewards) for row in group}) == 1 for group in several)
         yield f"prompts with several completions: {len(several):,}; with equal totals, so without a gradient: {alike:,}"
+
+
+def _thought_lines(
+    rewards: Sequence[Reward], rows: Sequence[Row], tags: TagsOfThoughts, *, costly_too: bool
+) -> Iterator[str]:
+    """Which rewards read the thought, by the last rows; those that send completions or run programs where asked for."""
+    asked = "; thoughts=true measures it"
+    skipped = {each.name: f"{why}{asked}" for each in rewards if not costly_too and (why := costly(each))}
+    last = rows[-_THOUGHTS_READ:]
+    problems = [(row.place.get("step"), str(row.columns.get("prompts", row.name))) for row in last]
+    found = read_thoughts(rewards, [row.columns for row in last], problems, *tags, skipped)
+    if not found.completions:
+        yield "not measured: no completion closes a single thought"
+        return
+    for reading in found.rewards:
+        yield reading.sentence
+    alone = "; one for each, so none are exchanged" * (found.completions == found.problems)
+    left_out = f"; left out, without one closed thought: {found.left_out:,}" * bool(found.left_out)
+    yield (
+        f"measured on {pluralize(found.completions, 'completion')} of {pluralize(found.problems, 'problem')}"
+        f"{alone}{left_out}"
+    )
 
 
 def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

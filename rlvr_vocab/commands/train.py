@@ -19,6 +19,7 @@ from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import plan_model, start_run, warmup_steps
 from rlvr_vocab.runs.problems import load_run_problems, print_prompt_warnings, write_problems_record
 from rlvr_vocab.runs.report import report_at_the_end
+from rlvr_vocab.runs.rewards import write_thought_reading
 from rlvr_vocab.runs.stages import StagedRun, make_stages
 from rlvr_vocab.runs.summary import finished_summary, print_summary, write_forecast, write_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
@@ -71,6 +72,8 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
     training = StagedRun(run, stages, held_out, stop)
     training.train()
     measured = held_out.outcome(training.trainer, training.step_of_the_weights)
+    if is_main:
+        write_thought_reading(stages[-1].settings, stages[-1].train, training.trainer.state, console)
     save_final_model(run, training.trainer, training.steps, held_out.metric)
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)

@@ -362,6 +362,7 @@ class ScoreSettings:
     show: WholeFrom0
     order: Literal["lowest", "highest"]
     out: OutFile | None
+    thoughts: bool | None
     seed: Seed
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -70,7 +70,8 @@ MEMORY_OF_PHASE = {name: name.replace("time/", "memory/") for name in PHASES}
 class RunRecord:
     """The metrics of a run, finished or not.
 
-    `rows` has one for each logged step, oldest first; `evaluations` one for each on held-out problems during training.
+    `rows` has one for each logged step, oldest first; `evaluations` one for each on held-out problems during training;
+    `thoughts` one for each reward of `thought_reading.json`.
     """
 
     folder: Path
@@ -78,6 +79,7 @@ class RunRecord:
     rows: tuple[Row, ...]
     evaluations: tuple[Row, ...] = ()
     summary: Row | None = None
+    thoughts: Sequence[Row] = ()
 
     @property
     def is_finished(self) -> bool:

@@ -16,6 +16,16 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation
 from rlvr_vocab.text import short_text, writable
 
+# What a reward reads of the thought, and the versions of it (`rewards.thoughts`) that may then move its scores. Form is
+# markup, such as tags and boxes; `shuffled` exchanges words of one length, so it keeps form and length.
+ReadsThought = Literal["nothing", "form", "length", "words"]
+_OTHER_THOUGHTS = ("exchanged", "blank", "gold")
+MAY_MOVE: dict[ReadsThought, tuple[str, ...]] = {
+    "nothing": (),
+    "form": _OTHER_THOUGHTS,
+    "length": _OTHER_THOUGHTS,
+    "words": (*_OTHER_THOUGHTS, "shuffled"),
+}
 Tags = Annotated[tuple[str, str], Field(strict=False)]  # a list in a configuration
 THINK_TAGS = ("<think>", "</think>")
 
@@ -58,7 +68,18 @@ class Traits:
     skip_gold_check: str = ""  # why a turn made from the gold answer may miss the full mark
     dry_run: bool = True  # the dry run before a training may call it
     sends: bool = False  # it sends completions to a server
+    runs_programs: bool = False  # of the model
+    # What it reads of the thought, or a function of its parameters that tells it; None: it does not say.
+    reads_thought: ReadsThought | Callable[[Mapping[str, Any]], ReadsThought] | None = None
     aliases: tuple[str, ...] = ()  # further names of it in the library, such as TRL's
+
+    def __post_init__(self) -> None:
+        if not (self.reads_thought is None or callable(self.reads_thought) or self.reads_thought in MAY_MOVE):
+            raise UserError(f"reads_thought={self.reads_thought}: should be one of {', '.join(MAY_MOVE)}")
+
+    def declared_reading(self, params: Mapping[str, Any]) -> ReadsThought | None:
+        """What it reads of the thought with these parameters, as it declares; None where it does not say."""
+        return self.reads_thought(params) if callable(self.reads_thought) else self.reads_thought
 
 
 # The reward functions that a run can name without a file: those that the files of `rewards/library` declare.

@@ -23,7 +23,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.files import atomic_dir, read_json_if_there
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL, SUMMARY, run_folder_of
 from rlvr_vocab.record.manifest import set_aside, write_manifest
-from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_lines, recorded_grader
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_lines, read_thought_reading, recorded_grader
 from rlvr_vocab.runs.folder import Run, results_file, system_prompt_used, tools_of
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, visible_text
@@ -140,6 +140,7 @@ def card_of_run(
         "before": _measured(folder, "before", metric),
         "after": _measured(folder, "after", metric) if at_end else None,
         "rewards": ", ".join(rewards),  # without their folders
+        "thoughts": [each["sentence"] for each in (read_thought_reading(folder) or {"rewards": ()})["rewards"]],
         "tools": ", ".join(tools_of(config)),
         "stages": [stage["name"] for stage in config.get("stages") or ()],
         "system_prompt": config["dataset"]["system_prompt"] if system_prompt_used(folder) else None,

@@ -45,6 +45,7 @@ from rlvr_vocab.record.files import (
     run_folder_of,
 )
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, is_step_row, read_metrics
+from rlvr_vocab.record.results import read_thought_reading
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -247,7 +248,8 @@ def run_record(folder: Path) -> RunRecord:
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it has no field 'finished'")
     rows, evaluations = filter(is_step_row, logged), (row for row in logged if not is_step_row(row))
-    return RunRecord(folder, facts, tuple(rows), tuple(evaluations), summary)
+    thoughts = (read_thought_reading(folder) or {"rewards": ()})["rewards"]
+    return RunRecord(folder, facts, tuple(rows), tuple(evaluations), summary, thoughts)
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:

@@ -1,10 +1,13 @@
-"""The rewards of a run: the grader of its held-out answers, example turns, dry runs, warnings. Imports no torch."""
+"""The rewards of a run: held-out grader, example turns, dry runs, warnings, thought reading. Imports no torch."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_settings import EvaluateSettings
@@ -14,17 +17,24 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, THOUGHT_READING
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, logged_names, required_columns
 from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, parameters_of
+from rlvr_vocab.rewards.thoughts import ThoughtIds, ThoughtReading, costly, read_thoughts
 from rlvr_vocab.verify.boxed_answer import SOURCES
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from rich.console import Console
 
 ROWS_TRIED = 8  # of a problem set, before training
+_COMPLETIONS_READ, _SECONDS_READING = 256, 60.0  # to measure at the end of a run what a reward reads of the thought
 # The columns of the gold answers, and the remedy if a reward function lacks them.
 GOLD_COLUMNS = ("solution", "answer")
 NAME_GOLD_ANSWERS = "name their column with dataset.columns.answer"
@@ -215,3 +225,72 @@ def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Itera
         if not any(_ANSWERS[place].partition("…")[0].rstrip("{ ").lower() in asked for place in places):
             where = " or ".join(_ANSWERS[place] for place in places)
             yield f"reward {spec.name} looks for {where}: ask for it in dataset.system_prompt"
+
+
+# --- after training ---
+
+
+def thought_ids(model: Path) -> ThoughtIds | None:
+    """The think tags and the tokenizer of a model folder, loaded without Transformers; None where it has none."""
+    file = model / "tokenizer.json"
+    if not (file.is_file() and (model / LAYOUT_FILE).is_file()):
+        return None
+    from tokenizers import Tokenizer
+
+    tokenizer, layout = Tokenizer.from_file(str(file)), VocabLayout.load(model)
+    return ThoughtIds(
+        layout.think_open_id, layout.think_close_id, lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+    )
+
+
+def write_thought_reading(settings: RunSettings, problems: Dataset, state: Any, console: Console) -> None:
+    """Write `thought_reading.json` of the last stage; what a user can mend is only a warning."""
+    try:
+        found = _thought_reading(settings, problems, state)
+    except UserError as error:
+        console.print(f"warning: what the rewards read of the thought was not measured: {error}", markup=False)
+    else:
+        atomic_write(settings.output_dir / THOUGHT_READING, json_text(asdict(found)))
+
+
+def _thought_reading(settings: RunSettings, problems: Dataset, state: Any) -> ThoughtReading:
+    """By the last recorded completions; rewards that declare to read nothing, or are costly, are not called."""
+    folder = settings.output_dir
+    rewards = build_rewards(settings.rewards.functions, reward_context(settings))
+    skipped = {each.name: costly(each) for each in rewards if costly(each) or each.reads_thought == "nothing"}
+    recorded = _last_completions(folder) if len(skipped) < len(rewards) else []
+    rows, answered = [], []
+    for completion, problem in zip(recorded, _problems_of(recorded, problems), strict=True):
+        if problem is not None:
+            turn = list(completion.messages) or [{"role": "assistant", "content": completion.completion}]
+            columns = {name: cell for name, cell in problem.items() if name != "prompt"}
+            columns |= {"prompts": problem["prompt"], "completions": turn}
+            rows.append({**columns, "completion_ids": list(completion.completion_ids)})
+            answered.append((completion.step, completion.prompt))
+    ids = thought_ids(folder / INITIAL_MODEL)
+    return read_thoughts(rewards, rows, answered, settings.model.think_tags, ids, skipped, _SECONDS_READING, state)
+
+
+def _last_completions(run: Path) -> list[SampledCompletion]:
+    """The completions of the last recorded steps, at most `_COMPLETIONS_READ`."""
+    files, found = CompletionFiles(run / COMPLETIONS), list[SampledCompletion]()
+    for step in reversed(files.steps):
+        if len(found) < _COMPLETIONS_READ:
+            found = files.read(step) + found
+    return found[-_COMPLETIONS_READ:]
+
+
+def _problems_of(completions: Sequence[SampledCompletion], problems: Dataset) -> list[dict[str, Any] | None]:
+    """The row of the problem that each completion answers, by its gold answer and its last message; None for none."""
+    gold = next((name for name in GOLD_COLUMNS if name in problems.column_names), None)
+    asked = [prompt[-1]["content"].strip() for prompt in problems["prompt"]]
+    by_gold = defaultdict(list)
+    for place, solution in enumerate(problems[gold] if gold else [None] * len(asked)):
+        by_gold[cell_text(solution) or ""].append(place)
+
+    @functools.cache
+    def row(prompt: str, solution: str) -> dict[str, Any] | None:
+        places = [place for place in by_gold[solution] if asked[place] in prompt]
+        return problems[max(places, key=lambda place: len(asked[place]))] if places else None
+
+    return [row(each.prompt, each.solution) for each in completions]

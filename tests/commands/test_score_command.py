@@ -89,7 +89,12 @@ Rewards
   accuracy: mean 0.3333, full mark 1, at full mark 1 of 4 (25.0%), without a score 1, weight 1
   boxed: mean 0.75, full mark 1, at full mark 3 of 4 (75.0%), without a score 0, weight 0.5
   total: mean 0.625
-  prompts with several completions: 1; with equal totals, so without a gradient: 0"""
+  prompts with several completions: 1; with equal totals, so without a gradient: 0
+
+Thoughts
+  accuracy reads nothing of the thought
+  boxed reads nothing of the thought (all scores are alike)
+  measured on 3 completions of 2 problems; left out, without one closed thought: 1"""
 
 
 def test_the_lowest_totals_come_first_with_what_they_lack(score, completions):
@@ -175,7 +180,8 @@ def test_a_base_model_answers_a_few_training_problems(score, make_shape):
     turns = [line for line in lines if line.startswith("  │ ")]
     assert turns and [line for line in score(*words, "show=5") if "│" in line] == turns  # the same seed
     greedy = score(*words, "model.generation_kwargs.temperature=0")
-    assert "prompts with several completions: 3; with equal totals, so without a gradient: 3" in greedy[-1]
+    assert "prompts with several completions: 3; with equal totals, so without a gradient: 3" in greedy[-4]
+    assert greedy[-1] == "  not measured: no completion closes a single thought"
 
 
 def test_completions_and_gold_answers_with_decimal_commas(score, tmp_path):

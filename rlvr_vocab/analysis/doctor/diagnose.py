@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rlvr_vocab.analysis.doctor import learning, policy
@@ -17,6 +17,7 @@ RULES: dict[str, Callable[[History], Finding | None]] = {
         *(learning.no_group_differs, learning.spread_lost, learning.no_gradient),
         *(learning.format_reward_zero, learning.rows_skipped),
         *(learning.reward_flat, learning.reward_collapsed, learning.held_out_accuracy_falls),
+        learning.reward_reads_thought,
         *(policy.completions_cut_off, policy.no_calls, policy.calls_fail, policy.completions_end_in_calls),
         *(policy.mode_collapse, policy.kl_high, policy.entropy_collapsing),
         *(policy.sampler_disagrees, policy.loss_not_finite, policy.weights_not_moving),
@@ -58,9 +59,9 @@ class Doctor:
             self.found.pop("reward_flat", None)
         return self._look()
 
-    def close(self, summary: Row) -> list[Finding]:
-        """The new findings by the outcome of a finished run."""
-        self._history.close(summary)
+    def close(self, summary: Row, thoughts: Sequence[Row] = ()) -> list[Finding]:
+        """The new findings by the outcome of a finished run, and by what its rewards read of the thought."""
+        self._history.close(summary, thoughts)
         return self._look()
 
     def findings(self) -> list[Finding]:
@@ -91,7 +92,7 @@ def diagnose(record: RunRecord) -> list[Finding]:
     for row in heapq.merge(record.rows, record.evaluations, key=lambda row: int(row["step"])):
         doctor.look(row)
     if record.summary is not None:
-        doctor.close(record.summary)
+        doctor.close(record.summary, record.thoughts)
     return doctor.findings()
 
 

@@ -29,7 +29,13 @@ Deadline = Annotated[float, Field(ge=0.01)]
 _NOT_TEXT = "the gold answer is a list or an object, which cannot be compared as text"
 
 
-@reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward", "reasoning_accuracy_reward"))  # TRL's
+@reward(
+    grades=True,
+    verifies=True,
+    answer_in="box",
+    reads_thought="nothing",
+    aliases=("accuracy_reward", "reasoning_accuracy_reward"),  # TRL's
+)
 def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -72,7 +78,7 @@ def _answering(turn: str, think_tags: tuple[str, str], decimal_mark: DecimalMark
     return with_decimal_points(text) if text and decimal_mark == "comma" else text
 
 
-@reward(grades=True, answer_in="box")
+@reward(grades=True, answer_in="box", reads_thought="nothing")
 def exact_match(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -101,7 +107,7 @@ def exact_match(
     return _scores(completions, solution, think_tags, lambda gold: normal(gold) or None, "no gold answer", judge)
 
 
-@reward(grades=True, answer_in="box")
+@reward(grades=True, answer_in="box", reads_thought="nothing")
 def numeric(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -134,7 +140,7 @@ def numeric(
     return _scores(completions, solution, think_tags, gold_number, no_gold, judge, decimal_mark)
 
 
-@reward(grades=True, answer_in="box")
+@reward(grades=True, answer_in="box", reads_thought="nothing")
 def multiple_choice(
     completions: Sequence[Any],
     solution: Sequence[Any],

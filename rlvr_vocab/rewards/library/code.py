@@ -25,7 +25,7 @@ _PYTHON = re.compile(r"[\s{.]*(?:i?python|py)[\d.]*(?![\w-])", re.IGNORECASE)
 _DEFINES = re.compile(r"^[ \t]*(?:def|class|import|from)\b|\b(?:input|print)\(", re.MULTILINE)
 
 
-@reward(grades=True, skip_gold_check="a made-up turn holds no program")
+@reward(grades=True, skip_gold_check="a made-up turn holds no program", runs_programs=True, reads_thought="nothing")
 def code_tests(
     completions: Sequence[Any],
     tests: Sequence[Any],

@@ -25,7 +25,7 @@ _XML_ON_LINES = re.compile(r"<reasoning>\n.*\n</reasoning>\n<answer>\n.*\n</answ
 _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 
 
-@reward(is_format=True, aliases=("think_format_reward",))  # TRL's name
+@reward(is_format=True, reads_thought="form", aliases=("think_format_reward",))  # TRL's name
 def think_format(
     completions: Sequence[Any], *, prefilled: bool = False, think_tags: Tags = THINK_TAGS, **_columns: Any
 ) -> list[Score]:
@@ -61,7 +61,7 @@ def think_format(
     return list(map(score, completions))
 
 
-@reward(is_format=True, answer_in="xml")
+@reward(is_format=True, answer_in="xml", reads_thought="form")
 def xml_format(completions: Sequence[Any], *, strict_newlines: bool = False, **_columns: Any) -> list[Score]:
     r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
     From Will Brown's `grpo_demo.py`, whose patterns cross no lines; as there, `strict_newlines` wants a tag per line.
@@ -83,7 +83,7 @@ def xml_format(completions: Sequence[Any], *, strict_newlines: bool = False, **_
     return [score(turn_text(completion)) for completion in completions]
 
 
-@reward(full_mark=0.5, is_format=True, answer_in="xml")
+@reward(full_mark=0.5, is_format=True, answer_in="xml", reads_thought="length")
 def xml_tags(
     completions: Sequence[Any],
     *,
@@ -109,7 +109,7 @@ def xml_tags(
     return scores
 
 
-@reward(is_format=True, answer_in="box")
+@reward(is_format=True, answer_in="box", reads_thought="form")
 def boxed(completions: Sequence[Any], *, think_tags: Tags = THINK_TAGS, **_columns: Any) -> list[Score]:
     r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
 
@@ -130,7 +130,7 @@ def boxed(completions: Sequence[Any], *, think_tags: Tags = THINK_TAGS, **_colum
     return [score(turn_text(completion)) for completion in completions]
 
 
-@reward(is_format=True, skip_gold_check="a made-up turn has its answer in a box")
+@reward(is_format=True, skip_gold_check="a made-up turn has its answer in a box", reads_thought="nothing")
 def json_format(
     completions: Sequence[Any],
     json_schema: Sequence[Any] | None = None,

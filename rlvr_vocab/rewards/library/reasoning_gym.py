@@ -15,7 +15,7 @@ from rlvr_vocab.verify.worker_pool import Outcome
 _LONGEST_ANSWER = 20_000  # characters; at the families' defaults a grid of 5,000 is the longest of their own
 
 
-@reward(grades=True, answer_in="box")
+@reward(grades=True, answer_in="box", reads_thought="nothing")
 def reasoning_gym(
     completions: Sequence[Any],
     entry: Sequence[str | None],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations, groupby, islice
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,16 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.source import DecimalMark
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, assistant_text, reward
+from rlvr_vocab.rewards.reward import (
+    LIBRARY,
+    THINK_TAGS,
+    ReadsThought,
+    Score,
+    Tags,
+    assistant_text,
+    reward,
+    traits_of,
+)
 from rlvr_vocab.text import nearest_and_all, pluralize
 
 Unit = Literal["tokens", "words", "characters"]
@@ -33,7 +42,7 @@ def _parts(
     return [text.lower().split() for text in texts] if unit == "words" else list(texts)
 
 
-@reward(skip_gold_check=_COUNTS_SAMPLED)
+@reward(skip_gold_check=_COUNTS_SAMPLED, reads_thought="length")
 def length(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -65,8 +74,15 @@ def length(
     return scores
 
 
+def _read_by_grader(params: Mapping[str, Any]) -> ReadsThought:
+    grader = LIBRARY.get(str(params.get("grader", "accuracy")))
+    found = None if grader is None else traits_of(grader).declared_reading({})
+    return "words" if found == "words" else "length"
+
+
 @reward(
     shapes="grader",
+    reads_thought=_read_by_grader,
     verifies=True,
     answer_in="box",
     skip_gold_check=f"{_COUNTS_SAMPLED}; its grader can be tried by itself",
@@ -115,7 +131,12 @@ def cosine_length(
     return list(map(score, grades, map(len, completion_ids)))
 
 
-@reward(full_mark=0.0, skip_gold_check=_COUNTS_SAMPLED, aliases=("get_soft_overlong_punishment",))  # TRL's name
+@reward(  # its alias is TRL's name
+    full_mark=0.0,
+    skip_gold_check=_COUNTS_SAMPLED,
+    reads_thought="length",
+    aliases=("get_soft_overlong_punishment",),
+)
 def overlong(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]],
@@ -143,7 +164,12 @@ def overlong(
     return [score(len(ids)) for ids in completion_ids]
 
 
-@reward(full_mark=0.0, skip_gold_check=_COUNTS_SAMPLED, aliases=("get_repetition_penalty_reward",))  # TRL's name
+@reward(  # its alias is TRL's name
+    full_mark=0.0,
+    skip_gold_check=_COUNTS_SAMPLED,
+    reads_thought="words",
+    aliases=("get_repetition_penalty_reward",),
+)
 def repetition(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -174,7 +200,11 @@ def repetition(
     return scores
 
 
-@reward(full_mark=0.0, skip_gold_check="it compares the completions of one prompt, and here there is one")
+@reward(
+    full_mark=0.0,
+    skip_gold_check="it compares the completions of one prompt, and here there is one",
+    reads_thought="words",
+)
 def diversity(
     completions: Sequence[Any],
     prompts: Sequence[Any],

@@ -14,7 +14,7 @@ from rlvr_vocab.rewards.reward import ERRORS, THINK_TAGS, Score, Tags, after_thi
 from rlvr_vocab.text import pluralize, short_text
 
 
-@reward(skip_gold_check="a made-up turn calls no tool")
+@reward(skip_gold_check="a made-up turn calls no tool", reads_thought="nothing")
 def tool_calls(
     completions: Sequence[Any],
     *,

@@ -43,9 +43,10 @@ def rows_with(healthy_rows):
 def findings_of(facts, rows_with, tmp_path):
     """What is found in rows, or in those of a healthy run with a change; keyword arguments are facts of the run."""
 
-    def found(given, evaluations=(), summary=None, **changed):
+    def found(given, evaluations=(), summary=None, thoughts=(), **changed):
         rows = given if isinstance(given, list) else rows_with(given)
-        return diagnose(RunRecord(tmp_path, replace(facts, **changed), tuple(rows), tuple(evaluations), summary))
+        facts_of_run = replace(facts, **changed)
+        return diagnose(RunRecord(tmp_path, facts_of_run, tuple(rows), tuple(evaluations), summary, thoughts))
 
     return found
 

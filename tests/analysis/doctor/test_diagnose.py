@@ -71,7 +71,7 @@ def test_a_sickness_is_named_with_figures_and_a_step_and_at_most_one_other(
 
 
 def test_every_rule_has_a_sickness():
-    assert {*(name for name, _ in SICK.values()), "held_out_accuracy_falls"} == set(RULES)
+    assert {*(name for name, _ in SICK.values()), "held_out_accuracy_falls", "reward_reads_thought"} == set(RULES)
 
 
 def logged_every(rows, steps):

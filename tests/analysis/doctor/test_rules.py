@@ -301,3 +301,26 @@ def test_thinking_that_is_not_closed_is_found_with_the_limit_or_by_itself(clippe
     [found] = findings_of({"completions/clipped_ratio": clipped, "thinking/closed": 0.1})
     assert (found.name, found.title, found.severity) == ("completions_cut_off", title, "error")
     assert "thinking/closed 10%" in found.evidence
+
+
+READING = {"name": "mine", "declared": None, "reads": True, "sentence": "mine reads the thought"}
+READING |= {"moved": {"again": 0.0, "blank": 0.4}, "share": 0.31, "low": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("change", "title"),
+    [
+        ({}, "Reward mine reads the thought: 31 % of its variance"),
+        ({"declared": "words", "low": 0.06}, "Reward mine reads the thought: 31 % of its variance"),
+        ({"share": None, "low": None}, "Reward mine reads the thought"),
+        ({"share": None, "low": None, "moved": {"again": None, "blank": 0.01}}, None),
+        ({"low": 0.04}, None),
+        ({"declared": "length"}, None),
+        ({"reads": None}, None),
+        ({"name": "unweighted"}, None),
+    ],
+)
+def test_a_reward_that_reads_the_thought_is_found_once_the_run_has_ended(change, title, findings_of):
+    rewards = (RewardFact("mine", 1.0, False), RewardFact("unweighted", 0.0, False))
+    found = findings_of({}, (), {}, [READING | change], rewards=rewards)
+    assert [each.title for each in found if each.name == "reward_reads_thought"] == ([title] if title else [])
