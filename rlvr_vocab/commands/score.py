@@ -106,7 +106,7 @@ def run(settings: ScoreSettings) -> int:
         _print_rows(settings, rewards, below, console)
     print_section(console, "Rewards", _reward_lines(rewards, rows))
     if tags is not None and settings.thoughts is not False:
-        print_section(console, "Thoughts", _thought_lines(rewards, rows, tags, costly_too=settings.thoughts is True))
+        print_section(console, "Thoughts", _thought_lines(settings, rewards, rows, tags))
     _print_failures(rewards, rows, console)
     if settings.out is not None:
         written = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
@@ -384,25 +384,21 @@ def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[st
 
 
 def _thought_lines(
-    rewards: Sequence[Reward], rows: Sequence[Row], tags: TagsOfThoughts, *, costly_too: bool
+    settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: TagsOfThoughts
 ) -> Iterator[str]:
     """Which rewards read the thought, by the last rows; those that send completions or run programs where asked for."""
-    asked = "; thoughts=true measures it"
-    skipped = {each.name: f"{why}{asked}" for each in rewards if not costly_too and (why := costly(each))}
-    last = rows[-_THOUGHTS_READ:]
+    costs = {each.name: costly(each) for each in rewards if not settings.thoughts}
+    skipped = {name: f"{why}; thoughts=true measures it" for name, why in costs.items() if why}
+    last, (think_tags, ids) = rows[-_THOUGHTS_READ:], tags
     problems = [(row.place.get("step"), str(row.columns.get("prompts", row.name))) for row in last]
-    found = read_thoughts(rewards, [row.columns for row in last], problems, *tags, skipped)
-    if not found.completions:
+    found = read_thoughts(rewards, [row.columns for row in last], problems, think_tags, ids, skipped)
+    if not (count := found["completions"]):
         yield "not measured: no completion closes a single thought"
         return
-    for reading in found.rewards:
-        yield reading.sentence
-    alone = "; one for each, so none are exchanged" * (found.completions == found.problems)
-    left_out = f"; left out, without one closed thought: {found.left_out:,}" * bool(found.left_out)
-    yield (
-        f"measured on {pluralize(found.completions, 'completion')} of {pluralize(found.problems, 'problem')}"
-        f"{alone}{left_out}"
-    )
+    yield from (reading["sentence"] for reading in found["rewards"])
+    alone = "; one for each, so none are exchanged" * (count == found["problems"])
+    left_out = f"; left out, without one closed thought: {found['left_out']:,}" * bool(found["left_out"])
+    yield f"measured on {pluralize(count, 'completion')} of {pluralize(found['problems'], 'problem')}{alone}{left_out}"
 
 
 def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

@@ -73,7 +73,7 @@ def train(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> 
     training.train()
     measured = held_out.outcome(training.trainer, training.step_of_the_weights)
     if is_main:
-        write_thought_reading(stages[-1].settings, stages[-1].train, training.trainer.state, console)
+        write_thought_reading(stages[-1].settings, stages[-1].train, console)
     save_final_model(run, training.trainer, training.steps, held_out.metric)
 
     seconds = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)

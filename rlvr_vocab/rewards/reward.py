@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -16,16 +16,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation
 from rlvr_vocab.text import short_text, writable
 
-# What a reward reads of the thought, and the versions of it (`rewards.thoughts`) that may then move its scores. Form is
-# markup, such as tags and boxes; `shuffled` exchanges words of one length, so it keeps form and length.
-ReadsThought = Literal["nothing", "form", "length", "words"]
-_OTHER_THOUGHTS = ("exchanged", "blank", "gold")
-MAY_MOVE: dict[ReadsThought, tuple[str, ...]] = {
-    "nothing": (),
-    "form": _OTHER_THOUGHTS,
-    "length": _OTHER_THOUGHTS,
-    "words": (*_OTHER_THOUGHTS, "shuffled"),
-}
+ReadsThought = Literal["nothing", "form", "length", "words"]  # form: markup, such as tags and boxes
 Tags = Annotated[tuple[str, str], Field(strict=False)]  # a list in a configuration
 THINK_TAGS = ("<think>", "</think>")
 
@@ -74,8 +65,9 @@ class Traits:
     aliases: tuple[str, ...] = ()  # further names of it in the library, such as TRL's
 
     def __post_init__(self) -> None:
-        if not (self.reads_thought is None or callable(self.reads_thought) or self.reads_thought in MAY_MOVE):
-            raise UserError(f"reads_thought={self.reads_thought}: should be one of {', '.join(MAY_MOVE)}")
+        choices = get_args(ReadsThought)
+        if not (self.reads_thought in (None, *choices) or callable(self.reads_thought)):
+            raise UserError(f"reads_thought={self.reads_thought}: should be one of {', '.join(choices)}")
 
     def declared_reading(self, params: Mapping[str, Any]) -> ReadsThought | None:
         """What it reads of the thought with these parameters, as it declares; None where it does not say."""

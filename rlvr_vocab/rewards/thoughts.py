@@ -15,7 +15,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,12 +24,15 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward, dummy_trainer
-from rlvr_vocab.rewards.reward import MAY_MOVE, assistant_text, content_text, is_assistant, parameters_of
-from rlvr_vocab.statistics import mean_interval, ratio_interval
+from rlvr_vocab.rewards.reward import assistant_text, content_text, is_assistant, parameters_of
+from rlvr_vocab.statistics import ratio_interval
 
 # The thought of another completion of the problem, none, its words in another order, those of the gold solution.
 VERSIONS = ("exchanged", "blank", "shuffled", "gold")
 _EXCHANGES, _BATCH = 4, 64  # of a completion at most; completions scored together, and the rest of their problem
+_KINDS = ("as it was", "again", *["exchanged"] * _EXCHANGES, *VERSIONS[1:])  # of what `_versions` gives
+# The versions under which a declaration excludes that a score moves.
+_EXCLUDED = {"nothing": set(VERSIONS), "form": {"shuffled"}, "length": {"shuffled"}}
 # Words of a thought; not those of markup, as in <answer> and \boxed{42}.
 _WORD = re.compile(r"(?<![\w\\<])(?<!</)\w+")
 
@@ -42,39 +45,6 @@ class ThoughtIds(NamedTuple):
     encode: Callable[[str], list[int]]
 
 
-@dataclass(frozen=True)
-class RewardReading:
-    """Whether one reward reads the thought, in figures and in a sentence; `reads` is None where it was not measured.
-
-    `moved` is the share of scores that each version moves, and `again` a repeated call; None for one not tried.
-    `share` of the variance within problems belongs to the thought, `low` to `high` is its 95 % interval.
-    `agrees`: nothing moved that `declared` excludes.
-    """
-
-    name: str
-    declared: str | None
-    sentence: str
-    reads: bool | None = None
-    agrees: bool = True
-    moved: Mapping[str, float | None] = field(default_factory=dict)
-    share: float | None = None
-    low: float | None = None
-    high: float | None = None
-    completions: int = 0
-    measured: bool = False
-
-
-@dataclass(frozen=True)
-class ThoughtReading:
-    """The readings of all rewards; in `left_out` completions no turn thinks, or one does not close a single thought."""
-
-    completions: int
-    problems: int
-    left_out: int
-    seconds: float
-    rewards: Sequence[RewardReading]
-
-
 def read_thoughts(
     rewards: Sequence[Reward],
     rows: Sequence[Mapping[str, Any]],
@@ -83,42 +53,35 @@ def read_thoughts(
     ids: ThoughtIds | None = None,
     skipped: Mapping[str, str] = MappingProxyType({}),
     seconds: float = math.inf,
-    state: Any = None,
-) -> ThoughtReading:
-    """Score completions with other thoughts, by each reward that is not `skipped` (name and why) for some `seconds`.
+) -> dict[str, Any]:
+    """The content of `thought_reading.json` (docs/files.md): each reward that is not `skipped` scores for `seconds`.
 
     rows: the columns that rewards take by name; problems: what each row answers, equal for those to be exchanged.
-    ids: without, functions get no `completion_ids`. state: of the trainer, for functions that take it.
-    All thoughts of a completion with tools are exchanged as one, the nth by the nth, or the last, of another's.
+    ids: without, functions get no `completion_ids`; skipped: why, by name. All thoughts of a completion with tools are
+    exchanged as one, the nth by the nth, or the last, of the other.
     """
     started, groups = time.monotonic(), defaultdict(list)
     for problem, row in zip(problems, rows, strict=True):
         if (case := _case(row, think_tags, ids)) is not None:
             groups[problem].append(case)
-    trainer = dummy_trainer() | ({} if state is None else {"trainer_state": state})
     readings = []
     for reward in rewards:
-        found: RewardReading | str = skipped.get(reward.name, "")
-        if reward.name not in skipped:
-            found = _reading(reward, [*groups.values()], ids, trainer, time.monotonic() + seconds)
-        readings.append(_not_measured(reward, found) if isinstance(found, str) else found)
-    cases = sum(map(len, groups.values()))
-    return ThoughtReading(cases, len(groups), len(rows) - cases, round(time.monotonic() - started, 2), readings)
+        declared, why = reward.reads_thought, skipped.get(reward.name)
+        found = _reading(reward, [*groups.values()], ids, time.monotonic() + seconds) if why is None else why
+        if isinstance(found, str):
+            declares = f"declares that it reads {_of_thought(declared)}" if declared else "declares nothing"
+            unknown = dict.fromkeys(("reads", "share", "low", "high")) | {"moved": {}, "agrees": True, "completions": 0}
+            found = {"sentence": f"{reward.name} {declares}; not measured{': ' * bool(found)}{found}", **unknown}
+        readings.append({"name": reward.name, "declared": declared, "measured": bool(found["completions"]), **found})
+    count, spent = sum(map(len, groups.values())), round(time.monotonic() - started, 2)
+    counts = {"completions": count, "problems": len(groups), "left_out": len(rows) - count}
+    return {**counts, "seconds": spent, "rewards": readings}
 
 
 def costly(reward: Reward) -> str:
     """Why to score with a reward only where the user asks for it; empty for most."""
     traits = reward.traits
     return "it sends completions to a server" if traits.sends else "it runs programs" if traits.runs_programs else ""
-
-
-def _not_measured(reward: Reward, why: str) -> RewardReading:
-    """The declaration of a reward alone."""
-    declares = (
-        f"declares that it reads {_of_thought(reward.reads_thought)}" if reward.reads_thought else "declares nothing"
-    )
-    sentence = f"{reward.name} {declares}; not measured{': ' * bool(why)}{why}"
-    return RewardReading(reward.name, reward.reads_thought, sentence)
 
 
 def _of_thought(part: str) -> str:
@@ -129,10 +92,10 @@ def _of_thought(part: str) -> str:
 
 
 class _Thought(NamedTuple):
-    """The thoughts of a completion, one for each turn that has one; no ids without `ThoughtIds`."""
+    """The thoughts of a completion, one for each turn that has one, as texts and as ids."""
 
     texts: Sequence[str]
-    ids: Sequence[Sequence[int]] = ()
+    ids: Sequence[Sequence[int]]
 
 
 class _Case(NamedTuple):
@@ -150,10 +113,9 @@ class _Case(NamedTuple):
             text, new = messages[place]["content"], thought.texts[min(number, len(thought.texts) - 1)]
             messages[place] = {**messages[place], "content": text[: span.start] + new + text[span.stop :]}
         columns["completions"] = messages if isinstance(columns["completions"], list) else messages[0]["content"]
-        if self.id_spans:
-            columns["completion_ids"] = list(columns["completion_ids"])
-            for number, span in reversed([*enumerate(self.id_spans)]):
-                columns["completion_ids"][span] = thought.ids[min(number, len(thought.ids) - 1)]
+        for number, span in reversed([*enumerate(self.id_spans)]):
+            new_ids, given = thought.ids[min(number, len(thought.ids) - 1)], columns["completion_ids"]
+            columns["completion_ids"] = [*given[: span.start], *new_ids, *given[span.stop :]]
         return columns
 
 
@@ -162,32 +124,25 @@ def _messages(completion: Any) -> list[Any]:
 
 
 def _case(row: Mapping[str, Any], tags: tuple[str, str], ids: ThoughtIds | None) -> _Case | None:
-    """None for a completion that takes no part, as `ThoughtReading` has it."""
-    spans, messages = dict[int, slice](), _messages(row["completions"])
+    """None for a completion in which no turn thinks, or one does not open and close a single thought."""
+    spans, id_spans, messages, start = dict[int, slice](), list[slice](), _messages(row["completions"]), 0
     for place, message in enumerate(messages):
         text = content_text(message.get("content"))
         opens, closes = map(text.count, tags)
         if is_assistant(message) and opens + closes:
-            span = slice(text.find(tags[0]) + len(tags[0]) if opens else 0, text.find(tags[1]))
+            spans[place] = span = slice(text.find(tags[0]) + len(tags[0]) if opens else 0, text.find(tags[1]))
             if opens > 1 or closes != 1 or span.start > span.stop or text != message["content"]:
                 return None
-            spans[place] = span
-    texts = [messages[place]["content"][span] for place, span in spans.items()]
-    if ids is None or "completion_ids" not in row:
-        columns = {name: cell for name, cell in row.items() if name != "completion_ids"}
-        return _Case(columns, spans, (), _Thought(texts)) if spans else None
-    id_spans, start = list[slice](), 0  # the prompt may open the first thought
-    for place, each in enumerate(row["completion_ids"]):
-        if each == ids.opened:
+    columns = {name: cell for name, cell in row.items() if ids is not None or name != "completion_ids"}
+    given = columns.get("completion_ids", ())
+    for place, each in enumerate(given):
+        if ids is not None and each == ids.closed:
+            id_spans.append(slice(start, place))  # the prompt may have opened the first
+        elif ids is not None and each == ids.opened:
             start = place + 1
-        elif each == ids.closed:
-            id_spans.append(slice(start, place))
-    thoughts = [row["completion_ids"][span] for span in id_spans]
-    return _Case(row, spans, id_spans, _Thought(texts, thoughts)) if spans and len(spans) == len(id_spans) else None
-
-
-_FIRST = "as it was"
-_KINDS = (_FIRST, "again", *["exchanged"] * _EXCHANGES, *VERSIONS[1:])  # of what `_versions` gives
+    texts = [messages[place]["content"][span] for place, span in spans.items()]
+    agree = bool(spans) and len(id_spans) == (len(spans) if "completion_ids" in columns else 0)
+    return _Case(columns, spans, id_spans, _Thought(texts, [given[span] for span in id_spans])) if agree else None
 
 
 def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Random) -> list[Sequence[_Thought | None]]:
@@ -196,56 +151,50 @@ def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Rando
     shifts = draw.sample(range(1, len(own)), min(len(own) - 1, _EXCHANGES))
     exchanged: list[Sequence[_Thought | None]] = [[*own[shift:], *own[:shift]] for shift in shifts]
     exchanged += [[None] * len(own)] * (_EXCHANGES - len(shifts))
-    blank, gold = [_Thought([""], [[]])] * len(own), [_gold(case, ids) for case in group]
-    return [own, own, *exchanged, blank, [_shuffled(thought, draw) for thought in own], gold]
+    gold = list[_Thought | None]()
+    for case in group:  # the worked solution, else the gold answer
+        worked, answer = case.columns.get("reasoning"), cell_text(case.columns.get("solution"))
+        text = (assistant_text(worked) if isinstance(worked, str | list) else "") or answer
+        gold.append(_Thought([text], [] if ids is None else [ids.encode(text)]) if text else None)
+    return [own, own, *exchanged, [_Thought([""], [[]])] * len(own), [_shuffled(each, draw) for each in own], gold]
 
 
 def _shuffled(thought: _Thought, draw: random.Random) -> _Thought:
     """Words change places with words of their length: a function of form and length gives what it gave."""
 
     def shuffled(text: str) -> str:
-        by_length = defaultdict(list)
-        for word in _WORD.findall(text):
-            by_length[len(word)].append(word)
-        for words in by_length.values():
-            draw.shuffle(words)
+        words = _WORD.findall(text)
+        draw.shuffle(words)
+        by_length = {size: list(each) for size, each in groupby(sorted(words, key=len), len)}  # sorting is stable
         return _WORD.sub(lambda word: by_length[len(word[0])].pop(), text)
 
     return _Thought([*map(shuffled, thought.texts)], [draw.sample(each, len(each)) for each in thought.ids])
 
 
-def _gold(case: _Case, ids: ThoughtIds | None) -> _Thought | None:
-    """The worked solution of the row, else its gold answer; None without."""
-    worked = case.columns.get("reasoning")
-    text = assistant_text(worked) if isinstance(worked, str | list) else ""
-    text = text or cell_text(case.columns.get("solution")) or ""
-    return _Thought([text], [] if ids is None else [ids.encode(text)]) if text else None
-
-
 # --- one reward ---
 
-# The scores of a completion by kind; one is left out where a deadline, or a mistake in the whole batch, decided it.
-_Scores = Mapping[str, Sequence[Any]]
+# The scores of a completion by kind, without those that a deadline, or a mistake in the whole batch, decided.
+_Scores = dict[str, list[Any]]
 
 
 def _reading(
-    reward: Reward, groups: Sequence[Sequence[_Case]], ids: ThoughtIds | None, trainer: dict[str, Any], end: float
-) -> RewardReading | str:
-    """The reading of a reward, or why there is none."""
+    reward: Reward, groups: Sequence[Sequence[_Case]], ids: ThoughtIds | None, end: float
+) -> dict[str, Any] | str:
+    """What one reward reads of the thought, in figures and in a sentence; or why that was not measured."""
     if not groups:
         return "no completion closes its thought"
     if ids is None and "completion_ids" in parameters_of(reward.function)[0]:
         return "it takes completion_ids, and their think tags are known only for runs and models"
-    draw, scored, count = random.Random(0), list[list[_Scores]](), max(1, _BATCH // max(map(len, groups)))
-    reasons = Counter[str]()
+    draw, reasons, scored = random.Random(0), Counter[str](), list[list[_Scores]]()
+    count = max(1, _BATCH // max(map(len, groups)))
     for start in range(0, len(groups), count):
         try:
-            scored += _scored(reward, groups[start : start + count], ids, trainer, draw, reasons)
+            scored += _scored(reward, groups[start : start + count], ids, draw, reasons)
         except UserError as error:
             return str(error)
         if time.monotonic() > end:
             break
-    kept = [of_problem for group in scored if (of_problem := [each for each in group if each[_FIRST]])]
+    kept = [of_problem for group in scored if (of_problem := [each for each in group if each["as it was"]])]
     return _judged(reward, kept) if kept else f"it gives no score ({reasons.most_common(1)[0][0]})"
 
 
@@ -253,55 +202,53 @@ def _scored(
     reward: Reward,
     groups: Sequence[Sequence[_Case]],
     ids: ThoughtIds | None,
-    trainer: dict[str, Any],
     draw: random.Random,
     reasons: Counter[str],
 ) -> list[list[_Scores]]:
-    """The scores of whole problems under every version, and the reasons where there is none as they were."""
-    cases = [case for group in groups for case in group]
-    scores = [dict[str, list[Any]]((kind, []) for kind in _KINDS) for _ in cases]
+    """The scores of whole problems under every version; counts the reasons where there is none as they were."""
+    cases = [[(case, _Scores({kind: [] for kind in _KINDS})) for case in group] for group in groups]
+    flat = [pair for group in cases for pair in group]
     for kind, *by_group in zip(_KINDS, *(_versions(group, ids, draw) for group in groups), strict=True):
         thoughts = [thought for group in by_group for thought in group]
-        if not any(thoughts):
-            continue
-        rows = [case.with_thought(new or case.thought) for case, new in zip(cases, thoughts, strict=True)]
-        columns = {name: [row[name] for row in rows] for name in rows[0]} | trainer
-        for of_case, thought, score in zip(scores, thoughts, reward.explain(**columns), strict=True):
-            if kind == _FIRST and score.value is None:
+        rows = [case.with_thought(new or case.thought) for (case, _), new in zip(flat, thoughts, strict=True)]
+        columns = {name: [row[name] for row in rows] for name in rows[0]} | dummy_trainer()
+        found = reward.explain(**columns) if any(thoughts) else ()
+        for (_, scores), thought, score in zip(flat, thoughts, found, strict=bool(found)):
+            if kind == "as it was" and score.value is None:
                 reasons[score.reason] += 1
             elif thought is not None and not score.timed_out and score.failed != "batch":
-                of_case[kind].append(score.value)
-    found = iter(scores)
-    return [[next(found) for _ in group] for group in groups]
+                scores[kind].append(score.value)
+    return [[scores for _, scores in group] for group in cases]
 
 
-def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> RewardReading:
+def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, Any]:
     """The reading by the scores of completions that have one as they were."""
     cases, declared = [case for group in groups for case in group], reward.reads_thought
-    moves = {kind: [_differ(case[_FIRST][0], each) for case in cases for each in case[kind]] for kind in _KINDS[1:]}
+    moves = {
+        kind: [_differ(case["as it was"][0], each) for case in cases for each in case[kind]] for kind in _KINDS[1:]
+    }
     moved = {kind: sum(each) / len(each) if each else None for kind, each in moves.items()}
-    reading = [kind for kind in VERSIONS if moved[kind] and (not moved["again"] or _beyond_noise(groups, kind))]
-    agrees = set(reading) <= set(VERSIONS if declared is None else MAY_MOVE[declared])
     share, low, high = _total_effect(groups)
+    reading = [kind for kind in VERSIONS if moved[kind]]
+    if moved["again"]:  # random: by some four standard errors
+        reading = reading if share is not None and low is not None and 2 * low > share else []
+    agrees = not _EXCLUDED.get(str(declared), set()) & set(reading)
 
-    def percent(value: float) -> str:
-        return f"{100 * value:.0f}" if value == 0 or value >= 0.01 else f"{100 * value:.1g}"
+    def percent(value: float | None) -> str:
+        value = 100 * (value or 0.0)
+        return f"{value:.0f}" if value == 0 or value >= 1 else f"{value:.1g}"
 
-    noise = f"; a repeated call moves {percent(moved['again'])} %" if moved["again"] else ""
-    alike = len({case[_FIRST][0] for case in cases}) == 1
-    told = f"nothing of the thought{' (all scores are alike)' * alike}"
+    told = "nothing of the thought" + " (all scores are alike)" * (len({case["as it was"][0] for case in cases}) == 1)
     if reading:
         told = _of_thought(declared) if agrees and declared in ("form", "length") else "the thought"
-        told += "" if agrees else f", although it declares to read {_of_thought(str(declared))}"
-        interval = "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
-        first, *more = [f"{kind} {percent(moved[kind] or 0)} %" for kind in reading]
-        told += ": " if share is None else f": {percent(share)} % of its variance{interval}, "
+        told += ": " if agrees else f", although it declares to read {_of_thought(str(declared))}: "
+        interval = "" if low is None else f" ({percent(low)} to {percent(high)})"
+        told += "" if share is None else f"{percent(share)} % of its variance{interval}, "
+        first, *more = [f"{kind} {percent(moved[kind])} %" for kind in reading]
         told += ", ".join([f"{first.replace(' ', ' thoughts move ', 1)} of scores", *more])
-    sentence = f"{reward.name} reads {told}{noise}"
-    reads = bool(reading) if any(moves[kind] for kind in VERSIONS) else None
-    return RewardReading(
-        reward.name, declared, sentence, reads, agrees, moved, share, low, high, len(cases), measured=True
-    )
+    noise = f"; a repeated call moves {percent(moved['again'])} %" * bool(moved["again"])
+    figures = {"moved": moved, "share": share, "low": low, "high": high, "completions": len(cases)}
+    return {"sentence": f"{reward.name} reads {told}{noise}", "reads": bool(reading), "agrees": agrees, **figures}
 
 
 def _differ(one: float | None, other: float | None) -> bool:
@@ -310,32 +257,20 @@ def _differ(one: float | None, other: float | None) -> bool:
     return not math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)  # scores may be float32
 
 
-def _excess(group: Sequence[_Scores], kind: str) -> float:
-    """The mean square by which a version moves the scores of a problem, less that of a repeated call."""
-
-    def square(case: _Scores, kind: str) -> float:
-        return float(np.mean([(case[_FIRST][0] - each) ** 2 for each in case[kind] if each is not None] or [0.0]))
-
-    return float(np.mean([square(case, kind) - square(case, "again") for case in group]))
-
-
-def _beyond_noise(groups: Sequence[Sequence[_Scores]], kind: str) -> bool:
-    """Whether a version moves random scores more than a repeated call does, by some four standard errors."""
-    found = mean_interval([_excess(group, kind) for group in groups])
-    return found is not None and len(groups) > 1 and found.estimate > 2 * (found.high - found.estimate)
-
-
 def _total_effect(groups: Sequence[Sequence[_Scores]]) -> tuple[float | None, float | None, float | None]:
     """The index S with its interval over problems, cut off at 0 and 1; None where no score varies within a problem."""
+
+    def square(case: _Scores, kind: str) -> float:
+        return float(np.mean([(case["as it was"][0] - each) ** 2 for each in case[kind] if each is not None] or [0.0]))
+
     effects, variances = [], []
     for group in groups:
-        several = [case for case in group if case["exchanged"]]
-        if len(several) > 1:
-            values = np.array([case[_FIRST][0] for case in several])
-            effects.append(len(several) * _excess(several, "exchanged") / 2)
+        if len(several := [case for case in group if case["exchanged"]]) > 1:
+            values = np.array([case["as it was"][0] for case in several])
+            effects.append(sum(square(case, "exchanged") - square(case, "again") for case in several) / 2)
             variances.append(len(several) * float(np.var(values - values[0], ddof=1)))
     found = ratio_interval(effects, variances, ends=(0.0, 1.0))
     if found is None:
         return None, None, None
-    share, (low, high) = min(max(float(found.estimate), 0.0), 1.0), map(float, (found.low, found.high))
-    return (share, low, high) if len(effects) > 1 else (share, None, None)
+    share = min(max(float(found.estimate), 0.0), 1.0)
+    return (share, float(found.low), float(found.high)) if len(effects) > 1 else (share, None, None)

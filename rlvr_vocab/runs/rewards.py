@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, parameters_of
-from rlvr_vocab.rewards.thoughts import ThoughtIds, ThoughtReading, costly, read_thoughts
+from rlvr_vocab.rewards.thoughts import ThoughtIds, costly, read_thoughts
 from rlvr_vocab.verify.boxed_answer import SOURCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
@@ -231,66 +230,49 @@ def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Itera
 
 
 def thought_ids(model: Path) -> ThoughtIds | None:
-    """The think tags and the tokenizer of a model folder, loaded without Transformers; None where it has none."""
+    """The think tags and the tokenizer of a model folder, read without Transformers; None where it has none."""
     file = model / "tokenizer.json"
     if not (file.is_file() and (model / LAYOUT_FILE).is_file()):
         return None
     from tokenizers import Tokenizer
 
-    tokenizer, layout = Tokenizer.from_file(str(file)), VocabLayout.load(model)
-    return ThoughtIds(
-        layout.think_open_id, layout.think_close_id, lambda text: tokenizer.encode(text, add_special_tokens=False).ids
-    )
+    encode, layout = Tokenizer.from_file(str(file)).encode, VocabLayout.load(model)
+    opened, closed = layout.think_open_id, layout.think_close_id
+    return ThoughtIds(opened, closed, lambda text: encode(text, add_special_tokens=False).ids)
 
 
-def write_thought_reading(settings: RunSettings, problems: Dataset, state: Any, console: Console) -> None:
-    """Write `thought_reading.json` of the last stage; what a user can mend is only a warning."""
-    try:
-        found = _thought_reading(settings, problems, state)
-    except UserError as error:
-        console.print(f"warning: what the rewards read of the thought was not measured: {error}", markup=False)
-    else:
-        atomic_write(settings.output_dir / THOUGHT_READING, json_text(asdict(found)))
+def write_thought_reading(settings: RunSettings, problems: Dataset, console: Console) -> None:
+    """Write `thought_reading.json` by the last recorded completions of a run; a failure is only a warning.
 
-
-def _thought_reading(settings: RunSettings, problems: Dataset, state: Any) -> ThoughtReading:
-    """By the last recorded completions; rewards that declare to read nothing, or are costly, are not called."""
-    folder = settings.output_dir
+    Rewards that declare to read nothing, or are costly, are not called.
+    """
+    folder, rows, answered = settings.output_dir, list[dict[str, Any]](), list[tuple[int, str]]()
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
     skipped = {each.name: costly(each) for each in rewards if costly(each) or each.reads_thought == "nothing"}
-    recorded = _last_completions(folder) if len(skipped) < len(rewards) else []
-    rows, answered = [], []
-    for completion, problem in zip(recorded, _problems_of(recorded, problems), strict=True):
-        if problem is not None:
-            turn = list(completion.messages) or [{"role": "assistant", "content": completion.completion}]
-            columns = {name: cell for name, cell in problem.items() if name != "prompt"}
-            columns |= {"prompts": problem["prompt"], "completions": turn}
-            rows.append({**columns, "completion_ids": list(completion.completion_ids)})
-            answered.append((completion.step, completion.prompt))
-    ids = thought_ids(folder / INITIAL_MODEL)
-    return read_thoughts(rewards, rows, answered, settings.model.think_tags, ids, skipped, _SECONDS_READING, state)
+    asked = {prompt[-1]["content"].strip(): place for place, prompt in enumerate(problems["prompt"])}
+
+    @functools.cache
+    def problem(prompt: str) -> dict[str, Any]:
+        found = max((text for text in asked if text in prompt), key=len, default=None)
+        return {} if found is None else problems[asked[found]]
+
+    try:
+        for each in _last_completions(folder) if len(skipped) < len(rewards) else ():
+            if columns := problem(each.prompt):
+                turn = list(each.messages) or [{"role": "assistant", "content": each.completion}]
+                given = {"prompts": columns["prompt"], "completions": turn, "completion_ids": list(each.completion_ids)}
+                rows.append({name: cell for name, cell in columns.items() if name != "prompt"} | given)
+                answered.append((each.step, each.prompt))
+        ids, tags = thought_ids(folder / INITIAL_MODEL), settings.model.think_tags
+        found = read_thoughts(rewards, rows, answered, tags, ids, skipped, _SECONDS_READING)
+        atomic_write(folder / THOUGHT_READING, json_text(found))
+    except UserError as error:
+        console.print(f"warning: what the rewards read of the thought was not measured: {error}", markup=False)
 
 
 def _last_completions(run: Path) -> list[SampledCompletion]:
-    """The completions of the last recorded steps, at most `_COMPLETIONS_READ`."""
     files, found = CompletionFiles(run / COMPLETIONS), list[SampledCompletion]()
     for step in reversed(files.steps):
         if len(found) < _COMPLETIONS_READ:
             found = files.read(step) + found
     return found[-_COMPLETIONS_READ:]
-
-
-def _problems_of(completions: Sequence[SampledCompletion], problems: Dataset) -> list[dict[str, Any] | None]:
-    """The row of the problem that each completion answers, by its gold answer and its last message; None for none."""
-    gold = next((name for name in GOLD_COLUMNS if name in problems.column_names), None)
-    asked = [prompt[-1]["content"].strip() for prompt in problems["prompt"]]
-    by_gold = defaultdict(list)
-    for place, solution in enumerate(problems[gold] if gold else [None] * len(asked)):
-        by_gold[cell_text(solution) or ""].append(place)
-
-    @functools.cache
-    def row(prompt: str, solution: str) -> dict[str, Any] | None:
-        places = [place for place in by_gold[solution] if asked[place] in prompt]
-        return problems[max(places, key=lambda place: len(asked[place]))] if places else None
-
-    return [row(each.prompt, each.solution) for each in completions]

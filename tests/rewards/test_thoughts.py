@@ -1,9 +1,11 @@
 """What a reward reads of the thought: the library against its declarations, functions with known answers, the index."""
 
 import itertools
+import json
 import random
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,7 +34,8 @@ def row(problem, text, **columns):
 def readings(functions, rows, ids=IDS, tags=TAGS, **more):
     rewards = [each if isinstance(each, Reward) else Reward(each, each.__name__) for each in functions]
     found = read_thoughts(rewards, rows, [each["prompts"] for each in rows], tags, ids, **more)
-    return found, {each.name: each for each in found.rewards}
+    by_name = {each["name"]: SimpleNamespace(**each) for each in found["rewards"]}
+    return SimpleNamespace(**found), by_name
 
 
 def parts_of(turn):
@@ -50,8 +53,8 @@ ANSWERS = (
     *("\\boxed{7}", "<answer>7</answer>", "\\boxed{C}", '{"age": 7}', "```python\ndef f(): return 7\n```"),
     *("```python\ndef f(): return 8\n```", "\\boxed{8} <tool_call>", "7", "\\boxed{C} or \\boxed{D}"),
 )
-GYM, PROGRAMS, JSON = [needs_gym], [pytest.mark.slow], [pytest.mark.slow]
-MARKS = {"reasoning_gym": GYM, "code_tests": PROGRAMS, "json_format": JSON}
+SLOW = [pytest.mark.slow]
+MARKS = {"reasoning_gym": [*SLOW, needs_gym], "code_tests": SLOW, "json_format": SLOW}
 PARAMS = {"length": {"longest": 60, "falloff": 90}, "overlong": {"max_completion_length": 160, "cache": 150}}
 PARAMS |= {"cosine_length": {"max_completion_length": 160}, "diversity": {"threshold": 0.3}}
 VARIANTS = [
@@ -83,7 +86,7 @@ def test_every_reward_of_the_library_reads_what_it_declares(name, params, monkey
         tags = opened.strip(), closed.strip()
         ids = IDS if opened == TAGS[0] else None
         [built] = build_rewards([RewardSpec(name, params=params)], RewardContext(tags))
-        found += readings([built], rows, ids, tags)[0].rewards
+        found += readings([built], rows, ids, tags)[1].values()
     assert found[0].declared is not None and any(each.measured for each in found)
     assert all(each.agrees for each in found), found
     # think_format looks at the tags, which no version touches.
@@ -168,6 +171,7 @@ def test_functions_of_ones_own_are_named_rightly(rows):
         function.__name__: reads for function, reads in OWN.items()
     }
     assert (found.completions, found.problems, found.left_out) == (128, 16, 0)
+    assert json.loads(json.dumps(vars(found))) == vars(found)
     assert by_name["keyword_in_thought"].share == pytest.approx(1, abs=0.1)
     assert by_name["at_random"].share == pytest.approx(0, abs=0.2) and by_name["at_random"].moved["again"] == 1
     assert by_name["answer_alone"].sentence == "answer_alone reads nothing of the thought"

@@ -15,7 +15,6 @@ from rlvr_vocab.data.problem_key import hashes, problem_key
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_MODEL
 from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import grader_text
-from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.statistics import Interval
@@ -359,7 +358,8 @@ def _thought_rows(run: ComparedRun) -> Sequence[Row]:
 
 
 def _declared(name: str) -> str | None:
-    return getattr(traits_by_name(name), "reads_thought", None) if name in LIBRARY else None
+    reads = traits_by_name(name).reads_thought
+    return reads if isinstance(reads, str) else None  # that of a judge depends on its parameters
 
 
 def _reading(name: str, rows: Sequence[Row]) -> str:

@@ -20,7 +20,6 @@ from rlvr_vocab.analysis.doctor.history import (
     full_mark,
     library_name,
 )
-from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import traits_by_name
 
@@ -293,27 +292,26 @@ def _mean_of_pair(one: Evaluation, other: Evaluation) -> Evaluation:
     return other._replace(value=value, error=error, spread=max(one.spread, other.spread))
 
 
-# Of the variance within groups, by the lower end of its interval; of the scores that move, where it is not known.
-_LEAST_READ = 0.05
+_LEAST_READ = 0.05  # of the variance within groups, by the lower end of its interval, or of the scores that move
 
 
 def reward_reads_thought(history: History) -> Finding | None:
     """A reward that counts, and is not declared to read form or length alone."""
     weights = {each.name: each.weight for each in history.facts.rewards}
-    undeclared = [each for each in history.thoughts if each["reads"] and each["declared"] in (None, "words")]
-    found = [each for each in undeclared if weights.get(each["name"]) and _least_read(each) > _LEAST_READ]
-    if not found:
-        return None
-    how_much = "" if found[0]["share"] is None else f": {100 * found[0]['share']:.0f} % of its variance"
-    return Finding(
-        f"Reward {found[0]['name']} reads the thought{how_much}",
-        "warning",
-        f"{'; '.join(each['sentence'] for each in found)} (completions up to step {history.step}, limit {_LEAST_READ})",
-        "the function takes the whole turn, so it teaches what to show in the thinking",
-        "rewards: one that reads what follows the last closing think tag, as after_thinking of rlvr_vocab gives it",
-    )
-
-
-def _least_read(reading: Row) -> float:
-    least = reading["low"]
-    return float(max(filter(None, reading["moved"].values()), default=0.0) if least is None else least)
+    for each in history.thoughts:
+        least = max(filter(None, each["moved"].values()), default=0.0) if each["low"] is None else each["low"]
+        if (
+            each["reads"]
+            and each["declared"] not in ("form", "length")
+            and weights.get(each["name"])
+            and least > _LEAST_READ
+        ):
+            how_much = "" if each["share"] is None else f": {100 * each['share']:.0f} % of its variance"
+            return Finding(
+                f"Reward {each['name']} reads the thought{how_much}",
+                "warning",
+                f"{each['sentence']} (completions up to step {history.step}, limit {_LEAST_READ})",
+                "the function takes the whole turn, so it teaches what to show in the thinking",
+                "rewards: one that reads what follows the last closing think tag, as after_thinking gives it",
+            )
+    return None

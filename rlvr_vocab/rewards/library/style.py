@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import combinations, groupby, islice
 from typing import Annotated, Any, Literal
 
@@ -11,20 +11,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.source import DecimalMark
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.reward import (
-    LIBRARY,
-    THINK_TAGS,
-    ReadsThought,
-    Score,
-    Tags,
-    assistant_text,
-    reward,
-    traits_of,
-)
+from rlvr_vocab.rewards.reward import LIBRARY, THINK_TAGS, Score, Tags, assistant_text, reward
 from rlvr_vocab.text import nearest_and_all, pluralize
 
 Unit = Literal["tokens", "words", "characters"]
-_COUNTS_SAMPLED = "it counts sampled tokens, and a made-up turn has none"
+_COUNTS_IDS = "it counts sampled tokens, and a made-up turn has none"
 _PASSING_SCORE = 0.5
 _SHINGLE = 3
 _MOST_WORDS = 20_000  # that a text is compared by
@@ -42,7 +33,7 @@ def _parts(
     return [text.lower().split() for text in texts] if unit == "words" else list(texts)
 
 
-@reward(skip_gold_check=_COUNTS_SAMPLED, reads_thought="length")
+@reward(skip_gold_check=_COUNTS_IDS, reads_thought="length")
 def length(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -74,18 +65,12 @@ def length(
     return scores
 
 
-def _read_by_grader(params: Mapping[str, Any]) -> ReadsThought:
-    grader = LIBRARY.get(str(params.get("grader", "accuracy")))
-    found = None if grader is None else traits_of(grader).declared_reading({})
-    return "words" if found == "words" else "length"
-
-
 @reward(
     shapes="grader",
-    reads_thought=_read_by_grader,
+    reads_thought="length",  # graders that read words give penalties, which are never right
     verifies=True,
     answer_in="box",
-    skip_gold_check=f"{_COUNTS_SAMPLED}; its grader can be tried by itself",
+    skip_gold_check=f"{_COUNTS_IDS}; its grader can be tried by itself",
     aliases=("get_cosine_scaled_reward",),  # TRL's name
 )
 def cosine_length(
@@ -131,12 +116,7 @@ def cosine_length(
     return list(map(score, grades, map(len, completion_ids)))
 
 
-@reward(  # its alias is TRL's name
-    full_mark=0.0,
-    skip_gold_check=_COUNTS_SAMPLED,
-    reads_thought="length",
-    aliases=("get_soft_overlong_punishment",),
-)
+@reward(full_mark=0.0, skip_gold_check=_COUNTS_IDS, reads_thought="length", aliases=("get_soft_overlong_punishment",))
 def overlong(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]],
@@ -164,12 +144,7 @@ def overlong(
     return [score(len(ids)) for ids in completion_ids]
 
 
-@reward(  # its alias is TRL's name
-    full_mark=0.0,
-    skip_gold_check=_COUNTS_SAMPLED,
-    reads_thought="words",
-    aliases=("get_repetition_penalty_reward",),
-)
+@reward(full_mark=0.0, skip_gold_check=_COUNTS_IDS, reads_thought="words", aliases=("get_repetition_penalty_reward",))
 def repetition(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -200,11 +175,7 @@ def repetition(
     return scores
 
 
-@reward(
-    full_mark=0.0,
-    skip_gold_check="it compares the completions of one prompt, and here there is one",
-    reads_thought="words",
-)
+@reward(full_mark=0.0, skip_gold_check="it compares the completions of one prompt", reads_thought="words")
 def diversity(
     completions: Sequence[Any],
     prompts: Sequence[Any],
