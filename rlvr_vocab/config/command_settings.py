@@ -124,18 +124,12 @@ class ReportSettings:
     """one HTML file of a run: outcome, curves, findings, samples, vocabulary; or what a comparison shows
 
     Example: rlvr-vocab report run=out/grpo_baseline
-
-    run: of a comparison, the folder that `compare` wrote.
     """
 
     run: Annotated[UserPath, AfterValidator(_reported_folder)]
     out: OutFile | None
     figures: OutFolder | None
     max_samples: Count
-
-    def __post_init__(self) -> None:
-        if self.is_comparison and self.figures is not None:
-            raise UserError("figures: the charts of a comparison are written by rlvr-vocab compare figures=…")
 
     @property
     def is_comparison(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import fields
 from pathlib import Path
@@ -13,27 +13,20 @@ from rlvr_vocab.analysis.compare.runs import (
     ComparedArm,
     ComparedRun,
     ComparisonResult,
-    GraderError,
     TriedRun,
     compare_all,
     problem_of,
 )
 from rlvr_vocab.config.command_settings import COMMANDS, CompareSettings
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import (
-    ABSENT,
-    CODE,
-    NOT_COMPARED,
-    command_line,
-    command_to_repeat,
-    is_from_python,
-    read_recorded,
-)
+from rlvr_vocab.config.recorded import ABSENT, CODE, NOT_COMPARED, command_line, command_to_repeat, read_recorded
 from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.data.source import FROM_PYTHON
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json, read_json_if_there
 from rlvr_vocab.record.files import (
     COMPARISON,
+    COMPLETIONS,
     CONFIG,
     ENVIRONMENT,
     EVALUATION_RESULTS,
@@ -42,23 +35,14 @@ from rlvr_vocab.record.files import (
     PROBLEMS,
     SUMMARY,
 )
-from rlvr_vocab.record.results import (
-    HeldOutMetric,
-    ProblemResult,
-    is_right,
-    read_lines,
-    read_probe,
-    read_thought_reading,
-    recorded_grader,
-)
+from rlvr_vocab.record.results import ProblemResult, read_lines, read_probe, recorded_grader
 from rlvr_vocab.rewards.build import RewardContext, required_columns
-from rlvr_vocab.rewards.grader import Grader, GraderSpec
+from rlvr_vocab.rewards.grader import GraderSpec
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, traits_by_name
+from rlvr_vocab.rewards.reward import RewardSpec, traits_by_name
 from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
-from rlvr_vocab.runs.rewards import ROWS_TRIED, example_turns, gold_forms, highest_reward_form
+from rlvr_vocab.runs.rewards import gold_errors
 from rlvr_vocab.secrets import MASK, is_secret, without_secrets
-from rlvr_vocab.statistics import share_interval
 from rlvr_vocab.text import pluralize, short_text, visible_text
 from rlvr_vocab.training.settings import Lora
 
@@ -81,7 +65,6 @@ _LIKELY = (  # under test
 _NOTHING = {"tools": "[]", "environment": "null"}  # the value of a baseline, for other keys 0
 _LONGEST_VALUE = 40  # characters of a value in an arm's name
 _RATE = "training.learning_rate"
-_GOLDS_GRADED = 1_000
 
 
 def compare(settings: CompareSettings) -> ComparisonResult:
@@ -100,8 +83,7 @@ def compare(settings: CompareSettings) -> ComparisonResult:
     others = {name: tuple(_printable(name, each[number]) for number in order) for name, each in differing.items()}
     comparisons = compare_all(arms, settings.confidence, settings.power, settings.pair_seeds)
     arm_names = [arms[ordered.index(name)].name for name in names or values]
-    tried, looked_in = _tried_runs(settings, folders, configs, arm_names, key, comparisons[0].metric)
-    grader_error, score_command = _grader_error(runs, configs[0])
+    tried, looked_in = _tried_runs(settings, folders, configs, arm_names, key, comparisons[0].metric.name)
     return ComparisonResult(
         key=key,
         measured=f"results named {settings.evaluation}" if settings.evaluation else "measured by each run at its end",
@@ -110,9 +92,9 @@ def compare(settings: CompareSettings) -> ComparisonResult:
         differences=others,
         tried=tried,
         looked_in=looked_in,
-        grader_error=grader_error,
-        score_command=score_command,
+        grader_errors=_grader_errors(runs, configs[0]),
         command=command_line("compare", settings),
+        directory=str(Path.cwd()),
     )
 
 
@@ -123,41 +105,61 @@ def compare_again(folder: Path) -> ComparisonResult:
     try:
         with chdir(recorded["directory"]):
             return compare(read_settings("compare", shlex.split(recorded["command"])[2:]))
-    except KeyError as error:
-        raise UserError(f"{path} names no {error}: an older version wrote it; compare the runs again") from error
-    except FileNotFoundError as error:
-        raise UserError(f"{path} was written in {error.filename}, which is gone: compare the runs again") from error
+    except (KeyError, FileNotFoundError) as error:  # an older version wrote it, or its folder was moved
+        raise UserError(f"{path} cannot be computed again ({error}): run rlvr-vocab compare") from error
 
 
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
     training, results = config["training"], _measured_results(folder, evaluation)
     sampling, environment = _sampling_settings(results), read_json_if_there(folder / ENVIRONMENT)
-    repeat = command_to_repeat(folder, str(config["exp_name"]))
-    if is_from_python(config):
-        repeat = shlex.join(["python", *(environment or {}).get("command", [str(config["dataset"]["name"])])])
+    grader = sampling.get("grader") if sampling else recorded_grader(folder)
+    commands = [each["command"] for each in (environment, sampling) if each and each.get("command")]
     return ComparedRun(
         record=run_record(folder),
         seed=config["seed"],
         answers=read_lines(results, ProblemResult),
-        answers_file=results,
         environment=environment,
         problems=read_json_if_there(folder / PROBLEMS),
         probe=read_probe(folder),
-        thoughts=read_thought_reading(folder),
         sampling_settings=sampling,
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
-        grader=sampling.get("grader") if sampling else recorded_grader(folder),
+        grader=grader,
         has_copies=_has_copies({key: as_typed(value) for key, value in configuration_keys(config).items()}),
-        has_code=bool(config.get(CODE)),
-        repeat=repeat,
-        typed=tuple(_typed(each["command"]) for each in (environment, sampling) if each and each.get("command")),
+        commands=_commands(folder, config, results, grader),
+        typed=tuple(map(_typed, commands)),
     )
 
 
 def _typed(words: Sequence[str]) -> str:
-    """A recorded command line as it is typed; that of this program without its path."""
-    ours = len(words) > 1 and words[1] in COMMANDS
-    return shlex.join(["rlvr-vocab", *words[1:]] if ours else ["python", *words])
+    """A recorded command line: that of this program without its path, or of a script."""
+    return shlex.join(["rlvr-vocab", *words[1:]] if {*words[1:2]} & COMMANDS.keys() else ["python", *words])
+
+
+def _commands(
+    folder: Path, config: Mapping[str, Any], results: Path, grader: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """What would measure a part of the claims; a run from Python has only its script."""
+    trusted, name = ["trust_code=true"] if config.get(CODE) else [], str(config["dataset"]["name"])
+    again = " ".join([command_to_repeat(folder, str(config["exp_name"])), *trusted])
+    if name.startswith(FROM_PYTHON):
+        script = shlex.join(["python", name.removeprefix(FROM_PYTHON)])
+        return dict.fromkeys(("train", "problems", "grader", "thoughts", "copies"), script)
+
+    def command(name: str, *words: str) -> str:
+        return shlex.join(["rlvr-vocab", name, f"config={folder}/{CONFIG}", *words, *trusted])
+
+    asked = config["evaluation"]["grader"]
+    graded = [f"rewards={as_typed(asked)}"] if asked else []
+    if not any(traits_by_name(part["name"]).skip_gold_check for part in (grader or {"functions": []})["functions"]):
+        graded.append("model.name=null")  # gold answers, and no samples
+    has_completions, has_model = (folder / COMPLETIONS).is_dir(), (folder / FINAL_MODEL).is_dir()
+    return {
+        "train": again if (folder / SUMMARY).is_file() else command("train"),
+        "problems": command("check", "model.name=null", f"against={results}", "against_problem_column=prompt"),
+        "grader": command("score", *graded),
+        "thoughts": command("score", f"completions={folder}/{COMPLETIONS}") if has_completions else again,
+        "copies": shlex.join(["rlvr-vocab", "probe", f"run={folder}"]) if has_model else again,
+    }
 
 
 def _measured_results(folder: Path, evaluation: str | None) -> Path:
@@ -273,7 +275,7 @@ def _printable(key: str, value: str) -> str:
     return MASK if is_secret(key, value) else visible_text(without_secrets(value))
 
 
-# --- what was tried beside them ---
+# --- what was tried beside them, and how their grader errs ---
 
 
 def _tried_runs(
@@ -282,101 +284,53 @@ def _tried_runs(
     configs: Sequence[Mapping[str, Any]],
     arms: Sequence[str],
     key: str,
-    metric: HeldOutMetric,
+    metric: str,
 ) -> tuple[tuple[TriedRun, ...], str]:
-    """The other runs of these datasets and models, beside the compared ones or in `tried`; and where they were found.
+    """The other runs of these problems and models, beside the compared ones or in `tried`; and where they were found.
 
     `arms` has the name of the arm of each compared run.
     """
     parents = dict.fromkeys(folder.parent for folder in folders)
     beside = [path.parent for parent in parents for path in sorted(parent.glob(f"*/{CONFIG}"))]
     where = ", ".join(map(str, parents)) if settings.tried is None else f"tried={as_typed(settings.tried)}"
-    compared, unreadable = {folder.resolve() for folder in folders}, list[Path]()
-    subjects = [_subject(config) for config in configs]
-    found = list[tuple[Path, dict[str, Any], dict[str, Any]]]()
+    compared, found = {folder.resolve() for folder in folders}, list[tuple[Path, dict[str, Any], dict[str, Any]]]()
+    subjects = [(config["dataset"]["name"], config["model"]["name"]) for config in configs]
     for folder in beside if settings.tried is None else settings.tried:
-        if folder.resolve() in compared:
-            continue
         try:
-            config, summary = read_recorded(folder, resolve=True), read_json_if_there(folder / SUMMARY) or {}
+            if folder.resolve() not in compared:
+                config, summary = read_recorded(folder, resolve=True), read_json_if_there(folder / SUMMARY) or {}
+                found += [(folder, config, summary)] * (
+                    (config["dataset"]["name"], config["model"]["name"]) in subjects
+                )
         except UserError:
-            unreadable.append(folder)
-            continue
-        if _subject(config) in subjects:
-            found.append((folder, config, summary))
+            where += f" ({folder} cannot be read)"
     differing = differing_keys([*configs, *(config for _, config, _ in found)])
     kept = [values for name, values in differing.items() if name != _RATE or key == _RATE]
     rows = [tuple(values[number] for values in kept) for number in range(len(configs) + len(found))]
-    arm_of = dict(zip(rows, arms, strict=False))
-    tried = [
-        TriedRun(
-            folder=str(folder),
-            arm=arm_of.get(row),
-            learning_rate=config["training"]["learning_rate"],
-            is_finished=bool(summary.get("finished")),
-            value=summary.get(f"{metric.name}_after"),
-        )
-        for row, (folder, config, summary) in zip(rows[len(configs) :], found, strict=True)
-    ]
-    return tuple(tried), where + f" (unreadable: {', '.join(map(str, unreadable))})" * bool(unreadable)
+    arm_of, tried = dict(zip(rows, arms, strict=False)), list[TriedRun]()
+    for row, (folder, config, summary) in zip(rows[len(configs) :], found, strict=True):
+        outcome = bool(summary.get("finished")), summary.get(f"{metric}_after")
+        tried.append(TriedRun(str(folder), arm_of.get(row), config["training"]["learning_rate"], *outcome))
+    return tuple(tried), where
 
 
-def _subject(config: Mapping[str, Any]) -> tuple[str, str]:
-    return config["dataset"]["name"], config["model"]["name"]
-
-
-# --- the errors of the grader ---
-
-
-def _grader_error(runs: Sequence[ComparedRun], config: Mapping[str, Any]) -> tuple[GraderError | str, str]:
-    """The errors of the grader on the gold answers of the runs, or why they are not measured; what shows its scores."""
-    record, asked = runs[0].grader, config["evaluation"]["grader"]
-    words = [f"rewards={as_typed(asked)}"] if asked else []
-    command = runs[0].command("score", *words, "model.name=null")
-    if record is None:
-        return "no file records it", runs[0].repeat
-    if record["threshold"] is None:
-        return f"for {record['name']} nothing is right or wrong", command
-    names = [part["name"] for part in record["functions"]]
-    if any("file" in part for part in record["functions"]) or not LIBRARY.keys() >= set(names):
-        return f"{record['name']} is code of your own, which this command does not import", command
-    for traits in map(traits_by_name, names):
-        if reason := traits.skip_gold_check:
-            return f"{record['name']} cannot be given a gold answer: {reason}", runs[0].command("score", *words)
-    specs = tuple(RewardSpec(part["name"], part["weight"], part["params"]) for part in record["functions"])
+def _grader_errors(runs: Sequence[ComparedRun], config: Mapping[str, Any]) -> dict[str, Any] | str:
+    """The errors of the grader on the gold answers of the runs, or why they are not measured."""
+    record = runs[0].grader
+    if record is None or record["threshold"] is None:
+        return "nothing is right or wrong"
+    parts = record["functions"]
+    if any("file" in part or part["name"] not in LIBRARY for part in parts):
+        return "its code is your own, which this command does not import"
+    if reason := next((reason for part in parts if (reason := traits_by_name(part["name"]).skip_gold_check)), ""):
+        return reason
+    specs = tuple(RewardSpec(part["name"], part["weight"], part["params"]) for part in parts)
     if lacking := {column for spec in specs for column in required_columns(spec)} - {"solution"}:
-        return f"results do not have the {', '.join(sorted(lacking))} of a problem", command
+        return f"results do not have {', '.join(sorted(lacking))}"
     golds = dict(map(problem_of, (answer for run in runs for answer in run.answers)))
-    rows = [{"prompt": each, "solution": gold} for each, gold in golds.items() if gold is not None][:_GOLDS_GRADED]
-    if not rows:
-        return "no held-out problem has a gold answer", command
+    if {*golds.values()} <= {None}:
+        return "no problem has a gold answer"
     opened, closed = config["model"]["think_tags"]
     context = RewardContext((opened, closed), decimal_mark=config["dataset"].get("decimal", "point"))
-    return _measured_error(GraderSpec(specs, record["threshold"]), context, rows), command
-
-
-def _measured_error(spec: GraderSpec, context: RewardContext, rows: Sequence[Mapping[str, Any]]) -> GraderError:
-    """`rows` have a `prompt` and its gold answer, `solution`; the false answer is the next other gold answer."""
-    grader, tags = Grader(spec, context), context.think_tags or THINK_TAGS
-    form = highest_reward_form(spec.functions, context, gold_forms(tags), rows[:ROWS_TRIED])
-
-    def are_right(answers: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> list[float]:
-        turns = [turn for row in answers for turn in example_turns([form], row)]
-        grades = grader.grades(asked, turns, [[] for _ in turns])
-        return [float(is_right(grade.score, spec.threshold) or False) for grade in grades]
-
-    pairs = list(_with_another_answer(rows))
-    false = are_right([other for _, other in pairs], [row for row, _ in pairs]) if pairs else []
-    wrong = [(row["solution"], other["solution"]) for (row, other), taken in zip(pairs, false, strict=True) if taken]
-    accepted = share_interval(are_right(rows, rows))
-    assert accepted is not None
-    return GraderError(accepted, share_interval(false), tuple(wrong[:3]), example_turns([form], rows[0])[0])
-
-
-def _with_another_answer(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Each row with the next one, around the end, whose gold answer is another text."""
-    texts = ["".join(row["solution"].split()).casefold() for row in rows]
-    for number, row in enumerate(rows):
-        following = (at % len(rows) for at in range(number + 1, number + len(rows)))
-        if (other := next((at for at in following if texts[at] != texts[number]), None)) is not None:
-            yield row, rows[other]
+    rows = [{"prompt": prompt, "solution": gold} for prompt, gold in golds.items()]
+    return gold_errors(GraderSpec(specs, record["threshold"]), context, rows)

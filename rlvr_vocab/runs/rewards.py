@@ -19,12 +19,14 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, THOUGHT_READING
+from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, logged_names, required_columns
-from rlvr_vocab.rewards.grader import GraderSpec, grader_spec, weighted_sum
+from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec, weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, parameters_of
 from rlvr_vocab.rewards.thoughts import ThoughtIds, costly, read_thoughts
+from rlvr_vocab.text import short_text
 from rlvr_vocab.verify.boxed_answer import SOURCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 ROWS_TRIED = 8  # of a problem set, before training
 _COMPLETIONS_READ, _SECONDS_READING = 256, 60.0  # to measure at the end of a run what a reward reads of the thought
+_GOLDS_GRADED = 1_000
 # The columns of the gold answers, and the remedy if a reward function lacks them.
 GOLD_COLUMNS = ("solution", "answer")
 NAME_GOLD_ANSWERS = "name their column with dataset.columns.answer"
@@ -135,6 +138,30 @@ def highest_reward_form(
         return sum(weighted_sum(rewards, of_turn) or 0.0 for of_turn in zip(*scores, strict=True))
 
     return max(forms, key=total)
+
+
+def gold_errors(spec: GraderSpec, context: RewardContext, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How a grader with a threshold errs on gold answers in made-up turns like `turn`, those of the first 1,000 rows.
+
+    rejected: for each row whether its `solution` is not right; accepted: whether that of the next row is, where it is
+    another text; examples: such pairs.
+    """
+    rows = [row for row in rows if row["solution"] is not None][:_GOLDS_GRADED]
+    form = highest_reward_form(spec.functions, context, gold_forms(context.think_tags or THINK_TAGS), rows[:ROWS_TRIED])
+    grader, pairs = Grader(spec, context), [(row, row) for row in rows]
+    pairs += [
+        each for each in zip(rows, [*rows[1:], *rows[:1]], strict=True) if each[0]["solution"] != each[1]["solution"]
+    ]
+    turns = [turn for _, other in pairs for turn in example_turns([form], other)]
+    grades = grader.grades([row for row, _ in pairs], turns, [[] for _ in turns])
+    right = [bool(is_right(grade.score, spec.threshold)) for grade in grades]
+    wrong = [pair for pair, taken in zip(pairs[len(rows) :], right[len(rows) :], strict=True) if taken]
+    return {
+        "rejected": [not each for each in right[: len(rows)]],
+        "accepted": right[len(rows) :],
+        "examples": [f"{short_text(other['solution'])} for {short_text(row['solution'])}" for row, other in wrong[:3]],
+        "turn": turns[0],
+    }
 
 
 def _values(reward: Reward, rows: Sequence[Mapping[str, Any]], turns: Sequence[str]) -> list[float | None]:

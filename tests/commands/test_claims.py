@@ -16,7 +16,14 @@ from rlvr_vocab.record.results import write_results
 from tests.compared_runs import ENVIRONMENT, SUMMARY, answer, compare, flagged, three
 
 LEAKED = "−1: 7 + 1 ="  # the held-out `-1: 7+1=` in another spelling
-READING = {"name": "mine", "declared": None, "reads": True, "measured": True, "share": 0.31, "sentence": "reads"}
+READING = {
+    "name": "mine",
+    "declared": None,
+    "reads": True,
+    "measured": True,
+    "agrees": True,
+    "sentence": "mine reads it",
+}
 
 
 def claims(found):
@@ -51,7 +58,7 @@ def test_each_line_holds_what_the_raw_files_hold(made):
     made("of_another_set", dataset__name="products")
     runs = [*arms["0"], *arms["100"]]
     lines = claims(compare(runs)[1])
-    assert [each["seeds"] for each in lines["arms"]["figures"]["arms"]] == [[0, 1, 2], [0, 1, 2]]
+    assert lines["arms"]["figures"]["seeds"] == {f"reasoning_vocab_size={value}": [0, 1, 2] for value in arms}
     for name, of_run in {
         "tokens sampled": lambda run: json.loads(Path(run, "metrics.jsonl").read_text().splitlines()[-1])["num_tokens"],
         "steps": lambda run: raw(run, "summary.json")["steps"],
@@ -64,19 +71,18 @@ def test_each_line_holds_what_the_raw_files_hold(made):
     answers = {run: list(map(json.loads, Path(run, "evaluation/after.jsonl").read_text().splitlines())) for run in runs}
     problems = lines["held-out problems"]["figures"]
     assert problems["different"] == len({each["prompt"] for of_run in answers.values() for each in of_run}) == 200
-    assert problems["leaked"] == {run: int(run in arms["100"]) for run in runs}
+    assert problems["trained_on"] == {run: int(run in arms["100"]) for run in runs}
     assert "'-1: 7+1='" in lines["held-out problems"]["flags"][0]
-    golds = lines["grader"]["figures"]
-    assert golds["accepted"]["estimate"] == 1.0 and golds["accepted"]["problems"] == 200
-    assert golds["false_accepts"]["estimate"] == 0.0 and golds["false_accepts"]["problems"] == 200
+    errors = {"rejected": {"answers": 0, "of": 200}, "accepted": {"answers": 0, "of": 200}}
+    assert lines["grader"]["figures"] == errors and "accuracy" in lines["grader"]["text"]
     share = {value: mean(mean(each["score"] for each in answers[run]) for run in arms[value]) for value in arms}
     [effect] = lines["effect"]["figures"]["comparisons"]
     assert effect["difference"] == pytest.approx(share["100"] - share["0"])
     assert f"{100 * (share['100'] - share['0']):+.1f} points" in lines["effect"]["text"]
     tried = lines["tried and not reported"]
-    assert tried["figures"]["others"] == tried["figures"]["unfinished"] == 1 and tried["flags"] == []
+    assert tried["figures"]["unfinished"] == len(tried["figures"]["runs"]) == 1 and tried["flags"] == []
     assert "searched (not finished)" in tried["text"]
-    again = lines["to do it again"]["listing"]
+    again = lines["to do it again"]["commands"]
     assert again[:-1] == ["rlvr-vocab train experiment=quickstart"] and "compare" in again[-1]
     assert main(shlex.split(again[-1])[1:]) == 0
 
@@ -103,7 +109,7 @@ def test_a_weakness_is_a_flag_and_stands_in_red_at_the_top(made, name):
 def test_one_seed_is_flagged_and_no_effect_of_the_arm_is_claimed(made):
     _, found = compare([made("b"), made("r", n=100)])
     assert flagged(found) == ["arms", "learning rates tried", "effect"]
-    assert sum("has one seed (0)" in each for each in red()) == 2
+    assert sum("has one seed:" in each for each in red()) == 2
     assert "smallest effect" not in claims(found)["effect"]["text"]
 
 
@@ -128,7 +134,7 @@ def test_runs_of_a_compared_configuration_that_are_left_out_are_named(made, tmp_
     tried = claims(compare(runs)[1])["tried and not reported"]
     assert tried["status"] == "flag" and "12 runs of a compared configuration" in tried["flags"][0]
     assert tried["flags"][0].count("unlucky") == 10 and "and 2 more" in tried["flags"][0]
-    assert "unlucky16 (10.0%)" in tried["text"] and "unreadable" in tried["text"]
+    assert "unlucky10 (10.0%)" in tried["text"] and "notes cannot be read" in tried["text"]
 
 
 def test_tokens_that_dynamic_sampling_threw_away_were_not_trained_on(made):
@@ -159,11 +165,14 @@ def test_a_line_without_its_file_is_not_measured_and_names_the_whole_command(mad
         write(run, "probe/probe.json", {"verdict": "no sign of meaning", "sentence": "No sign."})
         for folder in ("completions", "final_model"):
             Path(run, folder).mkdir()
-    assert claims(compare(runs)[1])[name]["commands"] == []
+    assert "Not measured" not in claims(compare(runs)[1])[name]["text"]
     Path(runs[1], file).unlink()
     line = claims(compare(runs)[1])[name]
-    [typed] = line["commands"]
-    assert runs[1] not in line["text"] and shlex.split(typed)[:2] == ["rlvr-vocab", command]
+    typed = line["commands"][0]
+    assert line["text"].endswith(f"{runs[1]}. This would measure it:") and shlex.split(typed)[:2] == [
+        "rlvr-vocab",
+        command,
+    ]
     read_settings(command, shlex.split(typed)[2:])  # it can be typed as it stands
 
 
@@ -184,28 +193,28 @@ def test_the_report_of_a_comparison_is_computed_anew(made, tmp_path, monkeypatch
     page = Path(tmp_path, "compared/report.html").read_text()
     assert "&lt;b&gt;meaning" in page and "<svg" not in page and red(Path(tmp_path, "compared/report.html"))
     assert r"No sign of \<b\>meaning" in Path(tmp_path, "compared/report.md").read_text()
-    assert "rlvr-vocab compare figures" in error_of("report", "../compared", "figures=x")
+    assert main(["report", "../compared", "figures=drawn"]) == 0 and Path("drawn/reward_in_training.svg").is_file()
     write(tmp_path / "compared", "comparison.json", {"key": "x"})
-    assert "an older version wrote it" in error_of("report", "../compared")
+    assert "run rlvr-vocab compare" in error_of("report", "../compared")
 
 
 @pytest.mark.parametrize(
-    ("changed", "flag"),
+    ("changed", "is_flag"),
     [
-        ({}, "reads the thought (r0: 31% of its variance): training shows"),
-        ({"declared": "words"}, "reads the thought (r0: 31% of its variance): training shows"),
-        ({"declared": "nothing", "share": None}, "is declared to read nothing of the thought, and reads it (r0)."),
-        ({"declared": "length"}, None),
-        ({"reads": False}, None),
+        ({}, True),
+        ({"declared": "words"}, True),
+        ({"declared": "nothing", "agrees": False}, True),
+        ({"declared": "length", "agrees": False}, True),
+        ({"declared": "length"}, False),
+        ({"reads": False}, False),
     ],
 )
-def test_a_reward_that_reads_the_thought_is_a_flag_unless_it_is_declared_to(made, changed, flag):
+def test_a_reward_that_reads_the_thought_is_a_flag_unless_it_is_declared_to(made, changed, is_flag):
     runs = [Path(run).name for run in (made("b0"), made("r0", n=100))]
     write(runs[1], "thought_reading.json", {"completions": 1, "problems": 1, "rewards": [READING | changed]})
     line = claims(compare(runs)[1])["rewards and the thought"]
-    assert line["flags"] == (
-        [] if flag is None else [f"Reward mine {flag}" + " the model what to write there."[: 99 * ("shows" in flag)]]
-    )
+    assert "mine reads it (1 run)." in line["text"]
+    assert line["flags"] == ["Reward mine reads the thought, so training shapes it (r0: mine reads it)."] * is_flag
 
 
 def test_errors_of_the_grader_are_measured_on_gold_answers_and_shown(made):
@@ -217,8 +226,8 @@ def test_errors_of_the_grader_are_measured_on_gold_answers_and_shown(made):
         write_results([type(answers[0])(**row) for row in rows], Path(run, "evaluation/after.jsonl"))
     grader = claims(compare(runs)[1])["grader"]
     # 0.5 for 1/2 and 3.0 for 3; 3 for 0.5, ][ for 3.0 and 1/2 for ][ are wrong.
-    assert grader["figures"]["false_accepts"]["estimate"] == 2 / 5
-    assert any("0.5 for 1/2, 3.0 for 3" in flag for flag in grader["flags"])
+    assert grader["figures"]["accepted"] == {"answers": 2, "of": 5}
+    assert any("0.5 for 1/2 and 3.0 for 3" in flag for flag in grader["flags"])
 
 
 def test_a_grader_of_ones_own_is_not_imported_and_not_measured(made):

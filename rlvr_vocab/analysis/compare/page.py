@@ -1,11 +1,11 @@
-"""The page of a comparison: verdict, chart of the differences, every run, the claims; and these as Markdown."""
+"""The page of a comparison: verdict, charts, what the runs show; and this as Markdown and JSON."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from pathlib import Path
 from statistics import mean
 
 from markupsafe import Markup
@@ -15,52 +15,44 @@ from rlvr_vocab.analysis.compare.claims import Claim
 from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparisonResult
 from rlvr_vocab.analysis.compare.table import arm_table
-from rlvr_vocab.analysis.report.page import Page, chart_grid, claims, paragraph, table
-from rlvr_vocab.terminal import clock
+from rlvr_vocab.analysis.report.page import Page, chart_grid, paragraph, preformatted, render, table
+from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.text import listed
 
-CLAIMS = "What the runs show"
 
-
-def compare_page(compared: ComparisonResult, lines: Sequence[Claim], charts: Sequence[Chart]) -> Page:
-    """The page as it can be rendered; `charts` are those of the comparison."""
-    sections = {
-        "Verdict": chart_grid(charts) + _notes(compared),
-        "Arms": table(*arm_table(compared), range(1, 9)),
-        "Every run": _runs(compared),
-    }
-    page = claims_page(compared, lines)
-    return replace(page, sections={**sections, **page.sections}, kind="rlvr-vocab comparison")
-
-
-def claims_page(compared: ComparisonResult, lines: Sequence[Claim]) -> Page:
-    """The claims alone, with the flags of all of them at the top."""
+def compare_page(compared: ComparisonResult, lines: Sequence[Claim], charts: Sequence[Chart] = ()) -> Page:
+    """The page as it can be rendered, with the flags of all claims at the top; without `charts` the claims alone."""
+    sections = {"What the runs show": table(("", "", ""), map(_cells, lines))}
+    if charts:
+        sections = {"Verdict": chart_grid(charts), "Arms": table(*arm_table(compared), range(1, 9)), **sections}
     sentence = " ".join(each.sentence for each in compared.comparisons)
     baseline, *others = (arm.name for arm in compared.arms)
     names = f"{listed(others)} against {baseline}"
     title = names if compared.key == "arms" else f"{compared.key}: {names}"
-    return Page(title, sentence, {CLAIMS: claims(lines)}, flags=all_flags(lines))
+    return Page(title, sentence, sections, "rlvr-vocab comparison", [flag for line in lines for flag in line.flags])
 
 
-def all_flags(lines: Sequence[Claim]) -> list[str]:
-    return [flag for line in lines for flag in line.flags]
+def _cells(line: Claim) -> tuple[str, Markup, Markup]:
+    parts = [paragraph(line.text), *(paragraph(flag, "flag") for flag in line.flags)]
+    parts += [preformatted("\n".join(line.commands))] if line.commands else []
+    kind = "missing" if line.status == "not measured" else line.status
+    return line.name, paragraph(line.status, kind), Markup("").join(parts)
 
 
-def claims_markdown(page: Page, lines: Sequence[Claim]) -> str:
-    """The page of the claims as Markdown: title, flags, and a part for each line."""
-    parts = [f"# {_plain(page.title)}", _plain(page.sentence)]
-    parts += ["\n".join(f"- **{_plain(flag)}**" for flag in page.flags)] if page.flags else []
+def write_claims(compared: ComparisonResult, page: Page, lines: Sequence[Claim], path: Path) -> None:
+    """Write the page as HTML, Markdown and JSON: `path` with these endings."""
+
+    def plain(text: str) -> str:  # without characters that Markdown would read
+        return re.sub(r"([\\`*<>\[|])", r"\\\1", " ".join(text.split()))
+
+    parts = [f"# {plain(page.title)}", plain(page.sentence), *(f"- **{plain(flag)}**" for flag in page.flags)]
     for line in lines:
-        parts += [f"## {line.name}: {line.status}", *filter(None, [_plain(line.text)])]
-        parts += [f"**{_plain(flag)}**" for flag in line.flags]
-        listings = {"Not measured; this would measure it:\n\n": line.commands, "": line.listing}
-        parts += [f"{before}```sh\n" + "\n".join(each) + "\n```" for before, each in listings.items() if each]
-    return "\n\n".join(parts) + "\n"
-
-
-def _plain(text: str) -> str:
-    """A text whose characters mean nothing in Markdown."""
-    return re.sub(r"([\\`*<>\[|])", r"\\\1", " ".join(text.split()))
+        parts += [f"## {line.name}: {line.status}", plain(line.text), *(f"**{plain(flag)}**" for flag in line.flags)]
+        parts += ["```sh\n" + "\n".join(line.commands) + "\n```"] if line.commands else []
+    content = {**compared.as_json(), "claims": list(map(vars, lines))}
+    atomic_write(path.with_suffix(".json"), json_text(content), "out")
+    atomic_write(path.with_suffix(".md"), "\n\n".join(filter(None, parts)) + "\n", "out")
+    atomic_write(path.with_suffix(".html"), render(page), "out")
 
 
 def comparison_charts(compared: ComparisonResult) -> Iterator[Chart]:
@@ -74,15 +66,6 @@ def comparison_charts(compared: ComparisonResult) -> Iterator[Chart]:
         if len(lines) == len(compared.arms):
             share = metric.is_share and name != "reward"
             yield line_chart(lines, title=title, y_label=name.rpartition("/")[2], percent=share, note=note)
-
-
-def _notes(compared: ComparisonResult) -> Markup:
-    first, note = compared.comparisons[0], "The interval allows for other held-out problems of the same kind"
-    if first.verdict == "one run each":
-        note += ", and not for other seeds."
-    else:
-        note += f" and for other seeds of training; runs are {'paired by seed' if first.paired else 'not paired'}."
-    return paragraph(note, "note")
 
 
 def difference_chart(comparisons: Sequence[Comparison], *, title: str, baseline: str, description: str) -> Chart:
@@ -110,18 +93,3 @@ def _arm_line(arm: ComparedArm, metric: str) -> Line | None:
     values = [[each[step] for each in series] for step in steps]
     low, middle, high = ([of(each) for each in values] for of in (min, mean, max))
     return Line(arm.name, steps, middle, low, high) if steps else None
-
-
-def _runs(compared: ComparisonResult) -> Markup:
-    rows = [
-        (
-            *(arm.name, arm.value if run is arm.runs[0] else "", run.seed, run.folder),
-            *(compared.metric.value(mean(run.results.scores), " "), f"{len(run.answers):,}"),
-            "" if run.grpo_seconds is None else clock(run.grpo_seconds),
-        )
-        for arm in compared.arms
-        for run in arm.runs
-    ]
-    measured = paragraph(f"{compared.metric.name.capitalize()}{compared.metric.by}: {compared.measured}.")
-    columns = ("arm", compared.key, "seed", "run", compared.metric.name, "answers", "GRPO time")
-    return measured + table(columns, rows, {4, 5, 6})

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, adjust_verdicts, compare_arms
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import CONFIG
 from rlvr_vocab.record.metrics import Row, RunRecord
 from rlvr_vocab.record.results import GraderRecord, HeldOutMetric, ProblemResult, grader_text, same_grader
-from rlvr_vocab.statistics import Interval
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run of an arm; environment, problems, probe, thoughts: the JSON files of these names; None without the file.
+    """One run of an arm; environment, problems, probe: the JSON files of these names; None without the file.
 
-    answers: to its held-out problems, in `answers_file`, graded by `grader`.
+    answers: to its held-out problems, graded by `grader`.
     sampling_settings: of the answers, as `rlvr-vocab evaluate` recorded them; None for the run's own answers.
     selects_best: whether it kept its best checkpoint instead of the last.
-    has_code: whether its configuration names code of the user's; repeat: the command that trains it again.
-    typed: the recorded commands that trained it and sampled its answers.
+    commands: by a name, what would measure a thing of the run; typed: those that made the run and its answers.
     """
 
     record: RunRecord
     seed: Hashable
     answers: Sequence[ProblemResult]
-    answers_file: Path
     environment: Row | None
     problems: Row | None
     probe: Row | None
-    thoughts: Row | None
     sampling_settings: Row | None
     selects_best: bool
     grader: GraderRecord | None
     has_copies: bool
-    has_code: bool
-    repeat: str
+    commands: Mapping[str, str]
     typed: tuple[str, ...]
 
     @property
@@ -68,25 +60,18 @@ class ComparedRun:
         return sum(stages.values()) if stages else None
 
     @property
-    def tokens_thrown_away(self) -> float:
-        """Sampled tokens that dynamic sampling left out of the batches; a row has the mean over its steps."""
+    def tokens_trained(self) -> float | None:
+        """Without the tokens that dynamic sampling threw away, of which a row has the mean over its steps."""
         rows = pairwise([{"step": 0}, *self.record.rows])
-        return sum((row["step"] - last["step"]) * row.get("dynamic/tokens_thrown_away", 0.0) for last, row in rows)
-
-    def command(self, name: str, *words: str) -> str:
-        """A command with the configuration of the run; a run from Python has only its script."""
-        if self.repeat.startswith("python "):
-            return self.repeat
-        trusted = ["trust_code=true"] if self.has_code else []
-        return shlex.join(["rlvr-vocab", name, f"config={self.folder}/{CONFIG}", *words, *trusted])
+        thrown_away = ((row["step"] - last["step"]) * row.get("dynamic/tokens_thrown_away", 0.0) for last, row in rows)
+        return None if self.tokens is None else self.tokens - sum(thrown_away)
 
 
 @dataclass(frozen=True)
 class TriedRun:
-    """A run that is not compared, on the dataset and the model of those that are.
+    """A run on the problems and the model of compared ones; `value` is its metric after training.
 
     arm: the name of the arm that has its configuration, but for learning rate and seed; None without one.
-    value: its metric of the held-out problems after training; None where it was not measured.
     """
 
     folder: str
@@ -94,20 +79,6 @@ class TriedRun:
     learning_rate: float
     is_finished: bool
     value: float | None
-
-
-@dataclass(frozen=True)
-class GraderError:
-    """The errors of a grader on gold answers in made-up turns like `turn`, that of the first problem.
-
-    accepted: the share of gold answers that it takes; false_accepts: that of another problem's gold answer, which is
-    another text; `examples` are such pairs of a gold answer and the accepted one.
-    """
-
-    accepted: Interval
-    false_accepts: Interval | None
-    examples: tuple[tuple[str, str], ...]
-    turn: str
 
 
 @dataclass(frozen=True)
@@ -131,8 +102,8 @@ class ComparisonResult:
 
     key: the configuration key under test; `arms` where arms that have names differ in several, or in none.
     differences: the other keys in which the runs differ, with the value of each run in the order of the arms.
-    tried: runs found in `looked_in`; grader_error: a reason where it cannot be measured here.
-    command: what made the comparison; score_command: what shows the scores of the grader.
+    tried: the runs in `looked_in` that are not compared; command: what made the comparison, typed in `directory`.
+    grader_errors: as `runs.rewards.gold_errors` counts them, or the reason why they are not measured.
     """
 
     key: str
@@ -142,9 +113,9 @@ class ComparisonResult:
     differences: Mapping[str, tuple[str, ...]]
     tried: tuple[TriedRun, ...]
     looked_in: str
-    grader_error: GraderError | str
-    score_command: str
+    grader_errors: Row | str
     command: str
+    directory: str
 
     @property
     def metric(self) -> HeldOutMetric:
@@ -160,7 +131,7 @@ class ComparisonResult:
         comparisons = [
             asdict(found) | {"verdict": found.verdict, "sentence": found.sentence} for found in self.comparisons
         ]
-        given = {name: getattr(self, name) for name in ("key", "measured", "differences", "command")}
+        given = {name: getattr(self, name) for name in ("key", "measured", "differences", "command", "directory")}
         return {**given, "arms": arms, "comparisons": comparisons}
 
 

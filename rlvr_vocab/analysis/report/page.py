@@ -67,9 +67,8 @@ def macro(template: str, name: str) -> Callable[..., Markup]:
 
 # `table(columns, rows, numeric)`: `numeric` are the numbers of the columns set as figures, from 0. `facts(pairs)`.
 # `samples(title, shown)`: title, prompt, marked text and facts of each completion. `chart_grid(charts)`.
-# `claims(lines)`, of analysis/compare/claims.py.
-chart_grid, claims, facts, samples, table = (
-    macro("blocks.html.j2", name) for name in ("chart_grid", "claims", "facts", "samples", "table")
+chart_grid, facts, samples, table = (
+    macro("blocks.html.j2", name) for name in ("chart_grid", "facts", "samples", "table")
 )
 
 
