@@ -108,9 +108,9 @@ def _arms(compared: ComparisonResult) -> Claim:
         )
     text, values = f"{compared.key} is under test.", dict[str, float]()
     for arm in compared.arms:
-        own = {run.folder: mean(run.results.scores) for run in arm.runs}
-        runs = (f"seed {run.seed}: {compared.metric.value(own[run.folder])} ({run.folder})" for run in arm.runs)
-        text, values = f"{text} {arm.name} ({arm.value}): {', '.join(runs)}.", values | own
+        values |= {run.folder: mean(run.results.scores) for run in arm.runs}
+        runs = (f"seed {run.seed}: {compared.metric.value(values[run.folder])} ({run.folder})" for run in arm.runs)
+        text += f" {arm.name} ({arm.value}): {', '.join(runs)}."
     return _line("arms", text, flags, seeds=seeds, values=values)
 
 
@@ -178,7 +178,7 @@ def _problems(compared: ComparisonResult) -> Claim:
         f"{len(key_of):,} different ones, {each} for each run ({compared.measured}); {clean} trained on none of them."
     )
     flags += _other_problems(compared)
-    figures = {"different": len(key_of), "of_run": sizes, "trained_on": leaked}
+    figures: dict[str, Any] = {"different": len(key_of), "of_run": sizes, "trained_on": leaked}
     return _line("held-out problems", text, flags, missing, **figures)
 
 
@@ -227,7 +227,9 @@ def _grader(compared: ComparisonResult) -> Claim:
     text += (
         f' They stand in made-up turns like "{found["turn"]}": errors on wordings of a model are not measured by it.'
     )
-    figures = {name: {"answers": sum(found[name]), "of": len(found[name])} for name in ("rejected", "accepted")}
+    figures: dict[str, Any] = {
+        name: {"answers": sum(found[name]), "of": len(found[name])} for name in ("rejected", "accepted")
+    }
     return _line("grader", text, flags, **figures)
 
 
@@ -267,7 +269,11 @@ def _tried(compared: ComparisonResult) -> Claim:
     )
     run = pluralize(len(left_out), "run")
     flags = [f"{run} of a compared configuration left out of the comparison: {_first(left_out)}."] if left_out else []
-    figures = {"unfinished": unfinished, "left_out": left_out, "runs": [vars(run) for run in compared.tried]}
+    figures: dict[str, Any] = {
+        "unfinished": unfinished,
+        "left_out": left_out,
+        "runs": [vars(run) for run in compared.tried],
+    }
     return _line("tried and not reported", text.rstrip(), flags, **figures)
 
 
