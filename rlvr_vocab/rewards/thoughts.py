@@ -147,10 +147,11 @@ def _case(row: Mapping[str, Any], tags: tuple[str, str], ids: ThoughtIds | None)
 
 def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Random) -> list[Sequence[_Thought | None]]:
     """The thoughts of a problem's completions as they were, twice, and other ones; None where there is none."""
-    own = [case.thought for case in group]
-    shifts = draw.sample(range(1, len(own)), min(len(own) - 1, _EXCHANGES))
-    exchanged: list[Sequence[_Thought | None]] = [[*own[shift:], *own[:shift]] for shift in shifts]
-    exchanged += [[None] * len(own)] * (_EXCHANGES - len(shifts))
+    own, order = [case.thought for case in group], draw.sample(range(len(group)), len(group))
+    exchanged: list[Sequence[_Thought | None]] = [[None] * len(own)] * _EXCHANGES
+    for shift in range(1, min(len(own), _EXCHANGES + 1)):
+        donors = dict(zip(order, [*order[shift:], *order[:shift]], strict=True))
+        exchanged[shift - 1] = [own[donors[place]] for place in range(len(own))]
     gold = list[_Thought | None]()
     for case in group:  # the worked solution, else the gold answer
         worked, answer = case.columns.get("reasoning"), cell_text(case.columns.get("solution"))
@@ -269,8 +270,7 @@ def _total_effect(groups: Sequence[Sequence[_Scores]]) -> tuple[float | None, fl
             values = np.array([case["as it was"][0] for case in several])
             effects.append(sum(square(case, "exchanged") - square(case, "again") for case in several) / 2)
             variances.append(len(several) * float(np.var(values - values[0], ddof=1)))
-    found = ratio_interval(effects, variances, ends=(0.0, 1.0))
-    if found is None:
+    if (found := ratio_interval(effects, variances)) is None:
         return None, None, None
-    share = min(max(float(found.estimate), 0.0), 1.0)
-    return (share, float(found.low), float(found.high)) if len(effects) > 1 else (share, None, None)
+    share, low, high = (min(max(float(each), 0.0), 1.0) for each in (found.estimate, found.low, found.high))
+    return (share, low, high) if len(effects) > 1 else (share, None, None)

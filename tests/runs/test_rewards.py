@@ -3,15 +3,20 @@
 import re
 from contextlib import nullcontext
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
+from rich.console import Console
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RewardSettings, prompt_style
 from rlvr_vocab.data.rows import build_messages
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.results import ACCURACY, read_thought_reading
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.runs.final_model import card_of_run
 from rlvr_vocab.runs.rewards import (
     answer_warnings,
     dry_run_rewards,
@@ -19,6 +24,7 @@ from rlvr_vocab.runs.rewards import (
     example_turns,
     gold_forms,
     highest_reward_form,
+    write_thought_reading,
 )
 
 TAGS = ("<think>", "</think>")
@@ -119,3 +125,38 @@ def test_a_form_that_is_read_and_not_asked_for_is_named_and_no_other(words, name
     lines = warnings(*words)
     assert (named is None and lines == []) or (len(lines) == 1 and named in lines[0])
     assert warnings("dataset.system_prompt=null", problem="1+1=? Answer in \\boxed{}.") == []
+
+
+def test_the_last_completions_of_a_run_are_scored_with_the_columns_of_their_problems(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def by_level(completions, level): return [x * len(c[-1]['content']) for x, c in zip(level, completions)]\n"
+        "def fails(completions, absent): return [1.0] * len(completions)\n"
+    )
+    names = f"accuracy,{tmp_path}/mine.py:by_level,{{name: overlong, weight: 0.5}},{tmp_path}/mine.py:fails"
+    words = ["model=tiny", "dataset=arithmetic", f"rewards=[{names}]", f"output_dir={tmp_path}"]
+    asked = {"7?": 1, "6*7?": 3, "16*7?": 5}  # each ends like the one before
+    problems = [{"prompt": [{"role": "user", "content": text}], "level": level} for text, level in asked.items()]
+    (tmp_path / "completions").mkdir()
+    for step in range(1, 5):
+        rows = [
+            {
+                "prompt": f"user\n{text}\n",
+                "completion": f"<think>{'a' * (step * sample)}</think>1",
+                "completion_ids": [0],
+            }
+            for text in ("6*7?", "unknown")
+            for sample in range(64)
+        ]
+        table = pa.Table.from_pylist([{**each, "step": step, "reward": 0.0} for each in rows])
+        pq.write_table(table, tmp_path / "completions" / f"step_0000{step}.parquet")
+    write_thought_reading(read_settings("train", words), Dataset.from_list(problems), Console(quiet=True))
+    found = read_thought_reading(tmp_path)
+    accuracy, by_level, overlong, fails = found["rewards"]
+    assert (found["completions"], found["problems"]) == (128, 2)  # of 256, those to a known problem
+    assert (accuracy["reads"], accuracy["declared"], accuracy["measured"]) == (None, "nothing", False)
+    assert by_level["reads"] and by_level["share"] > 0.8 and by_level["moved"]["blank"] == 126 / 128
+    assert overlong["declared"] == "length" and "completion_ids" in overlong["sentence"]
+    assert not fails["measured"] and "absent" in fails["sentence"]
+    assert card_of_run(tmp_path, read_settings("train", words).resolved, ACCURACY, adapter=False, steps=1)[
+        "thoughts"
+    ] == [each["sentence"] for each in found["rewards"]]

@@ -209,7 +209,17 @@ def test_findings_phases_stages_and_rewards_of_a_run_are_shown(run):
     sick = {"kl": 5.0, "completions/clipped_ratio": 0.9, "rewards/boxed/mean": 0.5, "time/backward": 0.2}
     rows = [{**metrics(step, 60), **sick, "stage": "ab"[step > 30]} for step in range(1, 61)]
     write_rows(run / "metrics.jsonl", rows)
+    reading = {
+        "name": "mine",
+        "declared": None,
+        "sentence": "mine reads <all>",
+        "reads": False,
+        "moved": {},
+        "low": None,
+    }
+    write_json(run / "thought_reading.json", {"completions": 9, "problems": 3, "rewards": [reading]})
     page = report(run)
+    assert "<td>mine</td>" in page and "<td>mine reads &lt;all&gt;</td>" in page
     assert 'class="finding' in page and "training.max_completion_length" in page
     assert "The doctor found nothing" not in page
     assert "stages a, b" in words(page) and ">rewards/boxed/mean</text>" in page
