@@ -38,11 +38,6 @@ from rlvr_vocab.record.files import COMPARISON, PROBE_FOLDER
 from rlvr_vocab.text import did_you_mean
 
 
-def _reported_folder(folder: Path) -> Path:
-    """The folder of a run, or of a comparison."""
-    return folder if (folder / COMPARISON).is_file() else _run_folder(folder)
-
-
 def _run_folder(folder: Path) -> Path:
     """The folder of a run; its whole path for . and .., since reports and their commands name it."""
     if not folder.is_dir():
@@ -126,7 +121,7 @@ class ReportSettings:
     Example: rlvr-vocab report run=out/grpo_baseline
     """
 
-    run: Annotated[UserPath, AfterValidator(_reported_folder)]
+    run: Annotated[UserPath, AfterValidator(lambda each: each if (each / COMPARISON).is_file() else _run_folder(each))]
     out: OutFile | None
     figures: OutFolder | None
     max_samples: Count

@@ -35,6 +35,7 @@ from rlvr_vocab.record.files import (
     PROBLEMS,
     SUMMARY,
 )
+from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import ProblemResult, read_lines, read_probe, recorded_grader
 from rlvr_vocab.rewards.build import RewardContext, required_columns
 from rlvr_vocab.rewards.grader import GraderSpec
@@ -135,18 +136,14 @@ def _typed(words: Sequence[str]) -> str:
     return shlex.join(["rlvr-vocab", *words[1:]] if {*words[1:2]} & COMMANDS.keys() else ["python", *words])
 
 
-def _commands(
-    folder: Path, config: Mapping[str, Any], results: Path, grader: Mapping[str, Any] | None
-) -> dict[str, str]:
-    """What would measure a part of the claims; a run from Python has only its script."""
+def _commands(folder: Path, config: Mapping[str, Any], results: Path, grader: Row | None) -> dict[str, str]:
+    """What would measure a part of the claims; a run from Python is trained again by its script alone."""
     trusted, name = ["trust_code=true"] if config.get(CODE) else [], str(config["dataset"]["name"])
-    again = " ".join([command_to_repeat(folder, str(config["exp_name"])), *trusted])
-    if name.startswith(FROM_PYTHON):
-        script = shlex.join(["python", name.removeprefix(FROM_PYTHON)])
-        return dict.fromkeys(("train", "problems", "grader", "thoughts", "copies"), script)
+    script = shlex.join(["python", name.removeprefix(FROM_PYTHON)]) if name.startswith(FROM_PYTHON) else ""
+    again = script or " ".join([command_to_repeat(folder, str(config["exp_name"])), *trusted])
 
     def command(name: str, *words: str) -> str:
-        return shlex.join(["rlvr-vocab", name, f"config={folder}/{CONFIG}", *words, *trusted])
+        return script or shlex.join(["rlvr-vocab", name, f"config={folder}/{CONFIG}", *words, *trusted])
 
     asked = config["evaluation"]["grader"]
     graded = [f"rewards={as_typed(asked)}"] if asked else []
@@ -286,24 +283,23 @@ def _tried_runs(
     key: str,
     metric: str,
 ) -> tuple[tuple[TriedRun, ...], str]:
-    """The other runs of these problems and models, beside the compared ones or in `tried`; and where they were found.
-
-    `arms` has the name of the arm of each compared run.
-    """
+    """The other runs of these problems and models, and where they were found; `arms` has that of each compared run."""
     parents = dict.fromkeys(folder.parent for folder in folders)
     beside = [path.parent for parent in parents for path in sorted(parent.glob(f"*/{CONFIG}"))]
     where = ", ".join(map(str, parents)) if settings.tried is None else f"tried={as_typed(settings.tried)}"
-    compared, found = {folder.resolve() for folder in folders}, list[tuple[Path, dict[str, Any], dict[str, Any]]]()
+    compared, found = {folder.resolve() for folder in folders}, list[tuple[Path, dict[str, Any], Row]]()
     subjects = [(config["dataset"]["name"], config["model"]["name"]) for config in configs]
     for folder in beside if settings.tried is None else settings.tried:
+        if folder.resolve() in compared:
+            continue
         try:
-            if folder.resolve() not in compared:
-                config, summary = read_recorded(folder, resolve=True), read_json_if_there(folder / SUMMARY) or {}
-                found += [(folder, config, summary)] * (
-                    (config["dataset"]["name"], config["model"]["name"]) in subjects
-                )
+            config, ended = read_recorded(folder, resolve=True), read_json_if_there(folder / SUMMARY)
+            configuration_keys(config)  # an older version may have recorded rewards that this one does not read
         except UserError:
             where += f" ({folder} cannot be read)"
+        else:
+            if (config["dataset"]["name"], config["model"]["name"]) in subjects:
+                found.append((folder, config, ended or {}))
     differing = differing_keys([*configs, *(config for _, config, _ in found)])
     kept = [values for name, values in differing.items() if name != _RATE or key == _RATE]
     rows = [tuple(values[number] for values in kept) for number in range(len(configs) + len(found))]

@@ -81,7 +81,7 @@ def test_each_line_holds_what_the_raw_files_hold(made):
     assert f"{100 * (share['100'] - share['0']):+.1f} points" in lines["effect"]["text"]
     tried = lines["tried and not reported"]
     assert tried["figures"]["unfinished"] == len(tried["figures"]["runs"]) == 1 and tried["flags"] == []
-    assert "searched (not finished)" in tried["text"]
+    assert "searched (no result)" in tried["text"]
     again = lines["to do it again"]["commands"]
     assert again[:-1] == ["rlvr-vocab train experiment=quickstart"] and "compare" in again[-1]
     assert main(shlex.split(again[-1])[1:]) == 0

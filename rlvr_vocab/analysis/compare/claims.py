@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, Literal
 
-from rlvr_vocab.analysis.compare.comparison import Comparison, p_text
+from rlvr_vocab.analysis.compare.comparison import p_text
 from rlvr_vocab.analysis.compare.runs import ComparedRun, ComparisonResult, problem_of
 from rlvr_vocab.data.problem_key import hashes, problem_key
 from rlvr_vocab.record.metrics import Row
@@ -73,7 +73,8 @@ def _line(
     flags: Sequence[str] = (),
     missing: Mapping[str, str] | None = None,
     commands: Sequence[str] = (),
-    **figures: Any,
+    *,
+    figures: Mapping[str, Any],
 ) -> Claim:
     """A line; `missing` has the command for each run, or each thing, that is not measured."""
     if missing:
@@ -110,8 +111,8 @@ def _arms(compared: ComparisonResult) -> Claim:
     for arm in compared.arms:
         values |= {run.folder: mean(run.results.scores) for run in arm.runs}
         runs = (f"seed {run.seed}: {compared.metric.value(values[run.folder])} ({run.folder})" for run in arm.runs)
-        text += f" {arm.name} ({arm.value}): {', '.join(runs)}."
-    return _line("arms", text, flags, seeds=seeds, values=values)
+        text += f" {arm.name}{f' ({arm.value})' * (arm.value not in arm.name)}: {', '.join(runs)}."
+    return _line("arms", text, flags, figures={"seeds": seeds, "values": values})
 
 
 def _budget(
@@ -128,7 +129,7 @@ def _budget(
     if means and max(means.values()) > (1 + same) * min(means.values()):
         flags.append(f"The arms differ in {name} ({text} on average): their budgets are not equal.")
     missing = {run.folder: run.commands["train"] for run in compared.runs if figure(run) is None}
-    return _line(name, f"{text} (mean of a run)." * bool(text), flags, missing, mean=means, runs=values)
+    return _line(name, f"{text} (mean of a run)." * bool(text), flags, missing, figures={"mean": means, "runs": values})
 
 
 def _rates(compared: ComparisonResult) -> Claim:
@@ -149,7 +150,7 @@ def _rates(compared: ComparisonResult) -> Claim:
         flags.append(f"No search of the learning rate was found ({rate}): an arm may do better at its own best rate.")
     elif len(counts) > 1:
         flags.append(f"The search of the learning rate was not equal ({'; '.join(found)}): one arm had more chances.")
-    return _line("learning rates tried", text, flags, runs_by_rate=rates)
+    return _line("learning rates tried", text, flags, figures={"runs_by_rate": rates})
 
 
 # --- the problems, their grading, and the effect ---
@@ -158,28 +159,26 @@ def _rates(compared: ComparisonResult) -> Claim:
 def _problems(compared: ComparisonResult) -> Claim:
     asked = [{answer.prompt for answer in run.answers} for run in compared.runs]
     key_of = {prompt: hashes([problem_key(prompt)]) for prompt in set().union(*asked)}
-    flags, missing, leaked = list[str](), dict[str, str](), dict[str, int]()
+    missing, trained_on, example = dict[str, str](), dict[str, int](), ""
     for run, prompts in zip(compared.runs, asked, strict=True):
         trained = (run.problems or {}).get("keys", {}).get("trained")
         if trained is None:
             missing[f"overlap with the training of {run.folder}"] = run.commands["problems"]
-            continue
-        shared = sorted(each for each in prompts if key_of[each] in {*trained.split()})
-        leaked[run.folder] = len(shared)
-        if shared:
-            flags.append(
-                f"{run.folder} was trained on {len(shared):,} of its {pluralize(len(prompts), 'held-out problem')}, "
-                f"such as {short_text(shared[0])!r}: its accuracy there does not measure what it learned."
-            )
+        else:
+            shared = sorted(each for each in prompts if key_of[each] in {*trained.split()})
+            trained_on[run.folder], example = len(shared), example or "".join(shared[:1])
+    flags = [*_other_problems(compared)]
+    if leaked := [f"{number:,} of {run}" for run, number in trained_on.items() if number]:
+        flags.append(
+            f"Held-out problems were trained on ({_first(leaked)}), such as {short_text(example)!r}: accuracy on them "
+            "does not measure what was learned."
+        )
     sizes = [len(prompts) for prompts in asked]
     each = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
-    clean = pluralize([*leaked.values()].count(0), "run")
-    text = (
-        f"{len(key_of):,} different ones, {each} for each run ({compared.measured}); {clean} trained on none of them."
-    )
-    flags += _other_problems(compared)
-    figures: dict[str, Any] = {"different": len(key_of), "of_run": sizes, "trained_on": leaked}
-    return _line("held-out problems", text, flags, missing, **figures)
+    clean = f"{len(trained_on) - len(leaked):,} of {pluralize(len(asked), 'run')} trained on none of its own"
+    text = f"{len(key_of):,} different ones, {each} for each run ({compared.measured}); {clean}."
+    figures = {"different": len(key_of), "of_run": sizes, "trained_on": trained_on}
+    return _line("held-out problems", text, flags, missing, figures=figures)
 
 
 def _other_problems(compared: ComparisonResult) -> Iterator[str]:
@@ -191,7 +190,7 @@ def _other_problems(compared: ComparisonResult) -> Iterator[str]:
         if differing := len(held_out[0] ^ held_out[1]):
             only = pluralize(differing, "is", "are")
             yield f"{runs} were not measured on the same problems: {only} only in one of them, and left out."
-        trained = [[each["sha256"] for each in run.problems["training"]] for run in (one, two) if run.problems]
+        trained = [[each["sha256"] for each in run.problems.get("training", ())] for run in (one, two) if run.problems]
         if len(trained) == 2 and trained[0] != trained[1]:
             yield f"{runs} were trained on other problems, or in another order."
     for run in compared.runs:
@@ -212,69 +211,59 @@ def _grader(compared: ComparisonResult) -> Claim:
         answers = pluralize(ungraded, "answer")
         flags.append(f"{answers} without a grade, since the gold answer cannot be read: not counted.")
     if isinstance(found, str):
-        return _line("grader", text, flags, {f"its errors, since {found}": compared.runs[0].commands["grader"]})
+        missing = {f"its errors, since {found}": compared.runs[0].commands["grader"]}
+        return _line("grader", text, flags, missing, figures={})
+    figures = dict[str, Any]()
     for name, wrong, what in (
         ("rejected", "rejects", "gold answers"),
         ("accepted", "accepts", "gold answers of other problems"),
     ):
         share = share_interval([float(each) for each in found[name]])
         if share is not None:
-            count, of = sum(found[name]), len(found[name])
-            text += f" It {wrong} {count:,} of {of:,} {what} ({100 * share.low:.1f} to {100 * share.high:.1f} %)."
+            figures[name] = {"answers": sum(found[name]), "of": share.problems}
+            interval = f"{100 * share.low:.1f} to {100 * share.high:.1f} %"
+            text += f" It {wrong} {sum(found[name]):,} of {share.problems:,} {what} ({interval})."
             if share.estimate > _GRADER_ERRORS:
                 such = f", such as {listed(found['examples'])}" if name == "accepted" else ""
                 flags.append(f"The grader {wrong} {share.estimate:.1%} of {what}{such}.")
-    text += (
-        f' They stand in made-up turns like "{found["turn"]}": errors on wordings of a model are not measured by it.'
-    )
-    figures: dict[str, Any] = {
-        name: {"answers": sum(found[name]), "of": len(found[name])} for name in ("rejected", "accepted")
-    }
-    return _line("grader", text, flags, **figures)
+    text += f' They stand in turns like "{found["turn"]}": errors on wordings of a model are not measured by it.'
+    return _line("grader", text, flags, figures=figures)
 
 
 def _effect(compared: ComparisonResult) -> Claim:
-    best = [run.folder for run in compared.runs if run.selects_best]
+    best, text = [run.folder for run in compared.runs if run.selects_best], ""
     flags = [f"{run} kept its best checkpoint, which favours the arm that was measured more often." for run in best]
-    if single := [found.other for found in compared.comparisons if found.verdict == "one run each"]:
-        flags.append(f"The effect of {listed(single)} is that between single models, not between arms.")
-    text = " ".join(map(_effect_text, compared.comparisons))
-    return _line("effect", text, flags, comparisons=compared.as_json()["comparisons"])
-
-
-def _effect_text(found: Comparison) -> str:
-    runs = f"{pluralize(len(found.other_scores), 'pair')} of runs with one seed"
-    if not found.paired:
-        runs = f"{len(found.other_scores)} against {pluralize(len(found.baseline_scores), 'run')}, not paired"
-    interval = f"{100 * found.confidence:g} % interval {found.interval}"
-    text = f"{found.other} less {found.baseline}: {found.metric.difference(found.difference)}, {interval}"
-    text += f", on {pluralize(found.problems, 'problem')}, {runs}"
-    if found.verdict == "one run each":
-        return f"{text}."
-    after = f" after Holm for {found.comparisons} comparisons" if found.comparisons > 1 else ""
-    return f"{text}; {p_text(found.adjusted_p)}{after}; smallest effect at a power of {found.power:g}: {found.effect}."
+    for found in compared.comparisons:
+        runs = f"{pluralize(len(found.other_scores), 'pair')} of runs with one seed"
+        if not found.paired:
+            runs = f"{len(found.other_scores)} against {pluralize(len(found.baseline_scores), 'run')}, not paired"
+        interval = f"{100 * found.confidence:g} % interval {found.interval}"
+        text += f"{found.other} less {found.baseline}: {found.metric.difference(found.difference)}, {interval}"
+        text += f", on {pluralize(found.problems, 'problem')}, {runs}"
+        if found.verdict == "one run each":
+            flags.append(f"The effect of {found.other} is that between single models, not between arms.")
+        else:
+            holm = f" after Holm for {found.comparisons} comparisons" if found.comparisons > 1 else ""
+            text += f"; {p_text(found.adjusted_p)}{holm}; smallest effect at a power of {found.power:g}: {found.effect}"
+        text += ". "
+    return _line("effect", text.rstrip(), flags, figures={"comparisons": compared.as_json()["comparisons"]})
 
 
 def _tried(compared: ComparisonResult) -> Claim:
     """Runs of these problems and models that are not compared; those of a compared configuration are a flag."""
     rates = {arm.name: {run.record.facts.learning_rate for run in arm.runs} for arm in compared.arms}
     left_out = [run.folder for run in compared.tried if run.learning_rate in rates.get(run.arm or "", ())]
-    unfinished = sum(not run.is_finished for run in compared.tried)
-    values = ("not measured" if run.value is None else compared.metric.value(run.value) for run in compared.tried)
-    outcomes = [value if run.is_finished else "not finished" for run, value in zip(compared.tried, values, strict=True)]
-    shown = [f"{run.folder} ({outcome})" for run, outcome in zip(compared.tried, outcomes, strict=True)]
-    others = pluralize(len(shown), "other run")
-    text = (
-        f"{others} of these problems and models in {compared.looked_in}, {unfinished:,} not finished. {_first(shown)}"
-    )
-    run = pluralize(len(left_out), "run")
-    flags = [f"{run} of a compared configuration left out of the comparison: {_first(left_out)}."] if left_out else []
-    figures: dict[str, Any] = {
-        "unfinished": unfinished,
-        "left_out": left_out,
-        "runs": [vars(run) for run in compared.tried],
-    }
-    return _line("tried and not reported", text.rstrip(), flags, **figures)
+    unfinished, value = sum(not run.is_finished for run in compared.tried), compared.metric.value
+    found = {run.folder: "no result" if run.value is None else value(run.value) for run in compared.tried}
+    text = f"{pluralize(len(found), 'other run')} of these problems and models in {compared.looked_in}"
+    if found:
+        text += f", {unfinished:,} not finished: {_first([f'{run} ({outcome})' for run, outcome in found.items()])}"
+    flags = []
+    if left_out:
+        runs = pluralize(len(left_out), "run")
+        flags.append(f"{runs} of a compared configuration left out of the comparison: {_first(left_out)}.")
+    figures = {"unfinished": unfinished, "left_out": left_out, "runs": list(map(vars, compared.tried))}
+    return _line("tried and not reported", f"{text}.", flags, figures=figures)
 
 
 # --- thoughts and copies, and how to do it again ---
@@ -292,7 +281,7 @@ def _thoughts(compared: ComparisonResult) -> Claim:
     where = {name: _first(runs) for name, runs in reading.items()}
     flags = [f"Reward {name} reads the thought, so training shapes it ({each})." for name, each in where.items()]
     text = " ".join(f"{sentence} ({pluralize(len(runs), 'run')})." for sentence, runs in said.items())
-    return _line("rewards and the thought", text, flags, missing, runs_by_sentence=said)
+    return _line("rewards and the thought", text, flags, missing, figures={"runs_by_sentence": said})
 
 
 def _declarations(run: ComparedRun) -> Iterator[Row]:
@@ -310,7 +299,7 @@ def _copies(compared: ComparisonResult) -> Claim:
     probed = {run.folder: str(run.probe["sentence"]) for run in runs if run.probe is not None}
     missing = {run.folder: run.commands["copies"] for run in runs if run.probe is None}
     text = " ".join(f"{folder}: {sentence}" for folder, sentence in probed.items())
-    return _line("meaning of the copies", text, (), missing, sentences=probed)
+    return _line("meaning of the copies", text, (), missing, figures={"sentences": probed})
 
 
 def _reproduced(compared: ComparisonResult) -> Claim:
@@ -320,7 +309,9 @@ def _reproduced(compared: ComparisonResult) -> Claim:
     text = f"{', '.join(f'{name} {value}' for name, value in versions[0].items())}." if versions else ""
     missing = {run.folder: run.commands["train"] for run in compared.runs if run.environment is None}
     commands = [command for run in compared.runs for command in run.typed]
-    return _line("to do it again", text, flags, missing, [*commands, compared.command], versions=versions[:1])
+    return _line(
+        "to do it again", text, flags, missing, [*commands, compared.command], figures={"versions": versions[:1]}
+    )
 
 
 def _differing(records: Sequence[Row | None]) -> Iterator[tuple[str, str]]:
