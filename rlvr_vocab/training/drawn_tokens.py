@@ -13,7 +13,7 @@ from rlvr_vocab.vocab.sampling import RegionSampler
 from rlvr_vocab.vocab.truncation import PackedTexts, packed
 
 # The ids of a prompt and of a completion, and 1 for each id of the latter that the model sampled, 0 for a given one.
-Rollouts = Sequence[tuple[list[int], list[int], list[int]]]
+CompletionRows = Sequence[tuple[list[int], list[int], list[int]]]
 _ENTROPIES = ("over texts", "over copies")  # in nats: of the texts, and H(copy | text)
 KEPT_TEXTS = "kept texts"
 
@@ -41,22 +41,22 @@ class DrawnTokens:
         self.add(context_ids, completion_ids, **columns)
         return [row[: len(ids)] for row, ids in zip(sampler.last_logps.tolist(), completion_ids, strict=True)]
 
-    def entropies(self, rollouts: Rollouts) -> list[list[list[float]]] | None:
+    def entropies(self, rows: CompletionRows) -> list[list[list[float]]] | None:
         """Over texts, and over the copies of a text, of each token of each completion; 0 for given tokens."""
-        of_both = [self._column(name, rollouts, 0.0) for name in _ENTROPIES]
+        of_both = [self._column(name, rows, 0.0) for name in _ENTROPIES]
         return [each for each in of_both if each is not None] or None
 
-    def kept_texts(self, rollouts: Rollouts) -> list[PackedTexts] | None:
+    def kept_texts(self, rows: CompletionRows) -> list[PackedTexts] | None:
         """Those of each completion, none for given tokens; None without a truncation."""
-        column = self._column(KEPT_TEXTS, rollouts, torch.empty(0, dtype=torch.int32))
+        column = self._column(KEPT_TEXTS, rows, torch.empty(0, dtype=torch.int32))
         return None if column is None else [packed(each) for each in column]
 
-    def _column(self, name: str, rollouts: Rollouts, given: Any) -> list[list[Any]] | None:
+    def _column(self, name: str, rows: CompletionRows, given: Any) -> list[list[Any]] | None:
         if not any(name in turn for turns in self._turns.values() for turn in turns):
             return None
         turns = {context: iter(each) for context, each in self._turns.items()}
-        column = [[given] * len(ids) for _, ids, _ in rollouts]
-        for (prompt_ids, ids, mask), cells in zip(rollouts, column, strict=True):
+        column = [[given] * len(ids) for _, ids, _ in rows]
+        for (prompt_ids, ids, mask), cells in zip(rows, column, strict=True):
             for start, end in sampled_spans(mask):
                 cells[start:end] = next(turns[*prompt_ids, *ids[:start]])[name][: end - start]
         return column

@@ -85,7 +85,7 @@ class RegionGRPOTrainer(TRLSeams):
     Attributes:
         sampled_entropies: of the newest tokens, over texts and over copies of the text; None with a vLLM server.
         drawn_tokens: what the sampler recorded of the present generation.
-        kept_texts: those that truncated sampling kept for the newest completions; None without.
+        kept_texts: those that truncated sampling kept, of the completions that are scored; None without.
         copy_logps: maps a tensor of id log-probabilities that `score` returned to log p(id | text) of the same tokens.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
         dynamic_sampling: chooses the problems of each batch; None where the loader does.
@@ -379,11 +379,10 @@ class RegionGRPOTrainer(TRLSeams):
         """Log-probabilities and entropies of completions, each position under the policy of its region."""
         # The loss alone sees dropout; old and reference log-probs are those of the whole policy.
         in_the_loss = torch.is_grad_enabled()
-        kept_texts = self.kept_texts if self._loss_inputs is None else self._loss_inputs.get("kept_texts")
         with (
             self._clock.phase("time/forward" if in_the_loss else "time/logprobs"),
             nullcontext() if in_the_loss else without_dropout(model),
-            replaying(model, kept_texts),
+            replaying(model, self.kept_texts),
             scores_of(model) as found,
         ):
             logps, entropies, aux_loss = logps_and_entropies()
@@ -433,6 +432,7 @@ class RegionGRPOTrainer(TRLSeams):
             self.reward_weights[self.reward_func_names.index(name)] = weight.value
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+        self.kept_texts = inputs.get("kept_texts")
         with self._clock.phase("time/forward"), self._sampling_gap.measured(model, inputs):
             self._loss_inputs = dict(inputs)  # the reference changes in it, and the buffered inputs stay
             loss: torch.Tensor = super().compute_loss(model, self._loss_inputs, *args, **kwargs)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rlvr_vocab.training.metrics.batch import whole_sequences
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.regions import scored_regions
 
@@ -97,6 +98,17 @@ def test_tokens_are_drawn_from_and_scored_among_the_texts_that_the_definition_ke
     assert first["sampling/kept_texts"] == pytest.approx(sum(counts) / len(counts))
     assert first["sampling/logp_gap"] < 1e-5 and first["clip_ratio/region_mean"] == 0
     assert max(row["clip_ratio/region_mean"] for row in later) > 0  # scored anew among the same texts
+
+
+def test_parts_of_a_shuffled_batch_are_scored_without_dropout_among_their_own_texts(
+    expand_shape, make_trainer, tmp_path
+):
+    folder = expand_shape("llama", size=None)
+    parts = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "num_generations": 4}
+    more = {"lora": Lora(r=4, lora_dropout=0.5), "max_completion_length": 40}
+    trainer = make_trainer(folder, tmp_path, top_p=0.7, **parts, **more)
+    trainer.train()
+    assert max(row["sampling/logp_gap"] for row in trainer.state.log_history[:2]) < 1e-5
 
 
 def test_dynamic_sampling_and_a_reference_replay_the_kept_texts(expand_shape, make_trainer, tmp_path):
