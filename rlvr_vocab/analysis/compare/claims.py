@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import mean
 from typing import Any, Literal
 
@@ -19,13 +20,20 @@ from rlvr_vocab.statistics import share_interval
 from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import listed, pluralize, short_text, visible_text
 
-# Below these, lengths of completions, or other work on the machine, make the difference between equal runs.
-_SAME_TOKENS, _SAME_SECONDS = 0.05, 0.2
+# Name, figure of a run, the share below which a difference is that of equal runs (lengths of completions, other work on
+# the machine), and how it is written.
+_BUDGETS = (
+    ("tokens sampled", attrgetter("tokens"), 0.05, "{:,.0f}".format),
+    ("tokens trained on", attrgetter("tokens_trained"), 0.05, "{:,.0f}".format),
+    ("steps", attrgetter("record.steps"), 0.0, "{:,.0f}".format),
+    ("wall time of GRPO", attrgetter("grpo_seconds"), 0.2, clock),
+)
 # A grader that errs on more gold answers can make up the effects that comparisons show.
 _GRADER_ERRORS = 0.01
 # Settings of `rlvr-vocab evaluate` that belong to the checkpoint, the problems or the grading.
 _NO_SAMPLING = ("grader", "format", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 _MOST_NAMED = 10  # runs
+FigureOf = Callable[[ComparedRun], float | None]
 
 
 @dataclass(frozen=True)
@@ -45,26 +53,12 @@ class Claim:
 
 def claims_of(compared: ComparisonResult) -> tuple[Claim, ...]:
     """The lines in their order, without secrets."""
-    number = "{:,.0f}".format
-    lines = [
-        _arms(compared),
-        _budget(compared, "tokens sampled", lambda run: run.tokens, _SAME_TOKENS, number),
-        _budget(compared, "tokens trained on", lambda run: run.tokens_trained, _SAME_TOKENS, number),
-        _budget(compared, "steps", lambda run: run.record.steps or None, 0.0, number),
-        _budget(compared, "wall time of GRPO", lambda run: run.grpo_seconds, _SAME_SECONDS, clock),
-        _rates(compared),
-        _problems(compared),
-        _grader(compared),
-        _effect(compared),
-        _tried(compared),
-        _thoughts(compared),
-        _copies(compared),
-        _reproduced(compared),
-    ]
+    lines = [_arms(compared), *(_budget(compared, *each) for each in _BUDGETS), _rates(compared), _problems(compared)]
+    lines += [_grader(compared), _effect(compared), _tried(compared), _thoughts(compared), _copies(compared)]
     thrown_away = any(run.tokens != run.tokens_trained for run in compared.runs)
     has_copies = any(run.has_copies for run in compared.runs)
     shown = {"tokens trained on": thrown_away, "meaning of the copies": has_copies}
-    return tuple(line for line in lines if shown.get(line.name, True))
+    return tuple(line for line in (*lines, _reproduced(compared)) if shown.get(line.name, True))
 
 
 def _line(
@@ -115,20 +109,14 @@ def _arms(compared: ComparisonResult) -> Claim:
     return _line("arms", text, flags, figures={"seeds": seeds, "values": values})
 
 
-def _budget(
-    compared: ComparisonResult,
-    name: str,
-    figure: Callable[[ComparedRun], float | None],
-    same: float,
-    shown: Callable[[float], str],
-) -> Claim:
-    values = {arm.name: [figure(run) for run in arm.runs] for arm in compared.arms}
+def _budget(compared: ComparisonResult, name: str, of: FigureOf, same: float, shown: Callable[[float], str]) -> Claim:
+    values = {arm.name: [of(run) or None for run in arm.runs] for arm in compared.arms}
     known = {arm: [value for value in each if value is not None] for arm, each in values.items()}
     means = {arm: mean(each) for arm, each in known.items() if each}
     text, flags = "; ".join(f"{arm}: {shown(value)}" for arm, value in means.items()), []
     if means and max(means.values()) > (1 + same) * min(means.values()):
         flags.append(f"The arms differ in {name} ({text} on average): their budgets are not equal.")
-    missing = {run.folder: run.commands["train"] for run in compared.runs if figure(run) is None}
+    missing = {run.folder: run.commands["train"] for run in compared.runs if not of(run)}
     return _line(name, f"{text} (mean of a run)." * bool(text), flags, missing, figures={"mean": means, "runs": values})
 
 
@@ -289,8 +277,9 @@ def _declarations(run: ComparedRun) -> Iterator[Row]:
     for each in [run.record.facts, *run.record.facts.stages][-1].rewards:
         reads = traits_by_name(each.name).reads_thought
         declared = reads if isinstance(reads, str) else None
-        sentence = f"{each.name} declares that it reads {declared} of the thought; not measured"
-        yield {"name": each.name, "declared": declared, "reads": None, "sentence": sentence if declared else each.name}
+        said = f"that it reads {declared} of the thought" if declared else "nothing"
+        sentence = f"{each.name} declares {said}; not measured"
+        yield {"name": each.name, "declared": declared, "reads": None, "sentence": sentence}
 
 
 def _copies(compared: ComparisonResult) -> Claim:
