@@ -15,7 +15,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import Reward, dummy_trainer
-from rlvr_vocab.rewards.reward import assistant_text, content_text, is_assistant, parameters_of
+from rlvr_vocab.rewards.reward import content_text, is_assistant, parameters_of
 from rlvr_vocab.statistics import ratio_interval
 
 # The thought of another completion of the problem, none, its words in another order, those of the gold solution.
@@ -33,6 +33,7 @@ _EXCHANGES, _BATCH = 4, 64  # of a completion at most; completions scored togeth
 _KINDS = ("as it was", "again", *["exchanged"] * _EXCHANGES, *VERSIONS[1:])  # of what `_versions` gives
 # The versions under which a declaration excludes that a score moves.
 _EXCLUDED = {"nothing": set(VERSIONS), "form": {"shuffled"}, "length": {"shuffled"}}
+_UNKNOWN = {"reads": None, "agrees": True, "moved": {}, "share": None, "low": None, "high": None, "completions": 0}
 # Words of a thought; not those of markup, as in <answer> and \boxed{42}.
 _WORD = re.compile(r"(?<![\w\\<])(?<!</)\w+")
 
@@ -66,13 +67,16 @@ def read_thoughts(
             groups[problem].append(case)
     readings = []
     for reward in rewards:
-        declared, why = reward.reads_thought, skipped.get(reward.name)
-        found = _reading(reward, [*groups.values()], ids, time.monotonic() + seconds) if why is None else why
-        if isinstance(found, str):
+        reading, declared, why = dict(_UNKNOWN), reward.reads_thought, skipped.get(reward.name)
+        try:
+            if why is None:
+                reading = _reading(reward, [*groups.values()], ids, time.monotonic() + seconds)
+        except UserError as error:
+            why = str(error)
+        if why is not None:
             declares = f"declares that it reads {_of_thought(declared)}" if declared else "declares nothing"
-            unknown = dict.fromkeys(("reads", "share", "low", "high")) | {"moved": {}, "agrees": True, "completions": 0}
-            found = {"sentence": f"{reward.name} {declares}; not measured{': ' * bool(found)}{found}", **unknown}
-        readings.append({"name": reward.name, "declared": declared, "measured": bool(found["completions"]), **found})
+            reading["sentence"] = f"{reward.name} {declares}; not measured{': ' * bool(why)}{why}"
+        readings.append({"name": reward.name, "declared": declared, "measured": why is None, **reading})
     count, spent = sum(map(len, groups.values())), round(time.monotonic() - started, 2)
     counts = {"completions": count, "problems": len(groups), "left_out": len(rows) - count}
     return {**counts, "seconds": spent, "rewards": readings}
@@ -108,41 +112,37 @@ class _Case(NamedTuple):
 
     def with_thought(self, thought: _Thought) -> dict[str, Any]:
         """Its columns, the answer and all that no thought holds as they were."""
-        columns, messages = dict(self.columns), _messages(self.columns["completions"])
+        messages, ids = list(self.columns["completions"]), list(self.columns.get("completion_ids", ()))
         for number, (place, span) in enumerate(self.spans.items()):
             text, new = messages[place]["content"], thought.texts[min(number, len(thought.texts) - 1)]
             messages[place] = {**messages[place], "content": text[: span.start] + new + text[span.stop :]}
-        columns["completions"] = messages if isinstance(columns["completions"], list) else messages[0]["content"]
         for number, span in reversed([*enumerate(self.id_spans)]):
-            new_ids, given = thought.ids[min(number, len(thought.ids) - 1)], columns["completion_ids"]
-            columns["completion_ids"] = [*given[: span.start], *new_ids, *given[span.stop :]]
-        return columns
-
-
-def _messages(completion: Any) -> list[Any]:
-    return [{"role": "assistant", "content": completion}] if isinstance(completion, str) else list(completion)
+            ids[span] = thought.ids[min(number, len(thought.ids) - 1)]
+        return {**self.columns, "completions": messages} | ({"completion_ids": ids} if self.id_spans else {})
 
 
 def _case(row: Mapping[str, Any], tags: tuple[str, str], ids: ThoughtIds | None) -> _Case | None:
     """None for a completion in which no turn thinks, or one does not open and close a single thought."""
-    spans, id_spans, messages, start = dict[int, slice](), list[slice](), _messages(row["completions"]), 0
-    for place, message in enumerate(messages):
+    spans, id_spans, texts, start = dict[int, slice](), list[slice](), list[str](), 0
+    for place, message in enumerate(row["completions"]):
         text = content_text(message.get("content"))
         opens, closes = map(text.count, tags)
         if is_assistant(message) and opens + closes:
-            spans[place] = span = slice(text.find(tags[0]) + len(tags[0]) if opens else 0, text.find(tags[1]))
+            span = slice(text.find(tags[0]) + len(tags[0]) if opens else 0, text.find(tags[1]))
             if opens > 1 or closes != 1 or span.start > span.stop or text != message["content"]:
                 return None
-    columns = {name: cell for name, cell in row.items() if ids is not None or name != "completion_ids"}
-    given = columns.get("completion_ids", ())
+            spans[place] = span
+            texts.append(text[span])
+    if ids is None or "completion_ids" not in row:
+        columns = {name: cell for name, cell in row.items() if name != "completion_ids"}
+        return _Case(columns, spans, (), _Thought(texts, ())) if spans else None
+    given = row["completion_ids"]
     for place, each in enumerate(given):
-        if ids is not None and each == ids.closed:
+        if each == ids.closed:
             id_spans.append(slice(start, place))  # the prompt may have opened the first
-        elif ids is not None and each == ids.opened:
-            start = place + 1
-    texts = [messages[place]["content"][span] for place, span in spans.items()]
-    agree = bool(spans) and len(id_spans) == (len(spans) if "completion_ids" in columns else 0)
-    return _Case(columns, spans, id_spans, _Thought(texts, [given[span] for span in id_spans])) if agree else None
+        start = place + 1 if each == ids.opened else start
+    thought = _Thought(texts, [given[span] for span in id_spans])
+    return _Case(row, spans, id_spans, thought) if spans and len(id_spans) == len(spans) else None
 
 
 def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Random) -> list[Sequence[_Thought | None]]:
@@ -152,11 +152,8 @@ def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Rando
     for shift in range(1, min(len(own), _EXCHANGES + 1)):
         donors = dict(zip(order, [*order[shift:], *order[:shift]], strict=True))
         exchanged[shift - 1] = [own[donors[place]] for place in range(len(own))]
-    gold = list[_Thought | None]()
-    for case in group:  # the worked solution, else the gold answer
-        worked, answer = case.columns.get("reasoning"), cell_text(case.columns.get("solution"))
-        text = (assistant_text(worked) if isinstance(worked, str | list) else "") or answer
-        gold.append(_Thought([text], [] if ids is None else [ids.encode(text)]) if text else None)
+    worked = (cell_text(each.columns.get("reasoning")) or cell_text(each.columns.get("solution")) for each in group)
+    gold = [_Thought([text], [ids.encode(text)] if ids else []) if text else None for text in worked]
     return [own, own, *exchanged, [_Thought([""], [[]])] * len(own), [_shuffled(each, draw) for each in own], gold]
 
 
@@ -178,48 +175,35 @@ def _shuffled(thought: _Thought, draw: random.Random) -> _Thought:
 _Scores = dict[str, list[Any]]
 
 
-def _reading(
-    reward: Reward, groups: Sequence[Sequence[_Case]], ids: ThoughtIds | None, end: float
-) -> dict[str, Any] | str:
-    """What one reward reads of the thought, in figures and in a sentence; or why that was not measured."""
+def _reading(reward: Reward, groups: list[list[_Case]], ids: ThoughtIds | None, end: float) -> dict[str, Any]:
+    """What one reward reads of the thought, in figures and in a sentence; UserError where that cannot be measured."""
     if not groups:
-        return "no completion closes its thought"
+        raise UserError("no completion closes its thought")
     if ids is None and "completion_ids" in parameters_of(reward.function)[0]:
-        return "it takes completion_ids, and their think tags are known only for runs and models"
-    draw, reasons, scored = random.Random(0), Counter[str](), list[list[_Scores]]()
+        raise UserError("it takes completion_ids, and their think tags are known only for runs and models")
+    draw, reasons, kept = random.Random(0), Counter[str](), list[list[_Scores]]()
     count = max(1, _BATCH // max(map(len, groups)))
     for start in range(0, len(groups), count):
-        try:
-            scored += _scored(reward, groups[start : start + count], ids, draw, reasons)
-        except UserError as error:
-            return str(error)
+        batch = groups[start : start + count]
+        cases, versions = [*chain(*batch)], [_versions(group, ids, draw) for group in batch]
+        scores = [_Scores({kind: [] for kind in _KINDS}) for _ in cases]
+        for kind, *by_group in zip(_KINDS, *versions, strict=True):
+            thoughts = [*chain(*by_group)]
+            rows = [case.with_thought(new or case.thought) for case, new in zip(cases, thoughts, strict=True)]
+            columns = {name: [row[name] for row in rows] for name in rows[0]} | dummy_trainer()
+            found = reward.explain(**columns) if any(thoughts) else ()
+            for of_case, thought, score in zip(scores, thoughts, found, strict=bool(found)):
+                if kind == "as it was" and score.value is None:
+                    reasons[score.reason] += 1
+                elif thought is not None and not score.timed_out and score.failed != "batch":
+                    of_case[kind].append(score.value)
+        left = iter(scores)
+        kept += [[each for each in islice(left, len(group)) if each["as it was"]] for group in batch]
         if time.monotonic() > end:
             break
-    kept = [of_problem for group in scored if (of_problem := [each for each in group if each["as it was"]])]
-    return _judged(reward, kept) if kept else f"it gives no score ({reasons.most_common(1)[0][0]})"
-
-
-def _scored(
-    reward: Reward,
-    groups: Sequence[Sequence[_Case]],
-    ids: ThoughtIds | None,
-    draw: random.Random,
-    reasons: Counter[str],
-) -> list[list[_Scores]]:
-    """The scores of whole problems under every version; counts the reasons where there is none as they were."""
-    cases = [[(case, _Scores({kind: [] for kind in _KINDS})) for case in group] for group in groups]
-    flat = [pair for group in cases for pair in group]
-    for kind, *by_group in zip(_KINDS, *(_versions(group, ids, draw) for group in groups), strict=True):
-        thoughts = [thought for group in by_group for thought in group]
-        rows = [case.with_thought(new or case.thought) for (case, _), new in zip(flat, thoughts, strict=True)]
-        columns = {name: [row[name] for row in rows] for name in rows[0]} | dummy_trainer()
-        found = reward.explain(**columns) if any(thoughts) else ()
-        for (_, scores), thought, score in zip(flat, thoughts, found, strict=bool(found)):
-            if kind == "as it was" and score.value is None:
-                reasons[score.reason] += 1
-            elif thought is not None and not score.timed_out and score.failed != "batch":
-                scores[kind].append(score.value)
-    return [[scores for _, scores in group] for group in cases]
+    if not any(kept):
+        raise UserError(f"it gives no score ({reasons.most_common(1)[0][0]})")
+    return _judged(reward, kept)
 
 
 def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, Any]:
@@ -229,6 +213,8 @@ def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, An
         kind: [_differ(case["as it was"][0], each) for case in cases for each in case[kind]] for kind in _KINDS[1:]
     }
     moved = {kind: sum(each) / len(each) if each else None for kind, each in moves.items()}
+    if not any(moves[kind] for kind in VERSIONS):
+        raise UserError("its calls with other thoughts were late, or failed as a whole")
     share, low, high = _total_effect(groups)
     reading = [kind for kind in VERSIONS if moved[kind]]
     if moved["again"]:  # random: by some four standard errors

@@ -24,14 +24,7 @@ from rlvr_vocab.files import atomic_write, read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, CONFIG, ENVIRONMENT, INITIAL_MODEL, SUMMARY
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.results import (
-    HeldOutMetric,
-    ProblemResult,
-    read_lines,
-    read_probe,
-    read_thought_reading,
-    recorded_grader,
-)
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, read_lines, read_probe, recorded_grader
 from rlvr_vocab.runs.folder import configuration_keys, results_file, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
@@ -60,7 +53,6 @@ def write_report(settings: ReportSettings) -> None:
         vocabulary=vocabulary,
         environment=environment,
         probe=read_probe(folder),
-        thoughts=read_thought_reading(folder),
         # As the script gave it, without the defaults of the command line.
         configuration=without_secrets((folder / CONFIG).read_text() if from_python else config_yaml(recorded)),
         changed_keys=tuple(_changed(recorded)),

@@ -276,7 +276,9 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
     folder, rows, answered = settings.output_dir, list[dict[str, Any]](), list[tuple[int, str]]()
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
     skipped = {each.name: costly(each) for each in rewards if costly(each) or each.reads_thought == "nothing"}
-    asked = {prompt[-1]["content"].strip(): place for place, prompt in enumerate(problems["prompt"])}
+    files, recorded = CompletionFiles(folder / COMPLETIONS), list[SampledCompletion]()
+    steps = files.steps if len(skipped) < len(rewards) else []
+    asked = {prompt[-1]["content"].strip(): place for place, prompt in enumerate(problems["prompt"] if steps else ())}
 
     @functools.cache
     def problem(prompt: str) -> dict[str, Any]:
@@ -284,7 +286,9 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
         return {} if found is None else problems[asked[found]]
 
     try:
-        for each in _last_completions(folder) if len(skipped) < len(rewards) else ():
+        for step in reversed(steps):
+            recorded = recorded if len(recorded) >= _COMPLETIONS_READ else files.read(step) + recorded
+        for each in recorded[-_COMPLETIONS_READ:]:
             if columns := problem(each.prompt):
                 turn = list(each.messages) or [{"role": "assistant", "content": each.completion}]
                 given = {"prompts": columns["prompt"], "completions": turn, "completion_ids": list(each.completion_ids)}
@@ -295,11 +299,3 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
         atomic_write(folder / THOUGHT_READING, json_text(found))
     except UserError as error:
         console.print(f"warning: what the rewards read of the thought was not measured: {error}", markup=False)
-
-
-def _last_completions(run: Path) -> list[SampledCompletion]:
-    files, found = CompletionFiles(run / COMPLETIONS), list[SampledCompletion]()
-    for step in reversed(files.steps):
-        if len(found) < _COMPLETIONS_READ:
-            found = files.read(step) + found
-    return found[-_COMPLETIONS_READ:]

@@ -35,7 +35,7 @@ _HOW_CHOSEN = (
 
 @dataclass(frozen=True)
 class RunReport:
-    """Everything on the page; environment, probe, thoughts (`thought_reading.json`): JSON files; None without the file.
+    """Everything on the page; environment, probe: the JSON files of these names; None without the file.
 
     marker: None without a model folder to read the vocabulary from: tokens then have no colour.
     vocabulary: None for a baseline, or without an initial model. configuration: as YAML.
@@ -51,7 +51,6 @@ class RunReport:
     vocabulary: VocabularyAnalysis | None
     environment: Mapping[str, Any] | None
     probe: Mapping[str, Any] | None
-    thoughts: Mapping[str, Any] | None
     configuration: str
     changed_keys: Sequence[tuple[str, str, str]]
     changed_on_resume: Sequence[tuple[str, str, str, str]]
@@ -69,12 +68,15 @@ def run_page(report: RunReport, charts: Sequence[Chart]) -> Page:
     findings, vocabulary, configuration, reproduce = (
         macro("run.html.j2", name) for name in ("findings", "vocabulary", "configuration", "reproduce")
     )
+    thoughts = [(each["name"], each["declared"] or "not declared", each["sentence"]) for each in record.thoughts]
     nothing = paragraph("metrics.jsonl holds no step yet.", "missing")
     sections = {
         "Outcome": facts(_facts(report)),
         "Curves": chart_grid(charts) if record.rows else nothing,
         "Findings": findings(report) if record.rows else nothing,
-        "Rewards and the thought": _thoughts(report),
+        "Rewards and the thought": table(("reward", "declared to read", "measured"), thoughts)
+        if thoughts
+        else paragraph("Not measured in this run.", "missing"),
         "Samples": Markup().join(_samples(report)),
         "Vocabulary": vocabulary(report),
         "Configuration": configuration(report),
@@ -104,13 +106,6 @@ def _facts(report: RunReport) -> Iterator[tuple[str, str]]:
         yield "warm-up", f"{pluralize(summary['warmup_steps'], 'step')}; its time counts only where this run made it"
     if report.probe is not None:
         yield "what the copies mean", report.probe["sentence"]
-
-
-def _thoughts(report: RunReport) -> Markup:
-    if report.thoughts is None:
-        return paragraph("Not measured: rlvr-vocab score rewards=… completions=RUN/completions does it.", "missing")
-    rows = [(each["name"], each["declared"] or "not declared", each["sentence"]) for each in report.thoughts["rewards"]]
-    return table(("reward", "declared to read", "measured"), rows)
 
 
 # --- curves ---
