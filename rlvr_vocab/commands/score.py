@@ -32,7 +32,7 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, declared, req
 from rlvr_vocab.rewards.grader import weighted_sum
 from rlvr_vocab.rewards.guard import Reward, dummy_ids, dummy_trainer
 from rlvr_vocab.rewards.reward import THINK_TAGS, Score, is_assistant, transcript, turn_text
-from rlvr_vocab.rewards.thoughts import ThoughtIds, costly, read_thoughts
+from rlvr_vocab.rewards.thoughts import ThoughtIds, read_thoughts
 from rlvr_vocab.runs.rewards import (
     ROWS_TRIED,
     dummy_context,
@@ -387,18 +387,16 @@ def _thought_lines(
     settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: TagsOfThoughts
 ) -> Iterator[str]:
     """Which rewards read the thought, by the last rows; those that send completions or run programs where asked for."""
-    costs = {each.name: costly(each) for each in rewards if not settings.thoughts}
-    skipped = {name: f"{why}; thoughts=true measures it" for name, why in costs.items() if why}
     last, (think_tags, ids) = rows[-_THOUGHTS_READ:], tags
+    costly = [each.name for each in rewards if each.traits.sends or each.traits.runs_programs]
     problems = [(row.place.get("step"), str(row.columns.get("prompts", row.name))) for row in last]
+    skipped = () if settings.thoughts else costly
     found = read_thoughts(rewards, [row.columns for row in last], problems, think_tags, ids, skipped)
-    if not (count := found["completions"]):
-        yield "not measured: no completion closes a single thought"
-        return
     yield from (reading["sentence"] for reading in found["rewards"])
-    alone = "; one for each, so none are exchanged" * (count == found["problems"])
-    left_out = f"; left out, without one closed thought: {found['left_out']:,}" * bool(found["left_out"])
-    yield f"measured on {pluralize(count, 'completion')} of {pluralize(found['problems'], 'problem')}{alone}{left_out}"
+    sizes = f"{pluralize(found['completions'], 'completion')} of {pluralize(found['problems'], 'problem')}"
+    yield f"measured on {sizes}; left out, without one closed thought: {found['left_out']:,}"
+    if skipped:
+        yield f"thoughts=true measures {listed(costly)} too, which sends completions or runs programs"
 
 
 def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

@@ -11,8 +11,7 @@ CONFIG, ENVIRONMENT, PROBLEMS, CHANGES = "config.yaml", "environment.json", "pro
 STAGE_RECORD, TRACKERS, TENSORBOARD = "stage.json", "trackers.json", "tensorboard"
 # Written by `rlvr-vocab probe` into the run's folder, or into one of several runs.
 PROBE_FOLDER, PROBE, PROBE_PAGE = "probe", "probe.json", "probe.html"
-# Whether the rewards of a run read the thought, measured at its end.
-THOUGHT_READING = "thought_reading.json"
+THOUGHT_READING = "thought_reading.json"  # whether the rewards read the thought, measured at the end of a run
 # Of a comparison by `rlvr-vocab compare`.
 COMPARISON = "comparison.json"
 # In the folder of an evaluation by `rlvr-vocab evaluate`, beside its summary.json.

@@ -228,12 +228,8 @@ def read_probe(run: Path) -> dict[str, Any] | None:
 
 
 def read_thought_reading(run: Path) -> dict[str, Any] | None:
-    """The `thought_reading.json` of a run (docs/files.md), a row in `rewards` for each reward of its last stage.
-
-    None for a run that did not measure it.
-    """
-    kinds = {"completions": int, "problems": int, "rewards": list[dict[str, Any]]}
-    return read_json_if_there(run / THOUGHT_READING, kinds)
+    """The `thought_reading.json` of a run (docs/files.md); None for a run that did not measure it."""
+    return read_json_if_there(run / THOUGHT_READING, {"completions": int, "rewards": list[dict[str, Any]]})
 
 
 # --- on disk ---

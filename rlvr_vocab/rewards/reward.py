@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -16,7 +16,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation
 from rlvr_vocab.text import short_text, writable
 
-ReadsThought = Literal["nothing", "form", "length", "words"]  # form: markup, such as tags and boxes
 Tags = Annotated[tuple[str, str], Field(strict=False)]  # a list in a configuration
 THINK_TAGS = ("<think>", "</think>")
 
@@ -59,19 +58,13 @@ class Traits:
     skip_gold_check: str = ""  # why a turn made from the gold answer may miss the full mark
     dry_run: bool = True  # the dry run before a training may call it
     sends: bool = False  # it sends completions to a server
-    runs_programs: bool = False  # of the model
-    # What it reads of the thought, or a function of its parameters that tells it; None: it does not say.
-    reads_thought: ReadsThought | Callable[[Mapping[str, Any]], ReadsThought] | None = None
+    runs_programs: bool = False
+    reads_thought: Literal["nothing", "form", "length", "words"] | None = None  # None: it does not say
     aliases: tuple[str, ...] = ()  # further names of it in the library, such as TRL's
 
     def __post_init__(self) -> None:
-        choices = get_args(ReadsThought)
-        if not (self.reads_thought in (None, *choices) or callable(self.reads_thought)):
-            raise UserError(f"reads_thought={self.reads_thought}: should be one of {', '.join(choices)}")
-
-    def declared_reading(self, params: Mapping[str, Any]) -> ReadsThought | None:
-        """What it reads of the thought with these parameters, as it declares; None where it does not say."""
-        return self.reads_thought(params) if callable(self.reads_thought) else self.reads_thought
+        if self.reads_thought not in (None, "nothing", "form", "length", "words"):
+            raise UserError(f"reads_thought={self.reads_thought}: should be nothing, form, length or words")
 
 
 # The reward functions that a run can name without a file: those that the files of `rewards/library` declare.

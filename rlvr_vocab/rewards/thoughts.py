@@ -1,10 +1,7 @@
 """Does a reward read the thought? Exchange the thought, keep the answer, score again, and see which scores move.
 
-The share of the variance within a problem that belongs to the thought is Jansen's total-effect index (1999):
-
-    S = (mean of (r(answer, thought) - r(answer, another thought))² / 2, less that of a repeated call) / Var(r)
-
-It is 1 for r = f(thought), 0 for r = f(answer), and Var f / (Var f + Var g) for r = f(thought) + g(answer).
+The share of the variance within a problem that belongs to the thought is Jansen's total-effect index (1999), mean
+(r(answer, thought) - r(answer, other thought))² / 2 over Var(r): Var f / (Var f + Var g) if r = f(thought) + g(answer).
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import chain, groupby, islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +29,7 @@ _EXCHANGES, _BATCH = 4, 64  # of a completion at most; completions scored togeth
 _KINDS = ("as it was", "again", *["exchanged"] * _EXCHANGES, *VERSIONS[1:])  # of what `_versions` gives
 # The versions under which a declaration excludes that a score moves.
 _EXCLUDED = {"nothing": set(VERSIONS), "form": {"shuffled"}, "length": {"shuffled"}}
-_UNKNOWN = {"reads": None, "agrees": True, "moved": {}, "share": None, "low": None, "high": None, "completions": 0}
+_UNKNOWN = {"measured": False, "reads": None, "agrees": True, **dict.fromkeys(("share", "low", "high"))}
 # Words of a thought; not those of markup, as in <answer> and \boxed{42}.
 _WORD = re.compile(r"(?<![\w\\<])(?<!</)\w+")
 
@@ -52,14 +48,14 @@ def read_thoughts(
     problems: Sequence[Hashable],
     think_tags: tuple[str, str],
     ids: ThoughtIds | None = None,
-    skipped: Mapping[str, str] = MappingProxyType({}),
+    skipped: Collection[str] = (),
     seconds: float = math.inf,
 ) -> dict[str, Any]:
     """The content of `thought_reading.json` (docs/files.md): each reward that is not `skipped` scores for `seconds`.
 
     rows: the columns that rewards take by name; problems: what each row answers, equal for those to be exchanged.
-    ids: without, functions get no `completion_ids`; skipped: why, by name. All thoughts of a completion with tools are
-    exchanged as one, the nth by the nth, or the last, of the other.
+    Without `ids` functions get no `completion_ids`. All thoughts of a completion with tools are exchanged as one, the
+    nth by the nth, or the last, of the other.
     """
     started, groups = time.monotonic(), defaultdict(list)
     for problem, row in zip(problems, rows, strict=True):
@@ -67,29 +63,18 @@ def read_thoughts(
             groups[problem].append(case)
     readings = []
     for reward in rewards:
-        reading, declared, why = dict(_UNKNOWN), reward.reads_thought, skipped.get(reward.name)
+        reading: dict[str, Any] = {"name": reward.name, "declared": reward.reads_thought, **_UNKNOWN, "moved": {}}
         try:
-            if why is None:
-                reading = _reading(reward, [*groups.values()], ids, time.monotonic() + seconds)
+            if reward.name in skipped:
+                raise UserError("it was not asked for")
+            reading |= _reading(reward, [*groups.values()], ids, time.monotonic() + seconds)
         except UserError as error:
-            why = str(error)
-        if why is not None:
-            declares = f"declares that it reads {_of_thought(declared)}" if declared else "declares nothing"
-            reading["sentence"] = f"{reward.name} {declares}; not measured{': ' * bool(why)}{why}"
-        readings.append({"name": reward.name, "declared": declared, "measured": why is None, **reading})
+            declares = f"that it reads {reward.reads_thought} of the thought" if reward.reads_thought else "nothing"
+            reading["sentence"] = f"{reward.name} declares {declares}; not measured: {error}"
+        readings.append(reading)
     count, spent = sum(map(len, groups.values())), round(time.monotonic() - started, 2)
     counts = {"completions": count, "problems": len(groups), "left_out": len(rows) - count}
     return {**counts, "seconds": spent, "rewards": readings}
-
-
-def costly(reward: Reward) -> str:
-    """Why to score with a reward only where the user asks for it; empty for most."""
-    traits = reward.traits
-    return "it sends completions to a server" if traits.sends else "it runs programs" if traits.runs_programs else ""
-
-
-def _of_thought(part: str) -> str:
-    return "nothing of the thought" if part == "nothing" else f"the {part} of the thought"
 
 
 # --- other versions of a completion ---
@@ -154,19 +139,19 @@ def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Rando
         exchanged[shift - 1] = [own[donors[place]] for place in range(len(own))]
     worked = (cell_text(each.columns.get("reasoning")) or cell_text(each.columns.get("solution")) for each in group)
     gold = [_Thought([text], [ids.encode(text)] if ids else []) if text else None for text in worked]
-    return [own, own, *exchanged, [_Thought([""], [[]])] * len(own), [_shuffled(each, draw) for each in own], gold]
+    shuffled = [
+        _Thought([_shuffled(text, draw) for text in texts], [draw.sample(each, len(each)) for each in given])
+        for texts, given in own
+    ]
+    return [own, own, *exchanged, [_Thought([""], [[]])] * len(own), shuffled, gold]
 
 
-def _shuffled(thought: _Thought, draw: random.Random) -> _Thought:
+def _shuffled(text: str, draw: random.Random) -> str:
     """Words change places with words of their length: a function of form and length gives what it gave."""
-
-    def shuffled(text: str) -> str:
-        words = _WORD.findall(text)
-        draw.shuffle(words)
-        by_length = {size: list(each) for size, each in groupby(sorted(words, key=len), len)}  # sorting is stable
-        return _WORD.sub(lambda word: by_length[len(word[0])].pop(), text)
-
-    return _Thought([*map(shuffled, thought.texts)], [draw.sample(each, len(each)) for each in thought.ids])
+    words = _WORD.findall(text)
+    draw.shuffle(words)
+    by_length = {size: list(each) for size, each in groupby(sorted(words, key=len), len)}  # sorting is stable
+    return _WORD.sub(lambda word: by_length[len(word[0])].pop(), text)
 
 
 # --- one reward ---
@@ -209,39 +194,28 @@ def _reading(reward: Reward, groups: list[list[_Case]], ids: ThoughtIds | None, 
 def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, Any]:
     """The reading by the scores of completions that have one as they were."""
     cases, declared = [case for group in groups for case in group], reward.reads_thought
-    moves = {
-        kind: [_differ(case["as it was"][0], each) for case in cases for each in case[kind]] for kind in _KINDS[1:]
-    }
-    moved = {kind: sum(each) / len(each) if each else None for kind, each in moves.items()}
-    if not any(moves[kind] for kind in VERSIONS):
+    moved = dict[str, float | None]()
+    for kind in ("again", *VERSIONS):  # a score that is lost has moved; others may be float32
+        pairs = [(case["as it was"][0], math.inf if each is None else each) for case in cases for each in case[kind]]
+        moves = [not math.isclose(*pair, rel_tol=1e-6, abs_tol=1e-9) for pair in pairs]
+        moved[kind] = sum(moves) / len(moves) if moves else None
+    if all(moved[kind] is None for kind in VERSIONS):
         raise UserError("its calls with other thoughts were late, or failed as a whole")
     share, low, high = _total_effect(groups)
     reading = [kind for kind in VERSIONS if moved[kind]]
     if moved["again"]:  # random: by some four standard errors
         reading = reading if share is not None and low is not None and 2 * low > share else []
     agrees = not _EXCLUDED.get(str(declared), set()) & set(reading)
-
-    def percent(value: float | None) -> str:
-        value = 100 * (value or 0.0)
-        return f"{value:.0f}" if value == 0 or value >= 1 else f"{value:.1g}"
-
     told = "nothing of the thought" + " (all scores are alike)" * (len({case["as it was"][0] for case in cases}) == 1)
     if reading:
-        told = _of_thought(declared) if agrees and declared in ("form", "length") else "the thought"
-        told += ": " if agrees else f", although it declares to read {_of_thought(str(declared))}: "
-        interval = "" if low is None else f" ({percent(low)} to {percent(high)})"
-        told += "" if share is None else f"{percent(share)} % of its variance{interval}, "
-        first, *more = [f"{kind} {percent(moved[kind])} %" for kind in reading]
-        told += ", ".join([f"{first.replace(' ', ' thoughts move ', 1)} of scores", *more])
-    noise = f"; a repeated call moves {percent(moved['again'])} %" * bool(moved["again"])
-    figures = {"moved": moved, "share": share, "low": low, "high": high, "completions": len(cases)}
+        told = f"the {declared} of the thought: " if agrees and declared in ("form", "length") else "the thought: "
+        interval = "" if low is None or high is None else f" ({100 * low:.3g} to {100 * high:.3g})"
+        told += "" if share is None else f"{100 * share:.3g} % of its variance{interval}, "
+        told += ", ".join(f"{kind} thoughts move {100 * (moved[kind] or 0):.3g} % of scores" for kind in reading)
+        told += "" if agrees else f", although it declares to read {declared}"
+    noise = f"; a repeated call moves {100 * moved['again']:.3g} %" if moved["again"] else ""
+    figures = {"moved": moved, "share": share, "low": low, "high": high, "measured": True}
     return {"sentence": f"{reward.name} reads {told}{noise}", "reads": bool(reading), "agrees": agrees, **figures}
-
-
-def _differ(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return not math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)  # scores may be float32
 
 
 def _total_effect(groups: Sequence[Sequence[_Scores]]) -> tuple[float | None, float | None, float | None]:

@@ -25,7 +25,7 @@ from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec, weighted_
 from rlvr_vocab.rewards.guard import Reward, dry_run, trial_columns
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import THINK_TAGS, RewardSpec, Score, is_user_code, parameters_of
-from rlvr_vocab.rewards.thoughts import ThoughtIds, costly, read_thoughts
+from rlvr_vocab.rewards.thoughts import ThoughtIds, read_thoughts
 from rlvr_vocab.text import short_text
 from rlvr_vocab.verify.boxed_answer import SOURCES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -275,7 +275,8 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
     """
     folder, rows, answered = settings.output_dir, list[dict[str, Any]](), list[tuple[int, str]]()
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
-    skipped = {each.name: costly(each) for each in rewards if costly(each) or each.reads_thought == "nothing"}
+    costly = [each.name for each in rewards if each.traits.sends or each.traits.runs_programs]
+    skipped = {*costly, *(each.name for each in rewards if each.reads_thought == "nothing")}
     files, recorded = CompletionFiles(folder / COMPLETIONS), list[SampledCompletion]()
     steps = files.steps if len(skipped) < len(rewards) else []
     asked = {prompt[-1]["content"].strip(): place for place, prompt in enumerate(problems["prompt"] if steps else ())}

@@ -180,8 +180,8 @@ def test_a_base_model_answers_a_few_training_problems(score, make_shape):
     turns = [line for line in lines if line.startswith("  │ ")]
     assert turns and [line for line in score(*words, "show=5") if "│" in line] == turns  # the same seed
     greedy = score(*words, "model.generation_kwargs.temperature=0")
-    assert "prompts with several completions: 3; with equal totals, so without a gradient: 3" in greedy[-4]
-    assert greedy[-1] == "  not measured: no completion closes a single thought"
+    assert "prompts with several completions: 3; with equal totals, so without a gradient: 3" in greedy[-6]
+    assert greedy[-1] == "  measured on 0 completions of 0 problems; left out, without one closed thought: 6"
 
 
 def test_completions_and_gold_answers_with_decimal_commas(score, tmp_path):

@@ -275,8 +275,7 @@ def _thoughts(compared: ComparisonResult) -> Claim:
 def _declarations(run: ComparedRun) -> Iterator[Row]:
     """A row for each reward of the last stage of a run that measured none; parameters may decide what it reads."""
     for each in [run.record.facts, *run.record.facts.stages][-1].rewards:
-        reads = traits_by_name(each.name).reads_thought
-        declared = reads if isinstance(reads, str) else None
+        declared = traits_by_name(each.name).reads_thought
         said = f"that it reads {declared} of the thought" if declared else "nothing"
         sentence = f"{each.name} declares {said}; not measured"
         yield {"name": each.name, "declared": declared, "reads": None, "sentence": sentence}

@@ -300,15 +300,10 @@ def reward_reads_thought(history: History) -> Finding | None:
     weights = {each.name: each.weight for each in history.facts.rewards}
     for each in history.thoughts:
         least = max(filter(None, each["moved"].values()), default=0.0) if each["low"] is None else each["low"]
-        if (
-            each["reads"]
-            and each["declared"] not in ("form", "length")
-            and weights.get(each["name"])
-            and least > _LEAST_READ
-        ):
-            how_much = "" if each["share"] is None else f": {100 * each['share']:.0f} % of its variance"
+        undeclared = each["reads"] and each["declared"] not in ("form", "length")
+        if undeclared and weights.get(each["name"]) and least > _LEAST_READ:
             return Finding(
-                f"Reward {each['name']} reads the thought{how_much}",
+                f"Reward {each['sentence'].partition(',')[0]}",
                 "warning",
                 f"{each['sentence']} (completions up to step {history.step}, limit {_LEAST_READ})",
                 "the function takes the whole turn, so it teaches what to show in the thinking",

@@ -71,12 +71,7 @@ def _score_in(reply: str, mark: str, scale: tuple[float, float]) -> Score:
 _sent = 0  # completions that this process has sent to judges
 
 
-@reward(
-    skip_gold_check="a judge is asked about what a model wrote",
-    dry_run=False,
-    sends=True,
-    reads_thought=lambda params: "words" if params.get("sees") == "turn" else "nothing",
-)
+@reward(skip_gold_check="a judge is asked about what a model wrote", dry_run=False, sends=True, reads_thought="nothing")
 def llm_judge(
     prompts: Sequence[Any],
     completions: Sequence[Any],

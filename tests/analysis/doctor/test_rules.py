@@ -303,7 +303,12 @@ def test_thinking_that_is_not_closed_is_found_with_the_limit_or_by_itself(clippe
     assert "thinking/closed 10%" in found.evidence
 
 
-READING = {"name": "mine", "declared": None, "reads": True, "sentence": "mine reads the thought"}
+READING = {
+    "name": "mine",
+    "declared": None,
+    "reads": True,
+    "sentence": "mine reads the thought: 31 % of its variance, x",
+}
 READING |= {"moved": {"again": 0.0, "blank": 0.4}, "share": 0.31, "low": 0.2}
 
 
@@ -312,7 +317,7 @@ READING |= {"moved": {"again": 0.0, "blank": 0.4}, "share": 0.31, "low": 0.2}
     [
         ({}, "Reward mine reads the thought: 31 % of its variance"),
         ({"declared": "words", "low": 0.06}, "Reward mine reads the thought: 31 % of its variance"),
-        ({"share": None, "low": None}, "Reward mine reads the thought"),
+        ({"share": None, "low": None}, "Reward mine reads the thought: 31 % of its variance"),
         ({"share": None, "low": None, "moved": {"again": None, "blank": 0.01}}, None),
         ({"low": 0.04}, None),
         ({"declared": "length"}, None),
