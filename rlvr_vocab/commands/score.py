@@ -387,16 +387,12 @@ def _thought_lines(
     settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: TagsOfThoughts
 ) -> Iterator[str]:
     """Which rewards read the thought, by the last rows; those that send completions or run programs where asked for."""
-    last, (think_tags, ids) = rows[-_THOUGHTS_READ:], tags
-    costly = [each.name for each in rewards if each.traits.sends or each.traits.runs_programs]
+    last = rows[-_THOUGHTS_READ:]
     problems = [(row.place.get("step"), str(row.columns.get("prompts", row.name))) for row in last]
-    skipped = () if settings.thoughts else costly
-    found = read_thoughts(rewards, [row.columns for row in last], problems, think_tags, ids, skipped)
+    found = read_thoughts(rewards, [row.columns for row in last], problems, *tags, costly=bool(settings.thoughts))
     yield from (reading["sentence"] for reading in found["rewards"])
     sizes = f"{pluralize(found['completions'], 'completion')} of {pluralize(found['problems'], 'problem')}"
     yield f"measured on {sizes}; left out, without one closed thought: {found['left_out']:,}"
-    if skipped:
-        yield f"thoughts=true measures {listed(costly)} too, which sends completions or runs programs"
 
 
 def _print_failures(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:

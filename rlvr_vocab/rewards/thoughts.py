@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
@@ -48,11 +48,13 @@ def read_thoughts(
     problems: Sequence[Hashable],
     think_tags: tuple[str, str],
     ids: ThoughtIds | None = None,
-    skipped: Collection[str] = (),
+    costly: bool = False,
+    declared_nothing: bool = True,
     seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """The content of `thought_reading.json` (docs/files.md): each reward that is not `skipped` scores for `seconds`.
+    """The content of `thought_reading.json` (docs/files.md); a reward scores for some `seconds`.
 
+    costly, declared_nothing: whether also those that send completions or run programs, or declare to read nothing.
     rows: the columns that rewards take by name; problems: what each row answers, equal for those to be exchanged.
     Without `ids` functions get no `completion_ids`. All thoughts of a completion with tools are exchanged as one, the
     nth by the nth, or the last, of the other.
@@ -65,8 +67,10 @@ def read_thoughts(
     for reward in rewards:
         reading: dict[str, Any] = {"name": reward.name, "declared": reward.reads_thought, **_UNKNOWN, "moved": {}}
         try:
-            if reward.name in skipped:
-                raise UserError("it was not asked for")
+            if reward.reads_thought == "nothing" and not declared_nothing:
+                raise UserError("rlvr-vocab score does it")
+            if (reward.traits.sends or reward.traits.runs_programs) and not costly:
+                raise UserError("it sends completions or runs programs; rlvr-vocab score thoughts=true does it")
             reading |= _reading(reward, [*groups.values()], ids, time.monotonic() + seconds)
         except UserError as error:
             declares = f"that it reads {reward.reads_thought} of the thought" if reward.reads_thought else "nothing"

@@ -275,10 +275,8 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
     """
     folder, rows, answered = settings.output_dir, list[dict[str, Any]](), list[tuple[int, str]]()
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
-    costly = [each.name for each in rewards if each.traits.sends or each.traits.runs_programs]
-    skipped = {*costly, *(each.name for each in rewards if each.reads_thought == "nothing")}
     files, recorded = CompletionFiles(folder / COMPLETIONS), list[SampledCompletion]()
-    steps = files.steps if len(skipped) < len(rewards) else []
+    steps = files.steps if any(each.reads_thought != "nothing" for each in rewards) else []
     asked = {prompt[-1]["content"].strip(): place for place, prompt in enumerate(problems["prompt"] if steps else ())}
 
     @functools.cache
@@ -296,7 +294,7 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
                 rows.append({name: cell for name, cell in columns.items() if name != "prompt"} | given)
                 answered.append((each.step, each.prompt))
         ids, tags = thought_ids(folder / INITIAL_MODEL), settings.model.think_tags
-        found = read_thoughts(rewards, rows, answered, tags, ids, skipped, _SECONDS_READING)
+        found = read_thoughts(rewards, rows, answered, tags, ids, declared_nothing=False, seconds=_SECONDS_READING)
         atomic_write(folder / THOUGHT_READING, json_text(found))
     except UserError as error:
         console.print(f"warning: what the rewards read of the thought was not measured: {error}", markup=False)

@@ -86,7 +86,7 @@ def test_every_reward_of_the_library_reads_what_it_declares(name, params, monkey
         tags = opened.strip(), closed.strip()
         ids = IDS if opened == TAGS[0] else None
         [built] = build_rewards([RewardSpec(name, params=params)], RewardContext(tags))
-        found += readings([built], rows, ids, tags)[1].values()
+        found += readings([built], rows, ids, tags, costly=True)[1].values()
     assert found[0].declared is not None and any(each.measured for each in found)
     assert all(each.agrees for each in found), found
     # think_format looks at the tags, which no version touches.
@@ -256,13 +256,16 @@ def test_what_cannot_be_measured_says_why():
     def fails(completions):
         raise KeyError("tests")
 
+    @reward(sends=True)
+    def sends(completions):
+        return [0.0] * len(completions)
+
     rows = [row("p", "<think>a</think>1"), row("q", "<think>b</think>2")]
-    _, found = readings([fails, distinct_ids, total_length], rows, ids=None, skipped=["total_length"])
+    _, found = readings([fails, distinct_ids, sends], rows, ids=None)
     assert [each.reads for each in found.values()] == [None] * 3 and not any(each.measured for each in found.values())
     sentences = [each.sentence.partition("not measured: ")[2] for each in found.values()]
     assert (
-        sentences[0].startswith("it gives no score (raised KeyError: 'tests'")
-        and sentences[2] == "it was not asked for"
+        sentences[0].startswith("it gives no score (raised KeyError: 'tests'") and "score thoughts=true" in sentences[2]
     )
     assert sentences[1].startswith("it takes completion_ids")
     _, found = readings([answer_alone], rows)
