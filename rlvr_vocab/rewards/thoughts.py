@@ -182,10 +182,10 @@ def _reading(reward: Reward, groups: list[list[_Case]], ids: ThoughtIds | None, 
             columns = {name: [row[name] for row in rows] for name in rows[0]} | dummy_trainer()
             found = reward.explain(**columns) if any(thoughts) else ()
             for of_case, thought, score in zip(scores, thoughts, found, strict=bool(found)):
-                if kind == "as it was" and score.value is None:
-                    reasons[score.reason] += 1
-                elif thought is not None and not score.timed_out and score.failed != "batch":
+                is_decided = thought is not None and not score.timed_out and score.failed != "batch"
+                if is_decided and (score.value is not None or kind != "as it was"):
                     of_case[kind].append(score.value)
+                reasons[score.reason] += kind == "as it was" and not of_case[kind]
         left = iter(scores)
         kept += [[each for each in islice(left, len(group)) if each["as it was"]] for group in batch]
         if time.monotonic() > end:

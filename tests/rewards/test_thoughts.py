@@ -4,7 +4,7 @@ import itertools
 import json
 import random
 import re
-from collections import Counter
+import statistics
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +13,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.library import LIBRARY, judge
-from rlvr_vocab.rewards.reward import RewardSpec, Score, after_thinking, reward
+from rlvr_vocab.rewards.reward import RewardSpec, Score, reward
 from rlvr_vocab.rewards.thoughts import ThoughtIds, read_thoughts
 from tests.rewards.test_library import ENTRY, NEEDED, needs_gym
 
@@ -111,74 +111,49 @@ def test_a_declaration_that_is_wrong_or_misspelt_is_told():
 noise = random.Random(7)
 
 
-def total_length(completions):
-    return [float(len(turn[-1]["content"])) for turn in completions]
-
-
-def keyword_in_thought(completions, **columns):
-    return ["wait" in parts_of(turn)[0] for turn in completions]
+def by_turn(name, score):
+    """A reward function of the thought and the answer of each turn."""
+    return Reward(lambda completions: [score(*parts_of(turn)) for turn in completions], name)
 
 
 async def judge_stub(completions, prompts):
-    return [Counter(turn[-1]["content"])["a"] / 10 for turn in completions]
-
-
-def regex_across_the_tag(completions):
-    return [float(bool(re.search(r"(\d)</think>\D*\1", turn[-1]["content"]))) for turn in completions]
+    return [turn[-1]["content"].count("a") / 10 for turn in completions]
 
 
 def distinct_ids(completions, completion_ids):
     return [len(set(ids)) for ids in completion_ids]
 
 
-def at_random(completions):
-    return [noise.random() for _ in completions]
-
-
-def answer_alone(completions):
-    return [float(len(after_thinking(turn[-1]["content"]))) for turn in completions]
-
-
-def thought_fits_answer(completions):
-    return [float(parts_of(turn)[0].endswith(parts_of(turn)[1])) for turn in completions]
-
-
-def noisy_keyword(completions):
-    return [("wait" in parts_of(turn)[0]) + 0.1 * noise.random() for turn in completions]
-
-
+ANSWER_ALONE = by_turn("answer_alone", lambda thought, answer: float(len(answer)))
 OWN = {
-    **dict.fromkeys((total_length, keyword_in_thought, judge_stub, regex_across_the_tag, distinct_ids), True),
-    at_random: False,
-    answer_alone: False,
-    thought_fits_answer: True,
-    noisy_keyword: True,
+    judge_stub: True,
+    distinct_ids: True,
+    by_turn("total_length", lambda thought, answer: len(thought + answer)): True,
+    by_turn("keyword", lambda thought, answer: "wait" in thought): True,
+    by_turn("noisy_keyword", lambda thought, answer: ("wait" in thought) + 0.1 * noise.random()): True,
+    by_turn("across_the_tag", lambda *turn: bool(re.search(r"(\d)</think>\D*\1", "</think>".join(turn)))): True,
+    by_turn("thought_fits_answer", lambda thought, answer: thought.endswith(answer)): True,
+    by_turn("at_random", lambda *turn: noise.random()): False,
+    ANSWER_ALONE: False,
 }
 
 
-@pytest.fixture(scope="module")
-def rows():
+def test_functions_of_ones_own_are_named_rightly():
     draw, words = random.Random(0), ("wait", "a", "so 3", "banana 12", "7 + 8", "thus")
     thoughts = [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(128)]
     answers = [draw.choice(("3", "12", "8", "7", "so it is 8")) for _ in thoughts]
-    pairs = enumerate(zip(thoughts, answers, strict=True))
-    return [row(str(number // 8), f"<think>{thought}</think>{answer}") for number, (thought, answer) in pairs]
-
-
-def test_functions_of_ones_own_are_named_rightly(rows):
-    found, by_name = readings(OWN, rows)
-    assert {function.__name__: by_name[function.__name__].reads for function in OWN} == {
-        function.__name__: reads for function, reads in OWN.items()
-    }
+    turns = map("<think>{}</think>{}".format, thoughts, answers)
+    found, by_name = readings(OWN, [row(str(number // 8), turn) for number, turn in enumerate(turns)])
+    assert {name: each.reads for name, each in by_name.items()} == {each.__name__: reads for each, reads in OWN.items()}
     assert (found.completions, found.problems, found.left_out) == (128, 16, 0)
     assert json.loads(json.dumps(vars(found))) == vars(found)
-    assert by_name["keyword_in_thought"].share == pytest.approx(1, abs=0.1)
     assert by_name["at_random"].share == pytest.approx(0, abs=0.2) and by_name["at_random"].moved["again"] == 1
     assert by_name["answer_alone"].sentence == "answer_alone reads nothing of the thought"
+    number = r"[\d.]+"
     assert re.fullmatch(
-        r"keyword_in_thought reads the thought: [\d.]+ % of its variance \([\d.]+ to 100\), exchanged thoughts move "
-        r"[\d.]+ % of scores, blank thoughts move [\d.]+ % of scores",
-        by_name["keyword_in_thought"].sentence,
+        rf"keyword reads the thought: {number} % of its variance \({number} to 100\), exchanged thoughts move {number} "
+        rf"% of scores, blank thoughts move {number} % of scores",
+        by_name["keyword"].sentence,
     )
 
 
@@ -188,23 +163,17 @@ def test_the_share_is_the_index_by_its_definition(weight):
     pairs = {str(problem): [(draw.gauss(0, 1), draw.gauss(0, 1)) for _ in range(5)] for problem in range(6)}
 
     def score(thought, answer):
-        return weight * thought + answer
+        return weight * float(thought or 0) + float(answer)
 
-    def additive(completions):
-        return [score(*map(float, parts_of(turn))) if parts_of(turn)[0] else 0.0 for turn in completions]
-
-    rows = [
-        row(name, f"<think>{thought}</think>{answer}") for name, group in pairs.items() for thought, answer in group
-    ]
     squares, variances = [], []
     for group in pairs.values():
         for (own, answer), (other, _) in itertools.permutations(group, 2):
             squares.append((score(own, answer) - score(other, answer)) ** 2 / 2)
-        mean = sum(score(*pair) for pair in group) / 5
-        variances.append(sum((score(*pair) - mean) ** 2 for pair in group) / 4)
-    expected = sum(squares) / len(squares) / (sum(variances) / len(variances))
-    found = readings([additive], rows)[1]["additive"]
-    assert found.share == pytest.approx(min(expected, 1.0)) and found.low <= found.share <= found.high
+        variances.append(statistics.variance(score(*pair) for pair in group))
+    rows = [row(name, "<think>{}</think>{}".format(*pair)) for name, group in pairs.items() for pair in group]
+    found = readings([by_turn("additive", score)], rows)[1]["additive"]
+    expected = min(statistics.mean(squares) / statistics.mean(variances), 1.0)
+    assert found.share == pytest.approx(expected) and found.low <= found.share <= found.high
 
 
 # --- what a function is asked ---
@@ -248,7 +217,7 @@ def test_only_the_thought_changes_in_texts_and_ids_and_messages():
 
 def test_completions_without_one_closed_thought_take_no_part():
     texts = ("<think>a", "b", "<think>a</think>b<think>c</think>d", "<think>a</think>1", "a</think>2")
-    found, _ = readings([total_length], [row("p", text) for text in texts])
+    found, _ = readings([ANSWER_ALONE], [row("p", text) for text in texts])
     assert (found.completions, found.left_out) == (2, 3)
 
 
@@ -268,5 +237,5 @@ def test_what_cannot_be_measured_says_why():
         sentences[0].startswith("it gives no score (raised KeyError: 'tests'") and "score thoughts=true" in sentences[2]
     )
     assert sentences[1].startswith("it takes completion_ids")
-    _, found = readings([answer_alone], rows)
+    _, found = readings([ANSWER_ALONE], rows)
     assert found["answer_alone"].moved["exchanged"] is None and found["answer_alone"].reads is False

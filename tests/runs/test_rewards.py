@@ -138,16 +138,9 @@ def test_the_last_completions_of_a_run_are_scored_with_the_columns_of_their_prob
     problems = [{"prompt": [{"role": "user", "content": text}], "level": level} for text, level in asked.items()]
     (tmp_path / "completions").mkdir()
     for step in range(1, 5):
-        rows = [
-            {
-                "prompt": f"user\n{text}\n",
-                "completion": f"<think>{'a' * (step * sample)}</think>1",
-                "completion_ids": [0],
-            }
-            for text in ("6*7?", "unknown")
-            for sample in range(64)
-        ]
-        table = pa.Table.from_pylist([{**each, "step": step, "reward": 0.0} for each in rows])
+        texts = [f"<think>{'a' * (step * sample)}</think>1" for sample in range(64)]
+        rows = [{"prompt": f"{p}\n", "completion": text} for p in ("user\n6*7?", "unknown") for text in texts]
+        table = pa.Table.from_pylist([{**each, "step": step, "reward": 0.0, "completion_ids": [0]} for each in rows])
         pq.write_table(table, tmp_path / "completions" / f"step_0000{step}.parquet")
     write_thought_reading(read_settings("train", words), Dataset.from_list(problems), Console(quiet=True))
     found = read_thought_reading(tmp_path)
@@ -157,6 +150,5 @@ def test_the_last_completions_of_a_run_are_scored_with_the_columns_of_their_prob
     assert by_level["reads"] and by_level["share"] > 0.8 and by_level["moved"]["blank"] == 126 / 128
     assert overlong["declared"] == "length" and "completion_ids" in overlong["sentence"]
     assert not fails["measured"] and "absent" in fails["sentence"]
-    assert card_of_run(tmp_path, read_settings("train", words).resolved, ACCURACY, adapter=False, steps=1)[
-        "thoughts"
-    ] == [each["sentence"] for each in found["rewards"]]
+    card = card_of_run(tmp_path, read_settings("train", words).resolved, ACCURACY, adapter=False, steps=1)
+    assert card["thoughts"] == [each["sentence"] for each in found["rewards"]]
