@@ -364,6 +364,14 @@ def quiet_environment(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def made(tmp_path):
+    """Makes the folder of a run by its name, for which nothing is trained."""
+    from tests.compared_runs import write_run
+
+    return lambda name, **given: write_run(tmp_path / name, **given)
+
+
+@pytest.fixture
 def error_of(capsys):
     """The one line on stderr with which a command refuses its words."""
     from rlvr_vocab.cli import main

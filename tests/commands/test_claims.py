@@ -16,14 +16,7 @@ from rlvr_vocab.record.results import write_results
 from tests.compared_runs import ENVIRONMENT, SUMMARY, answer, compare, flagged, three
 
 LEAKED = "−1: 7 + 1 ="  # the held-out `-1: 7+1=` in another spelling
-READING = {
-    "name": "mine",
-    "declared": None,
-    "reads": True,
-    "measured": True,
-    "agrees": True,
-    "sentence": "mine reads it",
-}
+READING = {"name": "mine", "declared": None, "reads": True, "agrees": True, "sentence": "mine reads it"}
 
 
 def claims(found):
@@ -38,12 +31,6 @@ def write(run, name, content):
     path = Path(run, name)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content))
-
-
-def rewarded(run, *names):
-    path = Path(run, "config.yaml")
-    rewards = {"functions": [{"name": name} for name in names]}
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"rewards": rewards}))
 
 
 def red(page="compared/comparison.html"):
@@ -87,20 +74,22 @@ def test_each_line_holds_what_the_raw_files_hold(made):
     assert main(shlex.split(again[-1])[1:]) == 0
 
 
-FLAGS = {
-    "tokens sampled": {"tokens": 1060},
-    "steps": {"summary": SUMMARY | {"steps": 3}},
-    "wall time of GRPO": {"summary": SUMMARY | {"grpo_seconds": 80.0}},
-    "held-out problems": {"trained": [LEAKED]},
-    "to do it again": {"environment": ENVIRONMENT | {"commit": "def"}},
-    "effect": {"training__save_strategy": "best"},
-}
-
-
-@pytest.mark.parametrize("name", FLAGS)
-def test_a_weakness_is_a_flag_and_stands_in_red_at_the_top(made, name):
-    runs = [*three(made, "b"), *three(made, "r", n=100, **FLAGS[name])]
-    _, found = compare(runs)
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("arms", {"summary": SUMMARY | {"finished": False}}),
+        ("tokens sampled", {"tokens": 1060}),
+        ("steps", {"summary": SUMMARY | {"steps": 3}}),
+        ("wall time of GRPO", {"summary": SUMMARY | {"grpo_seconds": 80.0}}),
+        ("held-out problems", {"trained": [LEAKED]}),
+        ("held-out problems", {"problems": 190}),
+        ("effect", {"training__save_strategy": "best"}),
+        ("to do it again", {"environment": ENVIRONMENT | {"commit": "def"}}),
+        ("to do it again", {"environment": ENVIRONMENT | {"versions": {"trl": "1.17.0"}}}),
+    ],
+)
+def test_a_weakness_is_a_flag_and_stands_in_red_at_the_top(made, name, other):
+    _, found = compare([*three(made, "b"), *three(made, "r", n=100, **other)])
     assert set(flagged(found)) == {name, "learning rates tried"}
     assert red() == [flag for line in found["claims"] for flag in line["flags"]]
     assert all(f"**{flag[:9]}" in Path("compared/comparison.md").read_text() for flag in red())
@@ -137,13 +126,16 @@ def test_runs_of_a_compared_configuration_that_are_left_out_are_named(made, tmp_
     assert "unlucky10 (10.0%)" in tried["text"] and "notes cannot be read" in tried["text"]
 
 
-def test_tokens_that_dynamic_sampling_threw_away_were_not_trained_on(made):
-    runs = [*three(made, "b"), *three(made, "r", n=100)]
-    for run in runs[3:]:  # a row has the mean of two steps
-        rows = [{"step": step, "num_tokens": 500 * step, "dynamic/tokens_thrown_away": 100.0} for step in (2, 4)]
-        Path(run, "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    trained = claims(compare(runs)[1])["tokens trained on"]["figures"]["mean"]
-    assert trained == {"reasoning_vocab_size=0": 4000, "reasoning_vocab_size=100": 2000 - 4 * 100}
+def test_the_tokens_of_all_stages_count_and_those_thrown_away_were_not_trained_on(made):
+    runs = [made("b"), made("r", n=100)]
+    # Each stage counts its own tokens; a row has the mean of two steps.
+    rows = [
+        {"step": step, "stage": f"{step}", "num_tokens": 900, "dynamic/tokens_thrown_away": 100.0} for step in (2, 4)
+    ]
+    Path(runs[1], "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    lines = claims(compare(runs)[1])
+    sampled, trained = (lines[f"tokens {what}"]["figures"]["mean"].values() for what in ("sampled", "trained on"))
+    assert ([*sampled], [*trained]) == ([4000, 1800], [4000, 1800 - 4 * 100])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +152,9 @@ def test_tokens_that_dynamic_sampling_threw_away_were_not_trained_on(made):
 def test_a_line_without_its_file_is_not_measured_and_names_the_whole_command(made, file, name, command):
     runs = [made("b"), made("r", n=100)]
     for run in runs:
-        rewarded(run, "accuracy", "mine.py:mine")
+        path = Path(run, "config.yaml")
+        rewards = {"functions": [{"name": "accuracy"}, {"name": "mine.py:mine"}]}
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"rewards": rewards}))
         write(run, "thought_reading.json", {"completions": 1, "problems": 1, "rewards": [READING]})
         write(run, "probe/probe.json", {"verdict": "no sign of meaning", "sentence": "No sign."})
         for folder in ("completions", "final_model"):
@@ -186,10 +180,8 @@ def test_the_report_of_a_comparison_is_computed_anew(made, tmp_path, monkeypatch
     monkeypatch.chdir("elsewhere")
     assert main(["report", "../compared"]) == 0
     after = claims(raw(tmp_path, "compared/report.json"))
-    assert after["meaning of the copies"]["status"] == "ok"
-    assert {name: after[name] for name in after if "copies" not in name} == {
-        name: before[name] for name in before if "copies" not in name
-    }
+    assert after.pop("meaning of the copies")["status"] == "ok"
+    assert after == {name: before[name] for name in before if "copies" not in name}
     page = Path(tmp_path, "compared/report.html").read_text()
     assert "&lt;b&gt;meaning" in page and "<svg" not in page and red(Path(tmp_path, "compared/report.html"))
     assert r"No sign of \<b\>meaning" in Path(tmp_path, "compared/report.md").read_text()
