@@ -158,12 +158,8 @@ def _results(
             return graded_results(batch, completions, candidate.grader, chat.layout)
 
         (settings.folder / SUMMARY).unlink(missing_ok=True)  # it covers fewer results
-        command = [without_secrets(word) for word in sys.argv]
-        beside = {
-            "checkpoint": str(settings.checkpoint),
-            "samples": settings.samples,
-            "command": command,
-        }  # not compared
+        typed = [*map(without_secrets, sys.argv)]
+        beside = {"checkpoint": str(settings.checkpoint), "samples": settings.samples, "command": typed}  # not compared
         atomic_write(settings.folder / EVALUATION_SETTINGS, json_text({**candidate.result_settings, **beside}), "out")
         return complete_results(path, kept, questions, size, answer, display.update)
 

@@ -127,10 +127,6 @@ class ReportSettings:
     max_samples: Count
 
     @property
-    def is_comparison(self) -> bool:
-        return (self.run / COMPARISON).is_file()
-
-    @property
     def page(self) -> Path:
         return self.out or self.run / "report.html"
 
