@@ -150,12 +150,14 @@ def _commands(folder: Path, config: Mapping[str, Any], results: Path, grader: Ro
     if not any(traits_by_name(part["name"]).skip_gold_check for part in (grader or {"functions": []})["functions"]):
         graded.append("model.name=null")  # gold answers, and no samples
     has_completions, has_model = (folder / COMPLETIONS).is_dir(), (folder / FINAL_MODEL).is_dir()
+    probed = folder if has_model or script else folder.with_name(f"{folder.name}_again")
+    probe = shlex.join(["rlvr-vocab", "probe", f"run={probed}"])
     return {
         "train": again if (folder / SUMMARY).is_file() else command("train"),
         "problems": command("check", "model.name=null", f"against={results}", "against_problem_column=prompt"),
         "grader": command("score", *graded),
         "thoughts": command("score", f"completions={folder}/{COMPLETIONS}") if has_completions else again,
-        "copies": shlex.join(["rlvr-vocab", "probe", f"run={folder}"]) if has_model else again,
+        "copies": probe if has_model else f"{again} && {probe}",
     }
 
 

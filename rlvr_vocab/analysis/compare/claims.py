@@ -17,7 +17,6 @@ from rlvr_vocab.record.results import grader_text
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.statistics import share_interval
-from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import listed, pluralize, short_text, visible_text
 
 # Name, figure of a run, the share below which a difference is that of equal runs (lengths of completions, other work on
@@ -26,7 +25,7 @@ _BUDGETS = (
     ("tokens sampled", attrgetter("tokens"), 0.05, "{:,.0f}".format),
     ("tokens trained on", attrgetter("tokens_trained"), 0.05, "{:,.0f}".format),
     ("steps", attrgetter("record.steps"), 0.0, "{:,.0f}".format),
-    ("wall time of GRPO", attrgetter("grpo_seconds"), 0.2, clock),
+    ("wall time of GRPO", attrgetter("grpo_seconds"), 0.2, "{:,.1f} seconds".format),
 )
 # A grader that errs on more gold answers can make up the effects that comparisons show.
 _GRADER_ERRORS = 0.01
@@ -163,7 +162,7 @@ def _problems(compared: ComparisonResult) -> Claim:
         )
     sizes = [len(prompts) for prompts in asked]
     each = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
-    clean = f"{len(trained_on) - len(leaked):,} of {pluralize(len(asked), 'run')} trained on none of its own"
+    clean = f"{len(trained_on) - len(leaked):,} of {pluralize(len(asked), 'run')} trained on none of their own"
     text = f"{len(key_of):,} different ones, {each} for each run ({compared.measured}); {clean}."
     figures = {"different": len(key_of), "of_run": sizes, "trained_on": trained_on}
     return _line("held-out problems", text, flags, missing, figures=figures)
@@ -276,7 +275,8 @@ def _declarations(run: ComparedRun) -> Iterator[Row]:
     """A row for each reward of the last stage of a run that measured none; parameters may decide what it reads."""
     for each in [run.record.facts, *run.record.facts.stages][-1].rewards:
         declared = traits_by_name(each.name).reads_thought
-        said = f"that it reads {declared} of the thought" if declared else "nothing"
+        what = "nothing" if declared == "nothing" else f"the {declared}"
+        said = f"that it reads {what} of the thought" if declared else "nothing"
         sentence = f"{each.name} declares {said}; not measured"
         yield {"name": each.name, "declared": declared, "reads": None, "sentence": sentence}
 
