@@ -121,6 +121,7 @@ def _candidate(settings: EvaluateSettings, trained: RunOfCheckpoint, rows: Rows)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
+        truncation=trained.truncation,
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
@@ -184,6 +185,7 @@ def _summary(
         "mean_tokens": figures["length"].estimate,
         "figures": _as_dicts(figures),
         **{key: candidate.result_settings[key] for key in depends_on},
+        **candidate.sampling.truncation,
         **{key: value for key in OF_TOOLS if (value := candidate.result_settings[key]) is not None},
     }
 

@@ -49,7 +49,7 @@ def run(settings: GenerateSettings) -> int:
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
-        top_p=settings.top_p,
+        truncation={"top_p": settings.top_p},
         batch_size=settings.batch_size,
         seed=settings.seed,
     )

@@ -88,6 +88,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         "grader": grader.record(),
         "max_new_tokens": sampling.max_new_tokens,
         "temperature": sampling.temperature,
+        **sampling.truncation,
         **{name: getattr(settings, name) for name in ("max_samples", "samples", "draws", "seed")},
         **(tools.record() if last.uses_tools else {}),
     }

@@ -201,6 +201,7 @@ def result_settings(
         "grader": grader.record(),
         "format": grader.form_record(),
         **{key: getattr(sampling, key) for key in ("temperature", "max_new_tokens", "seed", "batch_size")},
+        **sampling.truncation,
         "backend": backend,
     }
 

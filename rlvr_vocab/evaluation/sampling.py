@@ -22,7 +22,7 @@ from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
+from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config, truncation_of
 from rlvr_vocab.vocab.sampling import RegionSampler, TextThenIdSampler, attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import assistant_turn, chat_ids, load_tokenizer
 from rlvr_vocab.vocab.weights import folder_with
@@ -30,11 +30,14 @@ from rlvr_vocab.vocab.weights import folder_with
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How to sample; temperature 0 is greedy, `limit_key` is the user's key of `max_new_tokens`."""
+    """How to sample; temperature 0 is greedy, `limit_key` is the user's key of `max_new_tokens`.
+
+    truncation: `top_k`, `top_p` and `min_p`, those that are set.
+    """
 
     max_new_tokens: int = 1024
     temperature: float = 1.0
-    top_p: float = 1.0
+    truncation: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 64
     seed: int = 42
     limit_key: str = "max_new_tokens"
@@ -43,7 +46,7 @@ class SamplingSettings:
     def of_training(cls, grpo: Mapping[str, Any], section: str = "training.", **more: int) -> Self:
         """Samples as a training does, whose keys begin with `section`."""
         key = "max_completion_length"
-        return cls(grpo[key], grpo["temperature"], limit_key=f"{section}{key}", **more)
+        return cls(grpo[key], grpo["temperature"], truncation_of(grpo), limit_key=f"{section}{key}", **more)
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def _sample_turns(model: PreTrainedModel, settings: SamplingSettings, requests: 
         max_new_tokens=max(request.room for request in requests),
         do_sample=draws,
         # Transformers would otherwise keep the 50 likeliest ids alone.
-        **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if draws else {}),
+        **({"temperature": settings.temperature, "top_k": 0, **settings.truncation} if draws else {}),
     )
     end_ids, rows = end_ids_of(model), output[:, inputs["input_ids"].size(1) :].tolist()
     turns = [up_to_end(ids[: request.room], end_ids) for ids, request in zip(rows, requests, strict=True)]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from transformers import AutoConfig
 
@@ -46,7 +45,7 @@ def vllm_sampler(
                 seed=seed_of(first + request.row, request.turn),
                 detokenize=False,
                 temperature=settings.temperature,
-                **top_p,
+                **truncation,
             )
             for request in requests
         ]
@@ -57,8 +56,8 @@ def vllm_sampler(
     def sample(rows: Sequence[Row], first: int) -> list[Completion]:
         return chat.completions(rows, partial(generate, first), settings.max_new_tokens, context_of(config))
 
-    over_texts = {"extra_args": Truncation(top_p=settings.top_p).request_args()}
-    top_p: dict[str, Any] = over_texts if chat.layout.size else {"top_p": settings.top_p}
+    over_texts = {"extra_args": Truncation(**settings.truncation).request_args()}
+    truncation = over_texts if chat.layout.size else settings.truncation
     config = AutoConfig.from_pretrained(folder, **NO_CODE)
     dtype, length = config.dtype, max(map(len, chat.prompt_ids(prompts))) + settings.max_new_tokens
     grows = chat.tools is not None and chat.tools.environment_factories  # by what they add to a prompt

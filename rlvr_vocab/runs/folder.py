@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -49,6 +49,7 @@ from rlvr_vocab.record.results import read_thought_reading
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.refuse_off_policy import truncation_of
 
 logger = logging.getLogger(__name__)
 
@@ -303,6 +304,7 @@ class RunOfCheckpoint:
     system_prompt: str | None = None
     max_new_tokens: int = 1024
     temperature: float = 1.0
+    truncation: Mapping[str, Any] = field(default_factory=dict)
     max_tool_calling_iterations: int | None = None
 
 
@@ -320,6 +322,7 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
         settings.dataset.system_prompt if system_prompt_used(folder) else None,
         generation["max_new_tokens"],
         generation["temperature"],
+        truncation_of(stage.training.grpo),
         stage.training.grpo.get("max_tool_calling_iterations"),
     )
 

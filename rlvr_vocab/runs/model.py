@@ -58,6 +58,7 @@ from rlvr_vocab.vocab.expand import (
     write_expansion,
 )
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.refuse_off_policy import truncation_of
 from rlvr_vocab.vocab.tokenizer import chat_texts, find_turn_ids, prompt_is_thinking, template_text, token_ids
 from rlvr_vocab.vocab.weights import NO_CODE
 
@@ -258,6 +259,7 @@ def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> 
     }
     if warmup.until_accuracy is not None:
         key["limit"], key["temperature"] = sampling["max_completion_length"], sampling["temperature"]
+        key |= truncation_of(sampling)
         key["grader"] = asdict(grader_of_warmup(settings))
     return key
 

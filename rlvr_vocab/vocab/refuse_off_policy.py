@@ -58,7 +58,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     if not 0 < temperature < math.inf:
         raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
     refuse_altered({name: value for name, value in grpo.items() if name not in TRUNCATIONS}, key)
-    truncates = [name for name, neutral in TRUNCATIONS.items() if grpo.get(name, neutral[0]) not in neutral]
+    truncates = list(truncation_of(grpo))
     if truncates and grpo.get("use_vllm") and not grpo.get("top_k"):
         raise UserError(f"{key}{truncates[0]}: vLLM reports kept texts up to {key}top_k: set that too, as in 50")
     if grpo.get("rollout_func") is not None:
@@ -82,6 +82,11 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
             f"{key}use_transformers_continuous_batching=true: it bypasses the region policy; set it to false, or "
             f"train without {' and '.join(bypassed)}"
         )
+
+
+def truncation_of(grpo: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `GRPOConfig` that truncate the distribution, with their values."""
+    return {name: grpo[name] for name, neutral in TRUNCATIONS.items() if grpo.get(name, neutral[0]) not in neutral}
 
 
 def refuse_altered_config(generation_config: Any, folder: object) -> None:

@@ -55,6 +55,11 @@ def test_nothing_is_cut_from_the_distribution(checkpoint, rows):
     settings = SamplingSettings(max_new_tokens=1, temperature=1e4, batch_size=600)
     first = [completion.completion_ids[0] for completion in sample_completions(checkpoint, rows[:1] * 600, settings)]
     assert len(set(first)) > 250
+    as_trained = {"max_completion_length": 1, "temperature": 1e4, "top_k": 3, "top_p": 1.0}
+    settings = SamplingSettings.of_training(as_trained, batch_size=600)
+    truncated = sample_completions(checkpoint, rows[:1] * 600, settings)
+    texts = {each.completion_ids[0] % checkpoint.layout.standard_size for each in truncated}
+    assert len(texts) == 3 < len({each.completion_ids[0] for each in truncated})
 
 
 def test_each_answer_is_graded_on_its_whole_turn(checkpoint, rows):

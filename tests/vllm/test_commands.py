@@ -72,7 +72,7 @@ def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(chatty
 def test_top_p_is_over_texts_so_that_a_single_text_still_has_its_copies(chatty_smollm2):
     folder = chatty_smollm2("expand")
     layout = VocabLayout.load(folder)
-    settings = SamplingSettings(max_new_tokens=24, top_p=1e-6)
+    settings = SamplingSettings(max_new_tokens=24, truncation={"top_p": 1e-6})
     with vllm_sampler(folder, Chat(load_tokenizer(folder), layout), PROMPTS, settings) as sample:
         ids = [each.completion_ids for each in sample(ROWS[:1] * 4, 0)]
     texts = {tuple(RegionPolicy(layout).surface_ids(torch.tensor(each)).tolist()) for each in ids}
