@@ -160,11 +160,9 @@ def _problems(compared: ComparisonResult) -> Claim:
             f"Held-out problems were trained on ({_first(leaked)}), such as {short_text(example)!r}: accuracy on them "
             "does not measure what was learned."
         )
-    sizes = [len(prompts) for prompts in asked]
-    each = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
-    clean = f"{len(trained_on) - len(leaked):,} of {pluralize(len(asked), 'run')} trained on none of their own"
-    text = f"{len(key_of):,} different ones, {each} for each run ({compared.measured}); {clean}."
-    figures = {"different": len(key_of), "of_run": sizes, "trained_on": trained_on}
+    runs = f"{len(trained_on) - len(leaked):,} of {pluralize(len(asked), 'run')} trained on none of their own"
+    text = f"{len(key_of):,} different ones ({compared.measured}); {runs}."
+    figures = {"different": len(key_of), "of_run": list(map(len, asked)), "trained_on": trained_on}
     return _line("held-out problems", text, flags, missing, figures=figures)
 
 
@@ -201,10 +199,8 @@ def _grader(compared: ComparisonResult) -> Claim:
         missing = {f"its errors, since {found}": compared.runs[0].commands["grader"]}
         return _line("grader", text, flags, missing, figures={})
     figures = dict[str, Any]()
-    for name, wrong, what in (
-        ("rejected", "rejects", "gold answers"),
-        ("accepted", "accepts", "gold answers of other problems"),
-    ):
+    for name, what in (("rejected", "gold answers"), ("accepted", "gold answers of other problems")):
+        wrong = f"{name.removesuffix('ed')}s"
         share = share_interval([float(each) for each in found[name]])
         if share is not None:
             figures[name] = {"answers": sum(found[name]), "of": share.problems}
