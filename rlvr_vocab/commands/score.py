@@ -52,7 +52,7 @@ _THOUGHTS_READ = 512  # rows in which thoughts are exchanged, from the end
 # Columns of a step's file that training does not pass to reward functions.
 _NOT_PASSED_ON = ("prompt_ids", "segments", *OF_EACH_TOKEN, "advantage", "reward")
 Turn = list[dict[str, Any]]
-TagsOfThoughts = tuple[tuple[str, str], ThoughtIds | None]
+Tags = tuple[tuple[str, str], ThoughtIds | None]  # of thoughts, in texts and in ids
 
 
 @dataclass
@@ -86,6 +86,9 @@ class Row:
         return weighted_sum(rewards, [score.value for score in self.scores])
 
 
+Scored = tuple[list[Reward], list[Row], Tags | None]
+
+
 def run(settings: ScoreSettings) -> int:
     """Show and write the scores; returns 1 if a function failed on a row, else 0."""
     console = make_console()
@@ -94,7 +97,7 @@ def run(settings: ScoreSettings) -> int:
     elif settings.model is not None:
         rewards, rows, tags = _sampled_completions(settings, settings.model, console)
     else:
-        (rewards, rows), tags = _gold_completions(settings, console), None
+        rewards, rows, tags = _gold_completions(settings, console)
     score_rows(rewards, rows, console)
     if settings.model is not None:
         for row in rows[: settings.show]:
@@ -115,9 +118,7 @@ def run(settings: ScoreSettings) -> int:
     return 1 if any(score.failed for row in rows for score in row.scores) else 0
 
 
-def _recorded_completions(
-    settings: ScoreSettings, path: Path, console: Console
-) -> tuple[list[Reward], list[Row], TagsOfThoughts]:
+def _recorded_completions(settings: ScoreSettings, path: Path, console: Console) -> Scored:
     rows = read_completions(settings, path)
     console.print(f"{path}: {pluralize(len(rows), 'row')}", markup=False)
     columns, specs = rows[0].columns, settings.rewards.functions
@@ -135,7 +136,7 @@ def _recorded_completions(
     return build_rewards(specs, context), rows, tags
 
 
-def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[Reward], list[Row]]:
+def _gold_completions(settings: ScoreSettings, console: Console) -> Scored:
     """The problems of a set, held-out ones included, each with its gold answer in a made-up turn."""
     problems, specs = _problems(settings, console), []
     for spec in settings.rewards.functions:
@@ -155,12 +156,10 @@ def _gold_completions(settings: ScoreSettings, console: Console) -> tuple[list[R
         columns = {**problem.columns, "completions": turn, "completion_ids": dummy_ids([turn])[0]}
         rows.append(Row(problem.place, columns))
     console.print(f"judged in made-up turns like {rows[0].text!r}", markup=False)
-    return build_rewards(specs, context), rows
+    return build_rewards(specs, context), rows, None  # its thoughts are made up
 
 
-def _sampled_completions(
-    settings: ScoreSettings, model: ModelSettings, console: Console
-) -> tuple[list[Reward], list[Row], TagsOfThoughts]:
+def _sampled_completions(settings: ScoreSettings, model: ModelSettings, console: Console) -> Scored:
     """The first training problems in seeded order, answered by a model as at the first training step."""
     # Imported here: torch and transformers take seconds to import, and the other inputs do not need them.
     from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
@@ -309,9 +308,7 @@ def recorded_context(path: Path) -> RewardContext:
 
 def _run_of(path: Path) -> Path | None:
     folders = [each for each in (path, *path.parents) if each.name in ("completions", "evaluation")]
-    return (
-        run_folder_of(folders[0]) or run_folder_of(folders[0].parent) if folders else None
-    )  # a checkpoint's is within
+    return run_folder_of(folders[0]) or run_folder_of(folders[0].parent) if folders else None  # or a checkpoint's
 
 
 def score_rows(rewards: Sequence[Reward], rows: Sequence[Row], console: Console) -> None:
@@ -384,7 +381,7 @@ def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[st
 
 
 def _thought_lines(
-    settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: TagsOfThoughts
+    settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: Tags
 ) -> Iterator[str]:
     """Which rewards read the thought, by the last rows; those that send completions or run programs where asked for."""
     last = rows[-_THOUGHTS_READ:]

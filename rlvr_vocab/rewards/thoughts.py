@@ -54,10 +54,9 @@ def read_thoughts(
 ) -> dict[str, Any]:
     """The content of `thought_reading.json` (docs/files.md); a reward scores for some `seconds`.
 
+    rows: the columns that rewards take by name, without `ids` no `completion_ids`; problems: what each row answers.
     costly, declared_nothing: whether also those that send completions or run programs, or declare to read nothing.
-    rows: the columns that rewards take by name; problems: what each row answers, equal for those to be exchanged.
-    Without `ids` functions get no `completion_ids`. All thoughts of a completion with tools are exchanged as one, the
-    nth by the nth, or the last, of the other.
+    All thoughts of a completion with tools are exchanged as one: the nth by the nth, or the last, of the other.
     """
     started, groups = time.monotonic(), defaultdict(list)
     for problem, row in zip(problems, rows, strict=True):

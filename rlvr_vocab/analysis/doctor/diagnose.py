@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from rlvr_vocab.analysis.doctor import learning, policy
@@ -59,9 +59,9 @@ class Doctor:
             self.found.pop("reward_flat", None)
         return self._look()
 
-    def close(self, summary: Row, thoughts: Sequence[Row] = ()) -> list[Finding]:
-        """The new findings by the outcome of a finished run, and by what its rewards read of the thought."""
-        self._history.close(summary, thoughts)
+    def close(self, summary: Row) -> list[Finding]:
+        """The new findings by the outcome of a finished run."""
+        self._history.close(summary)
         return self._look()
 
     def findings(self) -> list[Finding]:
@@ -92,7 +92,7 @@ def diagnose(record: RunRecord) -> list[Finding]:
     for row in heapq.merge(record.rows, record.evaluations, key=lambda row: int(row["step"])):
         doctor.look(row)
     if record.summary is not None:
-        doctor.close(record.summary, record.thoughts)
+        doctor.close({**record.summary, "thoughts": record.thoughts})
     return doctor.findings()
 
 

@@ -235,9 +235,9 @@ class History:
                 self.best, self.best_step = recent, self.step
             self.has_risen |= recent.is_above(first, RISEN)
 
-    def close(self, summary: Row, thoughts: Sequence[Row]) -> None:
-        """Add the measurements before and after a finished run, and what its rewards read of the thought."""
-        self.thoughts = thoughts
+    def close(self, summary: Row) -> None:
+        """Add the measurements before and after a finished run, and `thoughts`, what its rewards read of them."""
+        self.thoughts = summary.get("thoughts", ())
         first = self.sampled.earliest()
         before, after = ([*(f"{name}_{at}" for name in _HELD_OUT), "held_out_problems"] for at in ("before", "after"))
         self.before_and_after = (
