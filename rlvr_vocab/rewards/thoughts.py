@@ -179,7 +179,8 @@ def _reading(reward: Reward, groups: list[list[_Case]], ids: ThoughtIds | None, 
             thoughts = [*chain(*by_group)]
             rows = [case.with_thought(new or case.thought) for case, new in zip(cases, thoughts, strict=True)]
             columns = {name: [row[name] for row in rows] for name in rows[0]} | dummy_trainer()
-            found = reward.explain(**columns) if any(thoughts) else ()
+            in_time = kind == "as it was" or time.monotonic() < end
+            found = reward.explain(**columns) if in_time and any(thoughts) else ()
             for of_case, thought, score in zip(scores, thoughts, found, strict=bool(found)):
                 is_decided = thought is not None and not score.timed_out and score.failed != "batch"
                 if is_decided and (score.value is not None or kind != "as it was"):

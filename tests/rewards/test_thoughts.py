@@ -237,5 +237,7 @@ def test_what_cannot_be_measured_says_why():
         sentences[0].startswith("it gives no score (raised KeyError: 'tests'") and "score thoughts=true" in sentences[2]
     )
     assert sentences[1].startswith("it takes completion_ids")
+    _, found = readings([ANSWER_ALONE], rows, seconds=-1.0)
+    assert found["answer_alone"].reads is None and "were late" in found["answer_alone"].sentence
     _, found = readings([ANSWER_ALONE], rows)
     assert found["answer_alone"].moved["exchanged"] is None and found["answer_alone"].reads is False

@@ -297,11 +297,11 @@ _LEAST_READ = 0.05  # of the variance within groups, by the lower end of its int
 
 def reward_reads_thought(history: History) -> Finding | None:
     """A reward that counts, and is not declared to read form or length alone."""
-    weights = {each.name: each.weight for each in history.facts.rewards}
+    weighted = {each.name for each in history.facts.rewards if each.weight}
     for each in history.thoughts:
         least = max(filter(None, each["moved"].values()), default=0.0) if each["low"] is None else each["low"]
-        undeclared = each["reads"] and each["declared"] not in ("form", "length")
-        if undeclared and weights.get(each["name"]) and least > _LEAST_READ:
+        counts = each["reads"] and each["name"] in weighted and least > _LEAST_READ
+        if counts and each["declared"] not in ("form", "length"):
             return Finding(
                 f"Reward {each['sentence'].partition(',')[0]}",
                 "warning",

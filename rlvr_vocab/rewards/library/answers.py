@@ -26,16 +26,11 @@ T = TypeVar("T")
 Source = Literal["box", "answer_tag", "hash", "phrase"]  # a place where an answer may stand
 AnswerFrom = Source | Annotated[Sequence[Source], Field(min_length=1)]
 Deadline = Annotated[float, Field(ge=0.01)]
+_NAMES_OF_TRL = ("accuracy_reward", "reasoning_accuracy_reward")
 _NOT_TEXT = "the gold answer is a list or an object, which cannot be compared as text"
 
 
-@reward(
-    grades=True,
-    verifies=True,
-    answer_in="box",
-    reads_thought="nothing",
-    aliases=("accuracy_reward", "reasoning_accuracy_reward"),  # TRL's
-)
+@reward(grades=True, verifies=True, answer_in="box", reads_thought="nothing", aliases=_NAMES_OF_TRL)
 def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],
