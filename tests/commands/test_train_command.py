@@ -43,7 +43,7 @@ def metrics_of(folder):
 
 def test_a_run_leaves_what_the_documentation_says(folder):
     expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
-    expected |= {"forecast.json", "vocabulary.csv"}
+    expected |= {"forecast.json", "vocabulary.csv", "thought_reading.json"}
     expected |= {"initial_model", "completions", "evaluation", "final_model"}
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [
