@@ -152,7 +152,8 @@ def _problems(compared: ComparisonResult) -> Claim:
         if trained is None:
             missing[f"overlap with the training of {run.folder}"] = run.commands["problems"]
         else:
-            shared = sorted(each for each in prompts if key_of[each] in {*trained.split()})
+            keys = {*trained.split()}
+            shared = sorted(each for each in prompts if key_of[each] in keys)
             trained_on[run.folder], example = len(shared), example or "".join(shared[:1])
     flags = [*_other_problems(compared)]
     if leaked := [f"{number:,} of {run}" for run, number in trained_on.items() if number]:
