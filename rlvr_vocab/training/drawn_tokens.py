@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rlvr_vocab.vocab.sampling import RegionSampler
-from rlvr_vocab.vocab.truncation import PackedTexts, packed
+from rlvr_vocab.vocab.truncation import PackedTexts, pack_kept_texts
 
 # The ids of a prompt and of a completion, and 1 for each id of the latter that the model sampled, 0 for a given one.
 CompletionRows = Sequence[tuple[list[int], list[int], list[int]]]
@@ -49,7 +49,7 @@ class DrawnTokens:
     def kept_texts(self, rows: CompletionRows) -> list[PackedTexts] | None:
         """Those of each completion, none for given tokens; None without a truncation."""
         column = self._column(KEPT_TEXTS, rows, torch.empty(0, dtype=torch.int32))
-        return None if column is None else [packed(each) for each in column]
+        return None if column is None else [pack_kept_texts(each) for each in column]
 
     def _column(self, name: str, rows: CompletionRows, given: Any) -> list[list[Any]] | None:
         if not any(name in turn for turns in self._turns.values() for turn in turns):

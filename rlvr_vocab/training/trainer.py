@@ -64,7 +64,7 @@ from rlvr_vocab.training.trl_seams import (
     scores_of,
     take_token_losses,
 )
-from rlvr_vocab.training.vllm_check import prepare_vllm, set_vllm_context
+from rlvr_vocab.training.vllm_rollouts import prepare_vllm, set_vllm_context
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
@@ -297,6 +297,7 @@ class RegionGRPOTrainer(TRLSeams):
             self.newest_rollouts = gather_rollouts(self, inputs, batch)
             self._adapt_weights()
             self._chosen = None
+        self.kept_texts = None
         return batch
 
     def _set_advantages(self, batch: dict[str, Any]) -> None:
@@ -331,7 +332,6 @@ class RegionGRPOTrainer(TRLSeams):
 
     def generate_turns(self, generate: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Ids of prompts and completions, and the messages or texts of the assistant's whole turns."""
-        self.drawn_tokens = DrawnTokens()
         with self._clock.phase("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = generate()
             self._clock.wait_for_others()
@@ -340,6 +340,7 @@ class RegionGRPOTrainer(TRLSeams):
         if self._chosen is None:
             self.sampled_entropies = self.drawn_tokens.entropies(rows)
             self.kept_texts = self.drawn_tokens.kept_texts(rows)
+        self.drawn_tokens, self.sampler.last_kept = DrawnTokens(), []
         completions = [self._whole_turns(completion, *row) for completion, row in zip(completions, rows, strict=True)]
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
@@ -434,13 +435,15 @@ class RegionGRPOTrainer(TRLSeams):
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         self.kept_texts = inputs.get("kept_texts")
         with self._clock.phase("time/forward"), self._sampling_gap.measured(model, inputs):
-            self._loss_inputs = dict(inputs)  # the reference changes in it, and the buffered inputs stay
+            # The reference changes in it, and the buffered inputs stay.
+            self._loss_inputs = {name: each for name, each in inputs.items() if name != "kept_texts"}
             loss: torch.Tensor = super().compute_loss(model, self._loss_inputs, *args, **kwargs)
             self._loss_inputs = None
             self._text_kl.log()
             if self._overrides("per_token_loss"):  # TRL has counted the ratios that it was given, which are 1
                 for name in [name for name in self.present_metrics if name.startswith("clip_ratio/")]:
                     del self.present_metrics[name]
+        self.kept_texts = None
         self._clock.trained_tokens += int(inputs["sampled_mask"].sum())
         self._clock.enter("time/backward")
         return loss

@@ -71,27 +71,23 @@ def scores_of(model: nn.Module) -> Iterator[list[RegionScores]]:
         if isinstance(output, RegionScores):
             found.append(output)
 
-    handle = model.register_forward_hook(keep)
-    try:
+    with model.register_forward_hook(keep):
         yield found
-    finally:
-        handle.remove()
 
 
 @contextmanager
 def replaying(model: nn.Module, kept_texts: Sequence[PackedTexts] | None) -> Iterator[None]:
     """Inside the block the region head replays a truncation; TRL divides the rows, and has no argument for them."""
-    rows = iter(kept_texts or ())
+    if kept_texts is None:
+        yield
+        return
+    rows = iter(kept_texts)
 
     def add(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         return args, {**kwargs, "kept_texts": list(islice(rows, len(kwargs["input_ids"])))}
 
-    handle = None if kept_texts is None else model.register_forward_pre_hook(add, with_kwargs=True)
-    try:
+    with model.register_forward_pre_hook(add, with_kwargs=True):
         yield
-    finally:
-        if handle is not None:
-            handle.remove()
 
 
 # The types of `GRPOTrainer._compute_loss` whose loss of a token is -min(ratio, clipped ratio) × advantage.

@@ -102,7 +102,7 @@ def _score(
     hidden = backbone.last_hidden_state[:, :-1].to(device)[scored]
     # The loss leaves some rows out, which have no labels.
     replayed = [] if kept_texts is None else [kept_texts[row] for row in scored.any(1).nonzero().squeeze(1).tolist()]
-    kept = KeptTexts.of(replayed, device) if replayed else None
+    kept = KeptTexts.of_completions(replayed, device) if replayed else None
     copied = copied_rows_of(model)
 
     def score(hidden: torch.Tensor) -> Scores:

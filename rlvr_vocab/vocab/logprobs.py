@@ -67,7 +67,7 @@ class _RegionLogProbs(torch.autograd.Function):
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
         for region, positions in _token_blocks(regions):
             score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
-            inputs, kept = head.inputs(hidden, positions), None if kept_texts is None else kept_texts.at(positions)
+            inputs, kept = head.inputs(hidden, positions), None if kept_texts is None else kept_texts.select(positions)
             for block in head.blocks(region):
                 score.add(block, _truncated(head.logits(inputs, region, block)[0], block, kept))
             figures[:, positions] = score.results()
@@ -92,7 +92,7 @@ class _RegionLogProbs(torch.autograd.Function):
             of_hidden, of_weights = sums[0], HeadWeights(*sums[1:])  # type: ignore[arg-type]
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
-                kept = None if ctx.kept_texts is None else ctx.kept_texts.at(positions)
+                kept = None if ctx.kept_texts is None else ctx.kept_texts.select(positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
                 of_positions = (targets[positions], texts[positions], figures[:, positions], given)
                 for block in head.blocks(region):
@@ -108,7 +108,7 @@ class _RegionLogProbs(torch.autograd.Function):
 def _truncated(z: list[torch.Tensor], block: TextBlock, kept: KeptTexts | None) -> list[torch.Tensor]:
     """Forbid, in place, the ids of texts that were not kept."""
     if kept is not None:
-        dropped_nv = ~kept.mask(block.texts)
+        dropped_nv = kept.drop_mask(block.texts)
         for group, each in zip(block.groups, z, strict=True):
             each.masked_fill_(dropped_nv[:, group.texts], FORBIDDEN)
     return z

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -42,7 +42,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     ),
 }
 # The options that `generation_kwargs` may hold.
-_SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
+_SAME_THING = {"max_new_tokens": "max_completion_length", **{name: name for name in ("temperature", *TRUNCATIONS)}}
 OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
 OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
 
@@ -57,25 +57,23 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     temperature = grpo.get("temperature", 1.0)
     if not 0 < temperature < math.inf:
         raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
-    refuse_altered({name: value for name, value in grpo.items() if name not in TRUNCATIONS}, key)
+    refuse_altered(grpo, key, except_for=TRUNCATIONS)
     truncates = list(truncation_of(grpo))
     if truncates and grpo.get("use_vllm") and not grpo.get("top_k"):
-        raise UserError(f"{key}{truncates[0]}: vLLM reports kept texts up to {key}top_k: set that too, as in 50")
+        raise UserError(f"{key}{truncates[-1]}: with vLLM, which reports about top_k kept texts, set {key}top_k=50 too")
+    if {"top_p", "min_p"} <= {*truncates} and grpo.get("use_vllm") and not reasoning:
+        raise UserError(f"{key}min_p: beside {key}top_p vLLM keeps other texts than in a run with copies: set one")
     if grpo.get("rollout_func") is not None:
         raise UserError(f"{key}rollout_func: completions from elsewhere are not supported; leave it out")
     known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
     options, where = grpo.get("generation_kwargs") or {}, f"{key}generation_kwargs."
-    for name in TRUNCATIONS.keys() & options.keys():
-        raise UserError(f"{where}{name}: set {key}{name}, which scoring replays")
-    refuse_altered(options, where)
+    refuse_altered(options, where, except_for=TRUNCATIONS)
     for name, value in options.items():
         if name not in known:
             raise UserError(f"{where}{name}={value}: not used here; leave it out{did_you_mean(name, known)}")
         field = _SAME_THING.get(name)
-        if field is not None and value != grpo[field]:
-            raise UserError(
-                f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: give {key}{field} alone"
-            )
+        if field is not None and value != (own := grpo.get(field, TRUNCATIONS.get(field, (None,))[0])):
+            raise UserError(f"{where}{name}={value} and {key}{field}={own} are the same thing: give {key}{field} alone")
     bypassed = [*(["reasoning tokens"] if reasoning else []), *truncates]
     if bypassed and grpo.get("use_transformers_continuous_batching"):
         raise UserError(
@@ -95,10 +93,10 @@ def refuse_altered_config(generation_config: Any, folder: object) -> None:
     refuse_altered(given | {"do_sample": True}, f"{folder}/generation_config.json: ")
 
 
-def refuse_altered(options: Mapping[str, Any], where: str) -> None:
+def refuse_altered(options: Mapping[str, Any], where: str, except_for: Collection[str] = ()) -> None:
     """Refuse the first option with a value that changes the distribution; `where` stands before its name."""
     for name in NEUTRAL:
-        if name in options and options[name] not in NEUTRAL[name]:
+        if name in options and name not in except_for and options[name] not in NEUTRAL[name]:
             value = options[name]
             shown = str(value).lower() if isinstance(value, bool) else value
             raise UserError(f"{where}{name}={shown}: the trained and the sampled policy would differ; leave it out")

@@ -16,18 +16,18 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import finite_log, row_dot
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
-from rlvr_vocab.vocab.truncation import Truncation, texts_of
+from rlvr_vocab.vocab.truncation import Truncation, kept_text_ids
 
 
 class RegionLogitsProcessor(LogitsProcessor):
     """Adds `temperature × bias` to the logits, which Transformers divides by the temperature afterwards.
 
-    Greedy decoding (`temperature` None) only forbids ids; it ignores the finite biases, which are for sampling.
+    Greedy decoding (`temperature` None) only forbids ids; it ignores the finite biases, which are for sampling. A
+    truncation forbids the ids of the texts that it drops.
     """
 
-    def __init__(self, policy: RegionPolicy, temperature: float | None) -> None:
-        self.policy = policy
-        self.temperature = temperature
+    def __init__(self, policy: RegionPolicy, temperature: float | None, truncation: Truncation | None = None) -> None:
+        self.policy, self.temperature, self._truncation = policy, temperature, truncation
         self._scaled_bias: torch.Tensor | None = None
 
     @classmethod
@@ -42,7 +42,10 @@ class RegionLogitsProcessor(LogitsProcessor):
         if self._scaled_bias is None:
             bias, scale = self.policy.bias_on(scores.device), self.temperature
             self._scaled_bias = bias.masked_fill(bias.isfinite(), 0.0) if scale is None else bias * scale
-        return scores + self._scaled_bias[region_of_next(input_ids, self.policy.layout)]
+        scores = scores + self._scaled_bias[region_of_next(input_ids, self.policy.layout)]
+        if not self._truncation or self.temperature is None:
+            return scores
+        return scores.masked_fill(self._truncation.drop_mask_of_ids(scores / self.temperature, self.policy), -torch.inf)
 
 
 def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
@@ -82,8 +85,8 @@ class RecordingSampler:
         return list(zip(*self._kept, strict=True))
 
     def _keep(self, log_q_BV: torch.Tensor) -> torch.Tensor:
-        kept_BV = self._truncation.keeps(log_q_BV)
-        self._kept.append(texts_of(kept_BV))
+        kept_BV = self._truncation.keep_mask(log_q_BV)
+        self._kept.append(kept_text_ids(kept_BV))
         return kept_BV
 
 
@@ -144,6 +147,7 @@ def _only(scores_BR: torch.Tensor, ids_B1: torch.Tensor) -> torch.Tensor:
     return torch.full_like(scores_BR, -torch.inf).scatter(1, ids_B1, 0.0)
 
 
+_UNTRUNCATED = {"top_k": 0, "top_p": 1.0, "min_p": None}
 # The drawn id is the likeliest one that `_only` leaves.
 _GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None, "min_p": None}
 
@@ -178,21 +182,23 @@ class RegionSampler:
         temperature = float(options.temperature) if options.do_sample else None
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
-        truncation = Truncation.of(options) if options.do_sample else Truncation()
+        truncation = Truncation.of_options(options) if options.do_sample else Truncation()
         recorder: RecordingSampler | None = self._draw
-        if recorder is None and (self._recording or truncation) and self.policy.layout.size:
+        if recorder is None and self._recording and self.policy.layout.size:
             recorder = TextThenIdSampler(self.policy, temperature or 1.0, truncation=truncation)
         elif recorder is None:
-            processors.append(RegionLogitsProcessor(self.policy, temperature))
+            over_texts = truncation if self.policy.layout.size else None  # else Transformers' own is over texts
+            processors.append(RegionLogitsProcessor(self.policy, temperature, over_texts))
             recorder = RecordingSampler(temperature or 1.0, truncation) if self._recording else None
         if recorder is None:
-            return self._own_generate(*args, **given)
+            untruncated = _UNTRUNCATED if truncation and self.policy.layout.size else {}
+            return self._own_generate(*args, **{**given, **untruncated})
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})
         if recorder is self._draw or not recorder._steps:
             if recorder is not self._draw and (self.policy.layout.size or truncation):
-                missing = "draws no copies: train without copies" if self.policy.layout.size else "tells no kept texts"
-                raise UserError(f"model.generate is one of your own, which {missing}")
+                without = "copies" if self.policy.layout.size else "top_k, top_p and min_p"
+                raise UserError(f"model.generate is one of your own, without our sampler: train without {without}")
             return output
         self.last_logps, *self.last_entropies = recorder.recorded()
         self.last_kept = recorder.kept_texts()

@@ -6,7 +6,7 @@ Model Runner V2, which keeps the ids on the device. Nothing here imports vLLM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -97,11 +97,7 @@ class SlotRegions:
         self.thinking_S[slots_s] = region_of_next(ids_sT, self._layout) == THINKING
         self.temperatures_S[slots_s] = torch.tensor(list(self._new.values()), device=device)
         self._new.clear()
-        of_slots = list(map(self._truncations.get, range(self._state.max_num_reqs)))
-        self.truncated_S = {
-            truncation: torch.tensor([each == truncation for each in of_slots], device=device)
-            for truncation in set(self._truncations.values())
-        }
+        self.truncated_S = rows_by_truncation(map(self._truncations.get, range(self._state.max_num_reqs)), device)
 
 
 class LogitsBias:
@@ -135,7 +131,12 @@ class LogitsBias:
             for start in range(0, len(logits), _ROWS_AT_ONCE):
                 rows = slice(start, start + _ROWS_AT_ONCE)
                 divisors_B1 = temperatures_B[rows, None].masked_fill(~acts_B[rows, None], 1.0)
-                p_BR = (logits[rows, :size] / divisors_B1).softmax(1)
-                drops_BV = ~truncation.keeps_at_most_k(self._policy.over_texts(p_BR).log())
-                drops_BR = self._policy.of_ids(drops_BV & acts_B[rows, None])
-                logits[rows, :size].masked_fill_(drops_BR, -torch.inf)
+                drops_BR = truncation.drop_mask_of_ids(logits[rows, :size] / divisors_B1, self._policy)
+                logits[rows, :size].masked_fill_(drops_BR & acts_B[rows, None], -torch.inf)
+
+
+def rows_by_truncation(of_rows: Iterable[Truncation | None], device: torch.device) -> dict[Truncation, torch.Tensor]:
+    """For each truncation the rows, as a mask, that it acts on."""
+    truncations = list(of_rows)
+    distinct = {each for each in truncations if each}
+    return {one: torch.tensor([each == one for each in truncations], device=device) for one in distinct}

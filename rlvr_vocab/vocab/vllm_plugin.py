@@ -22,7 +22,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.truncation import Truncation
-from rlvr_vocab.vocab.vllm_batch import LogitsBias, RequestRegion, SlotRegions
+from rlvr_vocab.vocab.vllm_batch import LogitsBias, RequestRegion, SlotRegions, rows_by_truncation
 
 try:
     from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as LogitsProcessorV2
@@ -99,12 +99,7 @@ class VLLMRegionProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy needs bas
             found = list(map(self._requests.get, range(len(logits))))
             there = [(-1, 0.0) if each is None else (each.region(), each.temperature) for each in found]
             regions_B, temperatures_B = torch.tensor(there, dtype=torch.float32).to(logits.device).unbind(1)
-            of_rows = [None if each is None else each.truncation for each in found]
-            truncated_B = {
-                truncation: torch.tensor([each == truncation for each in of_rows], device=logits.device)
-                for truncation in {*of_rows}
-                if truncation is not None
-            }
+            truncated_B = rows_by_truncation([getattr(each, "truncation", None) for each in found], logits.device)
         else:
             slots_B = ctx.expanded_idx_mapping.long().clamp(min=0)  # a negative slot pads the batch
             regions_B, temperatures_B = self._slots.thinking_S[slots_B], self._slots.temperatures_S[slots_B]

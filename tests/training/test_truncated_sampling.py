@@ -25,10 +25,10 @@ class Watched(RegionGRPOTrainer):
         ids, mask = whole_sequences(batch)
         length = batch["completion_ids"].size(1)
         with torch.no_grad():
-            logps, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, length, len(ids))
-            of_batch, self.kept_texts = self.kept_texts, None
             unreplayed, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, length, len(ids))
-            self.kept_texts = of_batch
+            self.kept_texts = batch["kept_texts"]
+            logps, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, length, len(ids))
+            self.kept_texts = None
             regions = scored_regions(ids, self.policy.layout)[:, -length:]
             logits = self.model(input_ids=ids, attention_mask=mask).logits[:, -length - 1 : -1].double()
         log_p = (logits / self.temperature + self.policy.bias[regions]).log_softmax(-1)

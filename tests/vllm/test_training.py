@@ -55,8 +55,9 @@ def test_a_truncation_is_over_texts_and_scoring_replays_it(
     size, mode, copies_of_each, expand_shape, make_trainer, tmp_path
 ):
     given = {"multiplicity": copies_of_each} if size is None else {}
+    truncation = {"top_k": 12, "top_p": 0.9, **({} if size == 0 else {"min_p": 0.01})}
     folder = expand_shape("llama_of_vllm", size=size, mode=mode, open_thinking="prefill", **given)
-    trainer = make_trainer(folder, tmp_path, top_k=12, top_p=0.9, min_p=0.01, max_completion_length=60)
+    trainer = make_trainer(folder, tmp_path, max_completion_length=60, **truncation)
     trainer.train()
     rows = trainer.state.log_history[:3]
     assert trainer.state.global_step == 3 and all(2 < row["sampling/kept_texts"] <= 12 for row in rows)

@@ -8,7 +8,7 @@ from rlvr_vocab.vocab.head_logits import HeadSettings, HeadWeights
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
-from rlvr_vocab.vocab.truncation import KeptTexts, packed
+from rlvr_vocab.vocab.truncation import KeptTexts, pack_kept_texts
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STANDARD, HIDDEN, RANK, POSITIONS = 61, 16, 3, 33
@@ -71,8 +71,8 @@ class Case:
         shares = torch.linspace(0, 0.95, POSITIONS)[torch.randperm(POSITIONS, generator=generator), None]
         self.kept = torch.rand(POSITIONS, STANDARD, generator=generator) < shares
         self.kept.scatter_(1, self.policy.surface_ids(self.targets)[:, None], True)
-        rows = [packed([row.nonzero()[:, 0].int() for row in part]) for part in self.kept.split(10)]
-        return KeptTexts.of(rows, torch.device(DEVICE))
+        rows = [pack_kept_texts([row.nonzero()[:, 0].int() for row in part]) for part in self.kept.split(10)]
+        return KeptTexts.of_completions(rows, torch.device(DEVICE))
 
     @property
     def leaves(self):

@@ -24,8 +24,8 @@ def test_every_option_that_transformers_makes_a_processor_or_another_search_of_i
 @pytest.mark.parametrize(
     ("grpo", "said"),
     [
-        ({"generation_kwargs": {"top_k": 2}}, "generation_kwargs.top_k: set top_k, which scoring replays"),
-        ({"use_vllm": True, "top_p": 0.9}, "top_p: vLLM reports kept texts up to top_k: set that too"),
+        ({"generation_kwargs": {"top_k": 2}}, "generation_kwargs.top_k=2 and top_k=0 are the same thing"),
+        ({"use_vllm": True, "top_p": 0.9}, "top_p: with vLLM, which reports about top_k kept texts, set top_k=50 too"),
         ({"repetition_penalty": 1.1}, "repetition_penalty=1.1: the trained and the sampled policy would differ"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: the trained"),
         ({"temperature": 0.0}, "temperature=0.0: must be above 0"),
@@ -52,7 +52,8 @@ def test_another_distribution_than_the_scored_one_is_refused_by_the_name_of_the_
         {"top_k": 0, "top_p": 1.0, "min_p": None, "repetition_penalty": 1.0, "generation_kwargs": None},
         {"temperature": 0.7, "generation_kwargs": {"temperature": 0.7, "do_sample": True, "num_beams": 1}},
         {"generation_kwargs": {"use_cache": True, "cache_implementation": "static"}},
-        {"top_k": 20, "top_p": 0.9, "min_p": 0.1, "use_vllm": True},
+        {"top_k": 20, "top_p": 0.9, "use_vllm": True},
+        {"min_p": 0.1, "top_p": 0.9, "generation_kwargs": {"min_p": 0.1, "top_k": 0}},
         {"use_transformers_continuous_batching": True},
         {"tools": [len], "environment_factory": dict, "rollout_func": None, "max_tool_calling_iterations": 3},
     ],

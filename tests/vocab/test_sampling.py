@@ -141,6 +141,15 @@ def test_before_training_the_same_texts_are_kept_with_and_without_copies(given, 
         assert torch.equal(ours[0], plain[0])
 
 
+@pytest.mark.parametrize("given", [{"top_p": 0.9}, {"top_k": 20, "min_p": 0.1}], ids=str)
+def test_nan_is_noticed_under_a_truncation_too(given, expand_shape):
+    model, policy = load(expand_shape("llama", size=None))
+    sampler = attach_region_sampler(model, policy)
+    model.model.norm.weight.data[0] = torch.nan
+    with pytest.raises(UserError, match="NaN"), sampler.recording():
+        model.generate(prompts(policy.layout), max_new_tokens=2, do_sample=True, **given)
+
+
 def test_outside_of_training_too_a_truncation_is_over_texts(expand_shape):
     model, policy = load(expand_shape("phi", size=None, init_noise=0.3))
     attach_region_sampler(model, policy)
@@ -149,6 +158,8 @@ def test_outside_of_training_too_a_truncation_is_over_texts(expand_shape):
     best = policy.over_texts(definition(model, policy, out, 0.9)[:, -1].exp()).topk(3).indices
     assert (best == policy.surface_ids(out[:, -1:])).any(1).all()
     assert policy.is_reasoning(out[:, -1]).sum() > 20
+    several = model.generate(ids, max_new_tokens=1, do_sample=True, num_return_sequences=3, epsilon_cutoff=0.02)
+    assert len(several) == 3 * len(ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -160,8 +160,8 @@ def test_a_truncation_leaves_the_ids_of_the_texts_that_it_keeps_in_its_rows_alon
         assert (
             torch.equal(now[: layout.rows][kept], was[: layout.rows][kept]) and now[: layout.rows][~kept].isinf().all()
         )
-    tied = Truncation(top_k=2).keeps_at_most_k(torch.zeros(3, 6))
-    assert tied.sum(1).tolist() == [2, 2, 2]
+    with pytest.raises(ValueError, match="text_topp is unknown: there are text_top_k, text_top_p, text_min_p"):
+        Truncation.of_request({"text_topp": 0.5, "other": 1})
 
 
 def test_slots_are_truncated_as_their_requests_ask_unless_greedy():

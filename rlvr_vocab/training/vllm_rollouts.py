@@ -5,7 +5,7 @@ A sampler that ignores the policy would train too, with wrong gradients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from rlvr_vocab.training.arguments import GRPOConfig, prompt_tokens
 from rlvr_vocab.training.drawn_tokens import KEPT_TEXTS
 from rlvr_vocab.training.stage import AtTrainBegin
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.policy import RegionPolicy, open_copies
+from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.truncation import Truncation
 
 # The largest `logit_bias` of vLLM's API: above any logit, and not enough for a forbidden token.
@@ -27,7 +27,6 @@ _TOKENS = 16
 # vLLM's names for arguments of its processors.
 _REQUEST_ARGS = {"colocate": "extra_args", "server": "vllm_xargs"}
 _DROPPED = -1000.0  # the log-probability of a dropped token is -inf, or -9999 from a server
-_TIED = 64  # texts as likely as the last of `top_k`, which vLLM's own truncation keeps too
 # Nats on average: bfloat16 differs by 0.02 to 0.05 (docs/vllm.md), answers without the policy by ln 2.
 _MOST_DIFFERENCE = 0.25
 
@@ -57,30 +56,39 @@ def set_vllm_context(
 
 def prepare_vllm(trainer: Any) -> None:
     """Before training: what vLLM is sent and reports, and the check that it follows the policy."""
-    if Truncation.of(trainer.args):
-        _record_kept_texts(trainer)
+    if truncation := Truncation.of_options(trainer.args):
+        _record_kept_texts(trainer, truncation)
     if trainer.policy.layout.size:
         trainer.send_whole_tables_to_vllm()
         trainer.add_callback(AtTrainBegin(partial(check_vllm, trainer)))
 
 
-def _record_kept_texts(trainer: Any) -> None:
+def _record_kept_texts(trainer: Any, truncation: Truncation) -> None:
     """Have vLLM truncate over texts, and report the kept ones, which have a log-probability."""
-    truncation, generation, policy = Truncation.of(trainer.args), trainer.vllm_generation, trainer.policy
+    generation, policy, trl_generate = trainer.vllm_generation, trainer.policy, trainer.vllm_generation.generate
     assert truncation.top_k is not None
-    most = truncation.top_k * (1 + max(policy.layout.copy_indices, default=0))
+    # Texts as likely as the last of `top_k` are kept too: in bfloat16 many are.
+    limit = (2 * truncation.top_k + 64) * (1 + max(policy.layout.copy_indices, default=0))
+    text_of = policy.surface_ids(torch.arange(policy.layout.rows)).tolist()
     if policy.layout.size:  # else vLLM's own truncation is one over texts
         given = {_REQUEST_ARGS[generation.mode]: truncation.request_args()}
         generation.generation_kwargs = {**(generation.generation_kwargs or {}), **given}
         generation.top_k, generation.top_p, generation.min_p = 0, 1.0, None
-    else:
-        most += _TIED
-    generation.logprobs, own = most, generation.generate
+    generation.logprobs = limit
+
+    def kept_texts(logps_and_ids: Sequence[tuple[float | None, int]]) -> torch.Tensor:
+        kept = [token for logp, token in logps_and_ids if logp is not None and logp > _DROPPED]
+        if len(kept) >= limit:
+            raise UserError(
+                f"vLLM keeps far more texts than top_k={truncation.top_k}: start it with --logprobs-mode "
+                "processed_logprobs and with this rlvr-vocab in its environment"
+            )
+        return torch.tensor(sorted({text_of[token] for token in kept}), dtype=torch.int32)
 
     def generate(prompts: Any, *args: Any, **kwargs: Any) -> Any:
-        prompt_ids, completion_ids, logps, ids = own(prompts, *args, **kwargs)
+        prompt_ids, completion_ids, logps, ids = trl_generate(prompts, *args, **kwargs)
         reported = [list(zip(*row, strict=True)) for row in zip(logps, ids, strict=True)]
-        kept = [[_kept(policy, *token, most) for token in row] for row in reported]
+        kept = [[kept_texts(list(zip(*token, strict=True))) for token in row] for row in reported]
         trainer.drawn_tokens.add(prompts, completion_ids, **{KEPT_TEXTS: kept})
         sampled = [  # TRL takes the first, the likeliest
             [[of_token[id_of.index(token)]] for token, (of_token, id_of) in zip(*row, strict=True)]
@@ -89,15 +97,6 @@ def _record_kept_texts(trainer: Any) -> None:
         return prompt_ids, completion_ids, sampled, None
 
     generation.generate = generate
-
-
-def _kept(policy: RegionPolicy, logps: list[float | None], ids: list[int], most: int) -> torch.Tensor:
-    """The texts of the ids that have a log-probability; vLLM reports `most` of them, and the sampled one."""
-    kept = [token for token, logp in zip(ids, logps, strict=True) if logp is not None and logp > _DROPPED]
-    if len(kept) > most or (len(kept) == most and not policy.layout.size):
-        why = "install this rlvr-vocab in its environment" if policy.layout.size else "more are equally likely"
-        raise UserError(f"vLLM keeps more texts than training.top_k: {why}")
-    return policy.surface_ids(torch.tensor(kept)).unique().int()
 
 
 def check_vllm(trainer: Any) -> None:

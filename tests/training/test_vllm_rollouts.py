@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.vllm_check import check_vllm, set_vllm_context
+from rlvr_vocab.training.vllm_rollouts import check_vllm, set_vllm_context
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import region_of_next
 
@@ -16,7 +16,7 @@ class Engine:
 
     def __init__(self, trainer, fault=None):
         self.trainer, self.fault = trainer, fault
-        self.max_completion_length, self.generation_kwargs = 16, {}
+        self.max_completion_length, self.logprobs, self.generation_kwargs = 16, 0, {}
 
     def generate(self, prompts, images, num_generations):
         answers = [self._complete(torch.tensor([ids])) for ids in prompts]
@@ -56,7 +56,7 @@ def asked(make_trainer, expand_shape, tmp_path):
 
 def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
     engine = asked()
-    assert (engine.max_completion_length, engine.generation_kwargs) == (16, {})
+    assert (engine.max_completion_length, engine.logprobs, engine.generation_kwargs) == (16, 0, {})
 
 
 @pytest.mark.parametrize(
