@@ -289,7 +289,7 @@ def _copies(compared: ComparisonResult) -> Claim:
 
 def _reproduced(compared: ComparisonResult) -> Claim:
     known = [run.environment for run in compared.runs if run.environment is not None]
-    versions = [{"the code": str(each.get("commit"))[:10], **each.get("versions", {})} for each in known]
+    versions = [{"the code": (each.get("commit") or "unknown")[:10], **each.get("versions", {})} for each in known]
     flags = [f"The runs used different versions of {name} ({values})." for name, values in _differing(versions)]
     text = f"{', '.join(f'{name} {value}' for name, value in versions[0].items())}." if versions else ""
     missing = {run.folder: run.commands["train"] for run in compared.runs if run.environment is None}
