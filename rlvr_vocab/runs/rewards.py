@@ -269,11 +269,11 @@ def thought_ids(model: Path) -> ThoughtIds | None:
 
 
 def write_thought_reading(settings: RunSettings, problems: Dataset, console: Console) -> None:
-    """Write `thought_reading.json` by the last recorded completions of a run; a failure is only a warning.
+    """Write `thought_reading.json` by the last recorded completions that close a thought; a failure is only a warning.
 
     Rewards that declare to read nothing, or are costly, are not called.
     """
-    folder, rows, answered = settings.output_dir, list[dict[str, Any]](), list[tuple[int, str]]()
+    folder, tags, rows, answered = settings.output_dir, settings.model.think_tags, list[Any](), list[tuple[int, str]]()
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
     files, recorded = CompletionFiles(folder / COMPLETIONS), list[SampledCompletion]()
     steps = files.steps if any(each.reads_thought != "nothing" for each in rewards) else []
@@ -286,14 +286,15 @@ def write_thought_reading(settings: RunSettings, problems: Dataset, console: Con
 
     try:
         for step in reversed(steps):
-            recorded = recorded if len(recorded) >= _COMPLETIONS_READ else files.read(step) + recorded
+            if len(recorded) < _COMPLETIONS_READ:
+                recorded = [each for each in files.read(step) if each.messages or tags[1] in each.completion] + recorded
         for each in recorded[-_COMPLETIONS_READ:]:
             if columns := problem(each.prompt):
                 turn = list(each.messages) or [{"role": "assistant", "content": each.completion}]
                 given = {"prompts": columns["prompt"], "completions": turn, "completion_ids": list(each.completion_ids)}
                 rows.append({name: cell for name, cell in columns.items() if name != "prompt"} | given)
                 answered.append((each.step, each.prompt))
-        ids, tags = thought_ids(folder / INITIAL_MODEL), settings.model.think_tags
+        ids = thought_ids(folder / INITIAL_MODEL)
         found = read_thoughts(rewards, rows, answered, tags, ids, declared_nothing=False, seconds=_SECONDS_READING)
         atomic_write(folder / THOUGHT_READING, json_text(found))
     except UserError as error:

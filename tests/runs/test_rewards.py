@@ -137,8 +137,8 @@ def test_the_last_completions_of_a_run_are_scored_with_the_columns_of_their_prob
     asked = {"7?": 1, "6*7?": 3, "16*7?": 5}  # each ends like the one before
     problems = [{"prompt": [{"role": "user", "content": text}], "level": level} for text, level in asked.items()]
     (tmp_path / "completions").mkdir()
-    for step in range(1, 5):
-        texts = [f"<think>{'a' * (step * sample)}</think>1" for sample in range(64)]
+    for step in range(1, 6):  # in the last one no thought is closed any more
+        texts = [f"<think>{'a' * (step * sample)}{'</think>1' * (step < 5)}" for sample in range(64)]
         rows = [{"prompt": f"{p}\n", "completion": text} for p in ("user\n6*7?", "unknown") for text in texts]
         table = pa.Table.from_pylist([{**each, "step": step, "reward": 0.0, "completion_ids": [0]} for each in rows])
         pq.write_table(table, tmp_path / "completions" / f"step_0000{step}.parquet")
