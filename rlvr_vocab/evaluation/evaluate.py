@@ -60,11 +60,38 @@ def graded_results(
     questions: Sequence[Question], completions: Sequence[Completion], grader: Grader, layout: VocabLayout
 ) -> list[ProblemResult]:
     """The graded completions, in the order of their questions."""
+    results = []
     grades = grades_of(grader, [question.row for question in questions], completions)
-    return [
-        _result(question, completion, grade, layout, grader)
-        for question, completion, grade in zip(questions, completions, grades, strict=True)
-    ]
+    for question, completion, grade in zip(questions, completions, grades, strict=True):
+        row, completion_ids = question.row, completion.completion_ids
+        ids = torch.tensor([completion.prompt_ids + completion_ids])
+        sampled = torch.tensor(sampled_flags(completion.segments, len(completion_ids)))
+        in_thinking = scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING
+        thinking = int((in_thinking & sampled).sum())
+        result = ProblemResult(
+            problem=question.problem,
+            sample=question.sample,
+            prompt=row["problem"],
+            solution=row.get("solution"),
+            completion=completion.turn,
+            score=grade.score,
+            tokens=int(sampled.sum()),
+            thinking_tokens=thinking,
+            reasoning_tokens=sum(token >= layout.standard_size for token in completion_ids),
+            closed=bool(thinking) and bool(regions_after(ids, layout)[0, -1] == ANSWERING),
+            finished=completion.finished,
+            answer=grade.answer,
+            answer_read=grader.reads_answers,
+            completion_ids=completion_ids,
+            threshold=grader.spec.threshold,
+            in_format=grade.in_format,
+            rewards=dict(grade.rewards),
+            messages=completion.messages,
+            segments=completion.segments,
+            **{name: cell_text(row.get(name)) or "" for name in KINDS},
+        )
+        results.append(result)
+    return results
 
 
 def grades_of(grader: Grader, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
@@ -80,38 +107,6 @@ def grades_of(grader: Grader, rows: Sequence[Row], completions: Sequence[Complet
 def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
     """The expected accuracy of one answer to a problem; None where nothing is right or wrong."""
     return mean_over_problems(results, lambda result: result.right)
-
-
-def _result(
-    question: Question, completion: Completion, grade: Grade, layout: VocabLayout, grader: Grader
-) -> ProblemResult:
-    row, completion_ids = question.row, completion.completion_ids
-    ids = torch.tensor([completion.prompt_ids + completion_ids])
-    sampled = torch.tensor(sampled_flags(completion.segments, len(completion_ids)))
-    in_thinking = scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING
-    thinking = int((in_thinking & sampled).sum())
-    return ProblemResult(
-        problem=question.problem,
-        sample=question.sample,
-        prompt=row["problem"],
-        solution=row.get("solution"),
-        completion=completion.turn,
-        score=grade.score,
-        tokens=int(sampled.sum()),
-        thinking_tokens=thinking,
-        reasoning_tokens=sum(token >= layout.standard_size for token in completion_ids),
-        closed=bool(thinking) and bool(regions_after(ids, layout)[0, -1] == ANSWERING),
-        finished=completion.finished,
-        answer=grade.answer,
-        answer_read=grader.reads_answers,
-        completion_ids=completion_ids,
-        threshold=grader.spec.threshold,
-        in_format=grade.in_format,
-        rewards=dict(grade.rewards),
-        messages=completion.messages,
-        segments=completion.segments,
-        **{name: cell_text(row.get(name)) or "" for name in KINDS},
-    )
 
 
 # --- results on disk ---

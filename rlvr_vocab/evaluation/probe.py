@@ -238,10 +238,7 @@ class Prober:
         return self._exchange.permuted([each.thought for each in thoughts], self._random("permuted", deal))
 
     def _transplants(self, thoughts: Sequence[RecordedThought], dealt: Sequence[Sequence[Thought]]) -> list[_Version]:
-        """Each thought with the choices of donors: thoughts with another gold answer, and of a similar likelihood.
-
-        `dealt` are the permuted thoughts of each draw.
-        """
+        """Each thought with the choices of donors: thoughts with another gold answer, and of a similar likelihood."""
         plain, versions = [each.thought for each in thoughts], list[_Version]()
         logps: list[float] = []
         for part in self._batches(len(plain)):
@@ -273,16 +270,13 @@ class Prober:
 
     def _answered(self, versions: Sequence[_Version]) -> list[list[int]]:
         """The ids of the answers; an empty list where the thought has used up `max_new_tokens`."""
-        answers: list[list[int]] = [[] for _ in versions]
         thoughts = [each.of.thought for each in versions]
         rooms = [self._sampling.max_new_tokens - len(each.ids) - len(each.replayed) for each in thoughts]
         asked = [number for number, room in enumerate(rooms) if room > 0]
-        if asked:
-            prompts = [self._context_ids(versions[number].thought) for number in asked]
-            uniforms = [self._uniforms(_OF_ANSWERS, *versions[each].place, count=rooms[each]) for each in asked]
-            for number, ids in zip(asked, self._continuations.sample(prompts, uniforms), strict=True):
-                answers[number] = ids
-        return answers
+        prompts = [self._context_ids(versions[number].thought) for number in asked]
+        uniforms = [self._uniforms(_OF_ANSWERS, *versions[each].place, count=rooms[each]) for each in asked]
+        answers = dict(zip(asked, self._continuations.sample(prompts, uniforms), strict=True)) if asked else {}
+        return [answers.get(number, []) for number in range(len(versions))]
 
     def _context_ids(self, thought: Thought) -> list[int]:
         """What the answer follows."""
@@ -325,16 +319,13 @@ class Prober:
         self, asked: Sequence[tuple[RecordedThought, str | None, Thought | None]]
     ) -> list[float | None]:
         """Log-probabilities of answers in the place of the model's own; None without answer, thought or place."""
-        found: list[float | None] = [None] * len(asked)
-        prompts, ids, numbers = [], [], []
+        placed: dict[int, tuple[list[int], list[int]]] = {}
         for number, (recorded, answer, thought) in enumerate(asked):
             if answer is not None and thought is not None and (in_place := self._in_place(answer, recorded)):
-                prompts.append([*self._context_ids(thought), *in_place[0]])
-                ids.append(in_place[1])
-                numbers.append(number)
-        for number, logp in zip(numbers, self._continuations.logps(prompts, ids), strict=True):
-            found[number] = logp
-        return found
+                placed[number] = [*self._context_ids(thought), *in_place[0]], in_place[1]
+        prompts, ids = ([pair[part] for pair in placed.values()] for part in (0, 1))
+        logps = dict(zip(placed, self._continuations.logps(prompts, ids), strict=True))
+        return [logps.get(number) for number in range(len(asked))]
 
     def _in_place(self, answer: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
         """The ids before an answer in the place of the model's own, and its ids with the one that ends it."""
@@ -349,7 +340,7 @@ class Prober:
         return whole[:same], whole[same : max(len(through), same) + 1]
 
     def _text(self, answer: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(self._continuations.without_end(answer)))
+        return str(self._tokenizer.decode([token for token in answer if token not in self._continuations.end_ids]))
 
     def _grades(
         self, rows: Sequence[Mapping[str, Any]], thoughts: Sequence[Thought], answers: Sequence[list[int]]

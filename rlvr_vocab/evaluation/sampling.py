@@ -30,14 +30,11 @@ from rlvr_vocab.vocab.weights import folder_with
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How to sample; temperature 0 is greedy, `limit_key` is the user's key of `max_new_tokens`.
-
-    truncation: `top_k`, `top_p` and `min_p`, those that are set.
-    """
+    """How to sample; temperature 0 is greedy, `limit_key` is the user's key of `max_new_tokens`."""
 
     max_new_tokens: int = 1024
     temperature: float = 1.0
-    truncation: Mapping[str, Any] = field(default_factory=dict)
+    truncation: Mapping[str, Any] = field(default_factory=dict)  # those of `top_k`, `top_p` and `min_p` that are set
     batch_size: int = 64
     seed: int = 42
     limit_key: str = "max_new_tokens"
@@ -203,7 +200,7 @@ class Continuations:
         assert isinstance(sampler, RegionSampler) and checkpoint.layout.size and temperature > 0
         self.policy = RegionPolicy(checkpoint.layout)
         self._model, self._sampler, self._temperature = checkpoint.model, sampler, temperature
-        self._end_ids = end_ids_of(checkpoint.model)
+        self.end_ids = end_ids_of(checkpoint.model)
         attach_region_head(checkpoint.model, policy=self.policy, temperature=temperature)
 
     @torch.no_grad()
@@ -227,7 +224,7 @@ class Continuations:
         with self._sampler.drawing(draw):
             output = self._model.generate(**inputs, max_new_tokens=numbers.size(1))
         rows = output[:, inputs["input_ids"].size(1) :].tolist()
-        return [up_to_end(ids[: len(each)], self._end_ids) for ids, each in zip(rows, uniforms, strict=True)]
+        return [up_to_end(ids[: len(each)], self.end_ids) for ids, each in zip(rows, uniforms, strict=True)]
 
     @torch.no_grad()
     def logps(
@@ -247,6 +244,3 @@ class Continuations:
         scores = self._model(**inputs, labels=labels, fused_lm_head=True)
         found: list[float] = scores[of].double().sum(1).tolist()
         return found
-
-    def without_end(self, ids: Sequence[int]) -> list[int]:
-        return [token for token in ids if token not in self._end_ids]

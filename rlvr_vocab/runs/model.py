@@ -17,17 +17,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
-from transformers import BitsAndBytesConfig
 from transformers.utils import get_json_schema
 
 from rlvr_vocab.config.sections import PATTERN, DatasetSettings, ModelSettings, RunSettings, stages_of
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.device import has_bf16, weights_dtype
+from rlvr_vocab.device import has_bf16
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
@@ -45,7 +43,6 @@ from rlvr_vocab.tools.format import ToolFormat
 from rlvr_vocab.tools.functions import offered_tools
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
-from rlvr_vocab.training.models.lora import quantization_config
 from rlvr_vocab.training.models.tiny import CHAT_TEMPLATE, CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.vocab.expand import (
@@ -195,13 +192,6 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
     if use_cpu and model.bits is not None:
         passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they load, by default on a GPU
     return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
-
-
-def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) -> BitsAndBytesConfig | None:
-    """The quantization of the linear layers at loading; None without."""
-    if model.bits is None:
-        return None
-    return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:

@@ -79,10 +79,7 @@ class RunProblems:
 
 
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
-    """Load the problem sets of a run and its stages, each once.
-
-    Raises UserError: a set is unreadable, too small, not the one that the run began with, or a reward cannot score it.
-    """
+    """Load the problem sets of a run and its stages, each once; UserError for one that it cannot train on or resume."""
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
     loaded, usable = {settings.dataset: own.train}, dict[DatasetSettings, Dataset]()
@@ -152,10 +149,7 @@ def _never_held_out(train: Dataset, reserved_keys: frozenset[str], console: Cons
 
 
 def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
-    """The problems whose gold answer the verifier can use; all problems of a set without gold answers.
-
-    `which` is the purpose of the rows, `held out` or `to train on`.
-    """
+    """The problems whose gold answer the verifier can use, or all where there is none; `which` names the set."""
     if "solution" not in rows.column_names:
         return rows
     golds = list(rows["solution"])
@@ -251,10 +245,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
 def fitting_prompts(
     train: Dataset, plan: ExpansionPlan, settings: RunSettings, console: Console
 ) -> tuple[Dataset, list[int]]:
-    """The problems whose prompts fit `training.max_prompt_length`, and the number of tokens of each prompt.
-
-    Raises UserError: a remaining prompt and its completion exceed the model's context.
-    """
+    """The problems whose prompts are short enough, and their numbers of tokens; UserError past the model's context."""
     training, tools = settings.training, offered_tools(**tools_of_run(settings))
     lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:], tools=tools)]
     limit = training.max_prompt_length
@@ -329,9 +320,8 @@ def thinking_warnings(settings: RunSettings, rows: Dataset, plan: ExpansionPlan)
     if plan.layout.size:
         found = [opening_warning(plan, ids, opener) for ids, opener in zip(prompt_ids, openers, strict=True)]
         shown = settings.warmup.max_steps > 0 and opened in warmup_form(settings, rows)  # with tags that are tokens
-        shown |= (
-            plan.layout.think_open_id not in plan.tag_pieces and run_folder_of(Path(settings.model.name)) is not None
-        )
+        from_a_run = run_folder_of(Path(settings.model.name)) is not None
+        shown |= from_a_run and plan.layout.think_open_id not in plan.tag_pieces
         if None not in found and (not shown or "nobody" in openers):
             yield f"model.reasoning_vocab_size: {found[0]}"
     if plan.layout.size or "template" in openers:

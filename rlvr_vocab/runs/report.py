@@ -32,10 +32,7 @@ from rlvr_vocab.vocab.marking import Marker
 
 
 def write_report(settings: ReportSettings) -> None:
-    """Read the run and write the page atomically.
-
-    A page in the run's own folder comes with `vocabulary.csv`, the list of copies that were used or moved.
-    """
+    """Write the page of a run; one in the run's folder comes with `vocabulary.csv`, the copies used or moved."""
     record = run_record(settings.run)
     folder, initial_model = record.folder, record.folder / INITIAL_MODEL
     vocabulary, recorded = analyse_vocabulary(folder), read_recorded(folder, resolve=True)

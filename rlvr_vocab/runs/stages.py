@@ -32,7 +32,7 @@ from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.rewards.build import build_rewards, load_attribute, overridden
 from rlvr_vocab.runs.folder import Run, results_file, run_facts
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
-from rlvr_vocab.runs.model import loading_kwargs, quantization
+from rlvr_vocab.runs.model import loading_kwargs
 from rlvr_vocab.runs.problems import RunProblems, fitting_prompts, require_a_batch
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.runs.tools import tools_of_run
@@ -42,6 +42,7 @@ from rlvr_vocab.training.checkpoint_folders import clear_leftovers, newest_for_a
 from rlvr_vocab.training.display import LiveDisplay, live_display
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.metrics.weights import parameter_table
+from rlvr_vocab.training.models.lora import quantization_config
 from rlvr_vocab.training.stage import (
     MetricsFile,
     StageContext,
@@ -124,10 +125,7 @@ def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
 
 
 def checkpoint_to_resume(folder: Path, resume: str, console: Console) -> Path | None:
-    """The verified checkpoint that a stage resumes from; None to train it from its start.
-
-    Raises UserError: the checkpoint that `resume` names is invalid or in another folder.
-    """
+    """The valid checkpoint that a stage resumes from, or None; UserError for a `resume` that is broken or elsewhere."""
     if PartialState().is_main_process:
         clear_leftovers(folder)
         if resume != "auto":
@@ -179,10 +177,7 @@ class StagedRun:
         return None if self.trainer.args.load_best_model_at_end else self.steps
 
     def train(self) -> None:
-        """Train the stages that have not ended; the held-out problems are evaluated before the first step of a run.
-
-        Raises Interrupted: a signal or the time limit stopped it; the same command resumes it.
-        """
+        """Train the stages that have not ended; Interrupted after a signal or the time limit, to be resumed."""
         resume = self._stages[0].settings.resume
         if len(self.records) == len(self._stages):
             if resume == "auto":
@@ -245,6 +240,7 @@ class StagedRun:
     def _make_trainer(self, stage: Stage) -> RegionGRPOTrainer:
         """A trainer for one stage; policy and reference are those of the initial model."""
         settings, training, model = stage.settings, stage.settings.training, stage.settings.model
+        initial_model = self._run.initial_model
         first_step = sum(record.steps for record in self.records[: stage.number - 1])
         context = StageContext(self._run.folder, stage.name, first_step)
         rewards = build_rewards(settings.rewards.functions, reward_context(settings))
@@ -267,7 +263,7 @@ class StagedRun:
             own = listed(overridden(trainer_class, RegionGRPOTrainer) or ["__init__"])
             self._console.print(f"{Path(training.trainer).name} overrides {own}", markup=False)
         return trainer_class(
-            self._run.initial_model,
+            initial_model,
             args=args,
             kl_log_steps=training.kl_log_steps,
             kl_over=training.kl_over,
@@ -277,7 +273,7 @@ class StagedRun:
             adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
             stage_context=context,
             peft_config=model.lora if model.trains_adapter else None,
-            quantization_config=quantization(model, self._run.initial_model, use_cpu=use_cpu),
+            quantization_config=model.bits and quantization_config(model.bits, initial_model, model.dtype, use_cpu),
             reward_funcs=rewards,
             train_dataset=stage.train,
             eval_dataset=self._held_out.problems,
@@ -301,7 +297,7 @@ class StagedRun:
             name=stage.name,
             steps=state.global_step,
             ended_by=f"until {until}" if reached else "steps",
-            reward_failures={each.name: each.failures for each in trainer.reward_funcs if getattr(each, "failures", 0)},
+            reward_failures=checkpoints.reward_failures(),
             seconds=round(checkpoints.trained_seconds, 1),
             drawn=None if trainer.dynamic_sampling is None else trainer.dynamic_sampling.order.summary(),
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -158,11 +158,9 @@ def _set_parser(tokenizer: PreTrainedTokenizerBase, chat_template: str, turn_sta
     """Set the parser of the template's calls: the tokenizer's own, TRL's, or another of TRL's that reads them back."""
     if getattr(tokenizer, "response_template", None) is not None:
         return
-    try:
+    with suppress(ValueError):  # it knows templates by their whole text
         trl_templates.add_response_schema(tokenizer)
         return
-    except ValueError:
-        pass  # it knows templates by their whole text
     parsers = [value for value in vars(trl_templates).values() if isinstance(value, dict) and "fields" in value]
     [asked] = chat_texts(tokenizer, [_ASKED[:1]], chat_template=chat_template)
     [called] = chat_texts(tokenizer, [_ASKED], chat_template=chat_template, add_generation_prompt=False)

@@ -123,9 +123,9 @@ def save_whole(
         keep: the number of checkpoints that stay, this one included; None: all. The one of step `best` stays too.
     """
     staged = output_dir / _SAVING / f"checkpoint-{step}"
-    full = _in_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
-    full = full or _in_any_process(_fills_the_disk(lambda: write(staged)))
-    full = full or _in_any_process(publishes and _fills_the_disk(lambda: _publish(staged, output_dir)))
+    full = any(gather_object([publishes and _less_is_free_than_the_newest_takes(output_dir)]))
+    full = full or any(gather_object([_fills_the_disk(lambda: write(staged))]))
+    full = full or any(gather_object([publishes and _fills_the_disk(lambda: _publish(staged, output_dir))]))
     if publishes:
         clear_leftovers(output_dir)
     if full:
@@ -191,10 +191,6 @@ def _fills_the_disk(work: Callable[[], None]) -> bool:
     except OutOfRoom:
         return True
     return False
-
-
-def _in_any_process(found: bool) -> bool:
-    return any(gather_object([found]))
 
 
 def _remove(folder: Path) -> None:

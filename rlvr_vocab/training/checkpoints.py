@@ -213,7 +213,7 @@ class TrainerCheckpoints:
             "rollouts": trainer.newest_rollouts,
             "adaptive_weights": {name: weight.state() for name, weight in trainer.adaptive_weights.items()},
             "problem_order": None if sampling is None else sampling.order.state(),
-            "reward_failures": {each.name: each.failures for each in self._counting_functions() if each.failures},
+            "reward_failures": self.reward_failures(),
             "reward_states": {name: each.state_dict() for name, each in self.stateful_rewards()},
             "seconds": self.trained_seconds,
         }
@@ -257,8 +257,9 @@ class TrainerCheckpoints:
         self.seconds_before = content["seconds"]
         if not own.exists():  # fewer processes wrote it
             return None
-        for function in self._counting_functions():
-            function.failures = content["reward_failures"].get(function.name, 0)
+        for function in trainer.reward_funcs:
+            if hasattr(function, "failures"):
+                function.failures = content["reward_failures"].get(function.name, 0)
         return content
 
     def _batches(self) -> list[int]:
@@ -271,9 +272,9 @@ class TrainerCheckpoints:
         named = zip(self._trainer.reward_func_names, self._trainer.reward_funcs, strict=True)
         return [each for each in named if hasattr(each[1], "load_state_dict") and not isinstance(each[1], nn.Module)]
 
-    def _counting_functions(self) -> list[Any]:
-        """The reward functions that count their failures."""
-        return [function for function in self._trainer.reward_funcs if hasattr(function, "failures")]
+    def reward_failures(self) -> dict[str, int]:
+        """Rows on which each reward function failed, by its name; without those that never did."""
+        return {each.name: each.failures for each in self._trainer.reward_funcs if getattr(each, "failures", 0)}
 
 
 def _pending(folder: Path, process: int) -> Path:

@@ -50,15 +50,12 @@ class Group:
 
 @dataclass(frozen=True)
 class ChosenBatch:
-    """This process's part of a full batch; `rewards_BR` of all processes, `sampled_BR` of all that was drawn.
-
-    kept_N: which of its groups `keep_groups` kept.
-    """
+    """This process's part of a full batch; `rewards_BR` of all processes, `sampled_BR` of all that was drawn."""
 
     rollouts: Sequence[Rollout]
     rewards_BR: torch.Tensor
     sampled_BR: torch.Tensor
-    kept_N: torch.Tensor
+    kept_N: torch.Tensor  # which of its groups `keep_groups` kept
 
     def column(self, name: str) -> Any:
         """A field of each rollout; None where they have none."""

@@ -60,10 +60,7 @@ def logged_row(context: StageContext, step: int, logs: Mapping[str, Any] | None)
 
 
 class MetricsFile(TrainerCallback):
-    """Appends every logged row to `metrics.jsonl`, under the names that W&B shows.
-
-    `step` counts through the stages of a run, `stage_step` within the one that `stage` names.
-    """
+    """Appends every logged row to `metrics.jsonl`, under the names that W&B shows."""
 
     def __init__(self, path: Path, context: StageContext) -> None:
         self.path = path
@@ -185,10 +182,7 @@ _MAY_COME_LATER = re.compile(
 
 
 class StopEarly(TrainerCallback):
-    """Stops the training at the first logged step that reaches the goal, by the history that a checkpoint holds.
-
-    Raises UserError at the first one if no step logs the metric.
-    """
+    """Stops the training at the first logged step that reaches the goal; UserError where no step logs its metric."""
 
     def __init__(self, until: UntilSettings) -> None:
         self._until = until

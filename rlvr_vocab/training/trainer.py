@@ -84,11 +84,9 @@ class RegionGRPOTrainer(TRLSeams):
 
     Attributes:
         sampled_entropies: of the newest tokens, over texts and over copies of the text; None with a vLLM server.
-        drawn_tokens: what the sampler recorded of the present generation.
         kept_texts: those that truncated sampling kept, of the completions that are scored; None without.
         copy_logps: maps a tensor of id log-probabilities that `score` returned to log p(id | text) of the same tokens.
         newest_rollouts: the completions of the last generation, until a logged step has written them.
-        dynamic_sampling: chooses the problems of each batch; None where the loader does.
     """
 
     model: Any  # a union with None in Transformers, which a script would have to narrow at each use

@@ -43,7 +43,6 @@ def make_trainer():
 
 
 def new_trainer(folder, out, *, trainer=None, lora=None, bits=None, reward=None, rows=None, callbacks=(), **given):
-    import torch
     from datasets import Dataset
 
     from rlvr_vocab.training.arguments import grpo_config
@@ -58,7 +57,7 @@ def new_trainer(folder, out, *, trainer=None, lora=None, bits=None, reward=None,
         folder,
         args=grpo_config({"output_dir": str(out), **TWO_STEPS, **given}),
         peft_config=lora,
-        quantization_config=None if bits is None else quantization_config(bits, folder, torch.float32),
+        quantization_config=None if bits is None else quantization_config(bits, folder, "float32", use_cpu=True),
         reward_funcs=[accuracy, spread] if reward is None else [reward],
         train_dataset=Dataset.from_list(rows),
         callbacks=list(callbacks),

@@ -85,16 +85,10 @@ def sampled_parameters(groups: Groups) -> list[nn.Parameter]:
     return inner or [each for (trains, _), parameters in groups.items() if trains for each in parameters]
 
 
-def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """The part that this process holds."""
-    if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
-        return tensor.ds_tensor
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
 def every_nth_value(parameters: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
-    """Copies of about `count` values, every n-th of all: a tensor for each parameter."""
-    parts = [local_part(parameter).detach().reshape(-1) for parameter in parameters]
+    """Copies of about `count` values that this process holds, every n-th of all: a tensor for each parameter."""
+    held = [getattr(each, "ds_tensor", each) for each in parameters]  # ZeRO-3 leaves the parameter itself empty
+    parts = [(each.to_local() if isinstance(each, DTensor) else each).detach().reshape(-1) for each in held]
     every, passed, sampled = -(-sum(map(len, parts)) // count) or 1, 0, []
     for part in parts:
         sampled.append(part[-passed % every :: every].clone())

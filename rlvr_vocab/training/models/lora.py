@@ -15,6 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from rlvr_vocab.device import weights_dtype
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.adapter import (
@@ -162,17 +163,17 @@ def _lora_layers(model: nn.Module) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, LoraLayer)]
 
 
-def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: torch.dtype) -> BitsAndBytesConfig:
+def quantization_config(bits: Bits, initial_model: str | Path, dtype: str, use_cpu: bool) -> BitsAndBytesConfig:
     """4 bit: NF4 with double quantization (QLoRA, arXiv 2305.14314); 8 bit: LLM.int8() (arXiv 2208.07339).
 
-    `compute_dtype` is the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
+    4-bit weights are multiplied in `dtype` where the machine computes it; 8-bit ones follow their inputs.
     """
     return BitsAndBytesConfig(
         load_in_8bit=bits == 8,
         load_in_4bit=bits == 4,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=compute_dtype,
+        bnb_4bit_compute_dtype=weights_dtype(getattr(torch, dtype), use_cpu),
         llm_int8_skip_modules=vocabulary_modules(skeleton(initial_model)),  # Transformers only guesses the head
     )
 
