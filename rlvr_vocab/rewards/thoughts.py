@@ -207,8 +207,9 @@ def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, An
         raise UserError("its calls with other thoughts were late, or failed as a whole")
     share, low, high = _total_effect(groups)
     reading = [kind for kind in VERSIONS if moved[kind]]
-    if moved["again"]:  # random: by some four standard errors
-        reading = reading if share is not None and low is not None and 2 * low > share else []
+    if noise := moved["again"]:  # a variance above it by four standard errors, or more than twice as many scores
+        is_above = share is not None and low is not None and 2 * low > share
+        reading = [kind for kind in reading if is_above or (moved[kind] or 0) > 2 * noise + 0.1]
     agrees = not _EXCLUDED.get(str(declared), set()) & set(reading)
     told = "nothing of the thought" + " (all scores are alike)" * (len({case["as it was"][0] for case in cases}) == 1)
     if reading:
@@ -217,9 +218,9 @@ def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, An
         told += "" if share is None else f"{100 * share:.3g} % of its variance{interval}, "
         told += ", ".join(f"{kind} thoughts move {100 * (moved[kind] or 0):.3g} % of scores" for kind in reading)
         told += "" if agrees else f", although it declares to read {declared}"
-    noise = f"; a repeated call moves {100 * moved['again']:.3g} %" if moved["again"] else ""
+    told += f"; a repeated call moves {100 * noise:.3g} %" if noise else ""
     figures = {"moved": moved, "share": share, "low": low, "high": high, "measured": True}
-    return {"sentence": f"{reward.name} reads {told}{noise}", "reads": bool(reading), "agrees": agrees, **figures}
+    return {"sentence": f"{reward.name} reads {told}", "reads": bool(reading), "agrees": agrees, **figures}
 
 
 def _total_effect(groups: Sequence[Sequence[_Scores]]) -> tuple[float | None, float | None, float | None]:

@@ -133,6 +133,7 @@ OWN = {
     by_turn("noisy_keyword", lambda thought, answer: ("wait" in thought) + 0.1 * noise.random()): True,
     by_turn("across_the_tag", lambda *turn: bool(re.search(r"(\d)</think>\D*\1", "</think>".join(turn)))): True,
     by_turn("thought_fits_answer", lambda thought, answer: thought.endswith(answer)): True,
+    by_turn("flaky_form", lambda thought, answer: bool(thought) and noise.random() > 0.02): True,
     by_turn("at_random", lambda *turn: noise.random()): False,
     ANSWER_ALONE: False,
 }
