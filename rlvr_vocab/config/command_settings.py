@@ -1,6 +1,6 @@
 """The commands: their keys as frozen dataclasses with their rules, and the table that `--help` and dispatch read.
 
-The first line of a docstring is the line of the command in `--help`. Defaults: conf/.
+The first line of a docstring is the line of the command in `--help`. The meanings of keys, and defaults: conf/.
 """
 
 from __future__ import annotations
@@ -98,8 +98,6 @@ class SamplesSettings:
     """read what a run wrote: its completions in a pager, filtered, or written out
 
     Example: rlvr-vocab samples run=out/grpo_baseline order=highest
-
-    step: a step or a range of them, as it was typed.
     """
 
     run: RunFolder
@@ -140,10 +138,6 @@ class CompareSettings:
     """arms of runs against each other: difference, interval, smallest effect, verdict
 
     Example: rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]
-
-    arms: as it was typed: the runs of each arm by its name, or a key, as `key` is.
-    key, baseline, evaluation, pair_seeds: None where the command finds them itself.
-    tried: other runs of these arms, such as those of a search; None for the runs beside the compared ones.
     """
 
     runs: Runs | None
@@ -190,12 +184,6 @@ class ProbeSettings:
     """whether reasoning tokens carry meaning: answer again after exchanging ids of the same text in thoughts
 
     Example: rlvr-vocab probe run=out/grpo_reasoning_1000
-
-    draws: versions of each thought in each arm, and answers after it.
-    permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
-    telling_effect: the largest effect that a verdict of no sign may have missed.
-    past_thinking: what answers after a call see of the thoughts before it.
-    out: the folder of the verdict; the answers stay with their runs.
     """
 
     run: Runs
@@ -240,8 +228,6 @@ class EvaluateSettings(CheckpointSettings):
     """accuracy of a checkpoint on a problem set, with per-problem results on disk
 
     Example: rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4
-
-    rewards: without functions where the run of the checkpoint decides; grader, threshold: see `grader_spec`.
     """
 
     dataset: DatasetSettings
@@ -298,8 +284,6 @@ class CheckSettings:
     """what is in a problem set, as the model will see it, without training
 
     Example: rlvr-vocab check dataset=gsm8k model=qwen3_0.6b against=test.jsonl
-
-    model: None where no tokens are counted; against: further problem sets, whose problems alone are read.
     """
 
     model: ModelSettings | None
@@ -388,8 +372,6 @@ class PlanSettings(RunSettings):
     """memory and time of a run before it is run, and settings that fit
 
     Example: rlvr-vocab plan model=qwen3_1.7b dataset=gsm8k model.reasoning_vocab_size=full gpu=h100 fit=40GiB
-
-    prompt_tokens, train_problems: None for the values that follow from the run.
     """
 
     gpu: str | None
@@ -405,10 +387,8 @@ class PlanSettings(RunSettings):
 class Command:
     """One command of rlvr-vocab; its code is `rlvr_vocab.commands.<code>.run`.
 
-    settings: the dataclass of its keys, with its line in `--help` and its example in the docstring.
-    groups: the folders in `conf/` that it chooses from.
-    positional: the keys of words that stand without one, in their order.
-    checks: the function that refuses settings, as `module:function` below `rlvr_vocab.config.checks`.
+    settings: its keys; the docstring has the line in `--help` and an example. groups: folders in conf/ to choose from.
+    checks: `module:function` below `rlvr_vocab.config.checks`. positional: the keys of words that stand without one.
     """
 
     name: str

@@ -20,11 +20,7 @@ from rlvr_vocab.text import nearest_word, pluralize, short_text
 
 
 def local_file(name: str) -> Path | None:
-    """The file named by a data set's name; None for a hub name or a folder, which `datasets` reads.
-
-    A name with a known extension or a prefix like `./` is a path even if no such file exists: a typo is not looked up
-    on the hub. Raises UserError where `check_file` does.
-    """
+    """The file that a name stands for, a mistyped path refused as by `check_file`; None for a hub name or a folder."""
     if name.startswith(FROM_PYTHON):
         script = name.removeprefix(FROM_PYTHON)
         raise UserError(f"this run is from Python, and its script makes the problems ({script}): give dataset=…")
@@ -46,10 +42,8 @@ def check_file(path: Path) -> None:
         nearest = nearest_word(path.name, names, cutoff=0)
         raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
     if not path.is_file() or extension_of(path) not in EXTENSIONS:
-        raise UserError(
-            f"{absolute} is not a file with one of the extensions {', '.join(EXTENSIONS)}, with or without .gz"
-            f"{'; save the sheet as CSV UTF-8' * path.suffix.lower().startswith(('.xls', '.ods'))}"
-        )
+        endings = ", ".join(EXTENSIONS)
+        raise UserError(f"{absolute} is not a file with one of the extensions {endings}, with or without .gz")
     if path.stat().st_size == 0:
         raise UserError(f"data file {absolute} is empty; it must hold at least one row")
 
@@ -72,9 +66,8 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
 def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = None) -> list[Any]:
     """The rows of a file: dicts, lines of a .txt file, or any other value in place of a row of a JSON file.
 
-    Cells of .csv and .tsv files are text, never guessed into numbers. `split` is the key of the list of rows in a JSON
-    file with several lists; `header` names the columns of a table whose first line is a row. Raises UserError, which
-    names the place.
+    Cells of a table are text. `split` is the key of the list of rows in a JSON file with several lists; `header` names
+    the columns of a table whose first line is a row. Raises UserError, which names the place.
     """
     check_file(path)
     extension, where = extension_of(path), str(path.absolute())
@@ -88,7 +81,9 @@ def read_rows(path: Path, split: str = "train", header: Sequence[str] | None = N
             return _read_parquet(path)
         if extension == ".json":
             return _read_json(_read_text(path), where, split)
-        lines = _read_lines(path)
+        # Not splitlines(): it also breaks at U+2028, U+0085 and form feeds, which JSON text and prompts may hold.
+        numbered = enumerate(_read_text(path).split("\n"), start=1)
+        lines = [(number, line.removesuffix("\r")) for number, line in numbered if line.strip()]
     except (OSError, EOFError, zlib.error) as error:  # the last two are raised for damaged .gz files
         raise UserError(f"{where} cannot be read: {error}") from error
     if extension == ".txt":
@@ -115,13 +110,6 @@ def _read_text(path: Path) -> str:
             f"{path.absolute()} is not UTF-8: {place}; as {likely}, which Excel writes, it reads {read_as!r} there:"
             f" save it as UTF-8, or type {convert} > utf8_{path.name}"
         ) from error
-
-
-def _read_lines(path: Path) -> list[tuple[int, str]]:
-    """The lines that are not blank, each with its number."""
-    # Not splitlines(): it also breaks at U+2028, U+0085 and form feeds, which JSON text and prompts may hold.
-    lines = enumerate(_read_text(path).split("\n"), start=1)
-    return [(number, line.removesuffix("\r")) for number, line in lines if line.strip()]
 
 
 LARGEST_CELL = 2**31 - 1  # the csv module's own limit, 128 KiB, is shorter than a long worked solution

@@ -15,19 +15,16 @@ from rlvr_vocab.bounds import Count, Share, Whole
 from rlvr_vocab.errors import UserError, require_package
 from rlvr_vocab.text import did_you_mean
 
-ARITHMETIC, REASONING_GYM = "arithmetic", "reasoning_gym"
+REASONING_GYM = "reasoning_gym"
 GYM_COLUMNS = ("problem", "answer", "reasoning", "task", "difficulty", "entry")
 SPLITS = ("train", "held_out", "test")  # from disjoint sets of seeds
-_MIXTURE = "composite"  # a family of families; `tasks` has the same purpose
 
 
 @dataclass(frozen=True)
 class ArithmeticTask:
     """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; sums of many digits; products.
 
-    `modulus` asks for the remainder of one number, `terms` for the sum of that many digits; `partial_sums` is the
-    format of the partial sums in the worked solution of such a sum. `right_calls` asks for products of two numbers of
-    `digits` digits: their worked solutions use the tool `calculator`, that share of them rightly.
+    The share `right_calls` of the worked solutions of products uses the tool `calculator` rightly, others wrongly.
     """
 
     digits: Annotated[Whole, Ge(1), Le(9)] = 2
@@ -76,15 +73,12 @@ def _long_sums(task: ArithmeticTask, terms: int, seed: int) -> list[dict[str, st
 
 
 def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str, str]]:
-    numbers = random.Random(seed).sample(range(10**task.digits), task.num_problems)
-    return [
-        {
-            "problem": f"{number} mod {modulus} =",
-            "answer": str(number % modulus),
-            "reasoning": f"{number}={number // modulus}*{modulus}+{number % modulus}",
-        }
-        for number in numbers
-    ]
+    rows = []
+    for number in random.Random(seed).sample(range(10**task.digits), task.num_problems):
+        times, rest = divmod(number, modulus)
+        working = f"{number}={times}*{modulus}+{rest}"
+        rows.append({"problem": f"{number} mod {modulus} =", "answer": str(rest), "reasoning": working})
+    return rows
 
 
 def _pairs(generator: random.Random, smallest: int, task: ArithmeticTask) -> list[tuple[int, int]]:
@@ -182,7 +176,7 @@ def check_tasks(problems: GymProblems) -> None:
         raise UserError("dataset.tasks is empty: name at least one, as in dataset.tasks=[chain_sum]")
     from reasoning_gym.factory import DATASETS, create_dataset
 
-    families = sorted(DATASETS.keys() - {_MIXTURE})
+    families = sorted(DATASETS.keys() - {"composite"})  # a family of families, as `tasks` is
     for task in problems.tasks:
         if task.name not in families:
             hint = did_you_mean(task.name, families) or f"; there are {', '.join(families)}"

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlvr_vocab.data.answers import cell_at, decimal_comma, is_blank
 from rlvr_vocab.data.files import hub_rows, local_file, read_rows
-from rlvr_vocab.data.generators import (
-    ARITHMETIC,
-    GYM_COLUMNS,
-    ArithmeticTask,
-    GymProblems,
-    arithmetic_problems,
-    check_tasks,
-)
+from rlvr_vocab.data.generators import GYM_COLUMNS, ArithmeticTask, GymProblems, arithmetic_problems, check_tasks
 from rlvr_vocab.data.rows import (
     DroppedRow,
     Problem,
@@ -45,8 +38,7 @@ _MANY_HELD_OUT = 100  # have an interval of less than ±10 points
 class Partition:
     """Indices into the problems, in order of use; those of a separate eval set follow the training problems.
 
-    Training never uses `reserved` problems; measurements use `held_out`, the first of them. `removed` counts problems
-    removed from training because the same problem is reserved.
+    Training never uses `reserved` problems, whose other rows are `removed`; `held_out` are the first of them.
     """
 
     train: list[int]
@@ -130,15 +122,12 @@ class DividedProblems:
 
 @dataclass(frozen=True)
 class ProblemSets:
-    """Problems to train on, held-out problems to measure on (None for none), and the account of all rows.
-
-    `reserved_keys` are the keys of all held-out problems, including those beyond `max_eval_samples`.
-    """
+    """Problems to train on, held-out problems to measure on (None for none), and the account of all rows."""
 
     train: Dataset
     eval: Dataset | None
     account: tuple[str, ...]
-    reserved_keys: frozenset[str]
+    reserved_keys: frozenset[str]  # of all held-out problems, also those beyond `max_eval_samples`
 
 
 def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
@@ -178,9 +167,8 @@ def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
 def _read_table(source: ProblemSource, seed: int) -> Sequence[object]:
     """The rows of a file, of the hub or of the embedded task; raises UserError without rows or a mapped column."""
     rows: Sequence[object]
-    if source.name == ARITHMETIC:
-        task = source.generator if isinstance(source.generator, ArithmeticTask) else ArithmeticTask()
-        rows = arithmetic_problems(task, seed)
+    if isinstance(source.generator, ArithmeticTask):
+        rows = arithmetic_problems(source.generator, seed)
     elif (path := local_file(source.name)) is not None:
         rows = read_rows(path, source.split, source.header)
     else:
@@ -209,7 +197,6 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
 
     So a larger `max_train_samples` adds problems and changes neither the earlier nor the held-out ones. If
     `eval_fraction` holds out a repeated problem, one of its rows is reserved and the others are removed.
-    The keys are those of each problem of the training set, and of a separate eval set if there is one.
     """
     order = _shuffled(len(train_keys), split.seed)
     if eval_keys is None:
@@ -242,11 +229,11 @@ def check_source(source: ProblemSource, style: PromptStyle) -> None:
     if isinstance(source.generator, GymProblems):
         check_tasks(source.generator)
         require_columns(source, [dict.fromkeys(GYM_COLUMNS, "")])
-    elif source.name == ARITHMETIC or local_file(source.name) is not None:
+    elif isinstance(source.generator, ArithmeticTask) or local_file(source.name) is not None:
         rows = _read_table(source, seed=0)
         if source.columns.choices is not None:
             usable_rows(rows, source)  # answers that can be read in two ways
         if any(isinstance(row, dict) and isinstance(cell_at(row, source.columns.problem), list) for row in rows):
             refuse_examples(style)
-        if source.eval_split is not None and source.name != ARITHMETIC:
+        if source.eval_split is not None and source.generator is None:
             check_source(_eval_source(source), style)

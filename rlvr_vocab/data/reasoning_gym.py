@@ -75,8 +75,7 @@ def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
 def first_seed(seed: int, task: str, split: str) -> int:
     """The seed of the first problem of a task in a split; that of the next problem is one more, and so on.
 
-    The splits have no seed in common. Consecutive run seeds start far apart; otherwise two runs would share nearly all
-    problems.
+    The splits have no seed in common; two runs with consecutive seeds start far apart, or they would share problems.
     """
     digest = hashlib.sha256(f"{seed} {task}".encode()).digest()
     return int.from_bytes(digest[:4]) % _SEEDS_OF_A_SPLIT + SPLITS.index(split) * _SEEDS_OF_A_SPLIT
@@ -215,15 +214,10 @@ def _score(entry: str, answer: str, deadline: float, confined: bool) -> float | 
     """A score, or why the system cannot confine the scorer."""
     read = decoded(json.loads(entry))
     family = _family(read["task"], json.dumps(read["params"]), 0, 1)
-    if not _evaluates(type(family).__module__):
+    # Some task families evaluate text as Python; that text may be an answer.
+    if _EVALUATES.search(inspect.getsource(sys.modules[type(family).__module__])) is None:
         return float(family.score_answer(answer, read))
     return _scored_apart(lambda: float(family.score_answer(answer, read)), deadline, confined)
-
-
-@cache
-def _evaluates(module: str) -> bool:
-    """Whether the module of a task family evaluates text as Python; that text may be an answer."""
-    return _EVALUATES.search(inspect.getsource(sys.modules[module])) is not None
 
 
 def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -> float | str:

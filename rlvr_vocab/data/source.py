@@ -37,13 +37,9 @@ def fields_of(column: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, or paths in them (`question.stem`), that hold the parts of a problem.
+    """Names of the columns, or paths in them (`question.stem`), that hold the parts of a problem."""
 
-    `problem` may join columns (`{Body} {Question}`); without `answer` there are no gold answers; `choices` stand in one
-    column or in one each, and an answer becomes a letter; `tests` are those of a program.
-    """
-
-    problem: str
+    problem: str  # may join columns: `{Body} {Question}`
     answer: str | None
     reasoning: str | None = None
     choices: str | tuple[str, ...] | None = None
@@ -62,11 +58,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class ProblemSource:
-    r"""One problem set, by the name of a hub set, a folder or a file, or `arithmetic` or `reasoning_gym`.
+    """One problem set, by the name of a hub set, a folder or a file, or `arithmetic` or `reasoning_gym`.
 
-    A file has no `subset` and no `split`; its `eval_split`, the source of held-out problems, is a second file.
-    `answer_format` is `bare` (the whole cell), `hash` (after the last `####`), `boxed` (in the last `\boxed{...}`) or
-    one of READINGS, which are otherwise found out. With `decimal="comma"`, dots in numbers separate thousands. `header`
+    A file has no `subset` and no `split`; its `eval_split`, the source of held-out problems, is a second file. `header`
     names the columns of a table whose first line is a row; error messages name the column of problems by `problem_key`.
     """
 
@@ -94,16 +88,12 @@ class ProblemSource:
 
 @dataclass(frozen=True)
 class Split:
-    """How problems are divided; a maximum of None is no limit, and training uses no held-out problem.
+    """How problems are divided; a maximum of None is no limit, and training uses no held-out problem."""
 
-    `eval_fraction` is the share of the different problems to hold out: at least one if it is above 0.
-    `max_eval_samples` limits those measured on. `seed` is for the shuffle and for generated problems.
-    """
-
-    eval_fraction: float = 0.0
+    eval_fraction: float = 0.0  # of the different problems; at least one if it is above 0
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
-    seed: int = 42
+    seed: int = 42  # of the shuffle and of generated problems
 
 
 @dataclass(frozen=True)

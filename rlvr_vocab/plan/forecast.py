@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +10,11 @@ from statistics import fmean
 from typing import Any
 
 from rlvr_vocab.config.sections import stages_of
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.memory import BACKWARD, FORWARD, GENERATION, LOGPROBS, OPTIMIZER, memory_by_phase
 from rlvr_vocab.plan.workload import Workload, configured_problems
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
-
-logger = logging.getLogger(__name__)
 
 FORECAST = "forecast.json"
 # Shares of a card's peak that a trainer reaches: of its FLOP/s, and of its bandwidth when weights are read.
@@ -67,8 +63,8 @@ class Forecast:
 
     def as_json(self) -> dict[str, Any]:
         """The forecast, and `figures`: GiB by phase and seconds of a step, as `measured_figures` names them."""
-        work, own = self.work, ("memory", "step_seconds", "step_range", "steps", "completion")
-        derived = ("peak_phase", "peak", "total_range")
+        work = self.work
+        own = ("memory", "step_seconds", "step_range", "steps", "completion", "peak_phase", "peak", "total_range")
         figures = {f"memory, {phase}": self.peak_of(phase) / GIB for phase in self.memory}
         figures |= {f"seconds, {phase}": value for phase, value in self.step_seconds.items()}
         return {
@@ -80,7 +76,7 @@ class Forecast:
             "prompt": work.prompt,
             "sampled": work.sampled_at_once * self.completion[1],
             "trained": work.trained_at_once * self.completion[1],
-            **{name: getattr(self, name) for name in (*own, *derived)},
+            **{name: getattr(self, name) for name in own},
             "figures": {**figures, "seconds, step": self.seconds},
         }
 
@@ -182,11 +178,7 @@ def _generation(work: Workload, completion: float) -> float:
 
 def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each figure of a run's forecast beside the measured one; empty without a forecast or a step."""
-    figures, measured = dict[str, float](), measured_figures(rows)
-    try:
-        figures = (read_json_if_there(folder / FORECAST) or {}).get("figures", {})
-    except UserError as error:  # a damaged forecast must not cost the run its summary
-        logger.warning("summary.json has no comparison with the forecast: %s", error)
+    figures, measured = (read_json_if_there(folder / FORECAST) or {}).get("figures", {}), measured_figures(rows)
     return [
         {"name": name, "forecast": round(foreseen, 3), "measured": round(measured[name], 3)}
         for name, foreseen in figures.items()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from rlvr_vocab.data.generators import ArithmeticTask
 from rlvr_vocab.data.load import check_source, lay_out, partition, read_problems
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
@@ -106,7 +107,9 @@ def test_checking_and_loading_refuse_the_same_bad_files(read, write_jsonl, tmp_p
         ),
         r"two\.jsonl does not exist": ProblemSource(path, COLUMNS, eval_split=str(tmp_path / "two.jsonl")),
         r'eval_split is "test", but dataset\.name is a file': ProblemSource(path, COLUMNS, eval_split="test"),
-        r'arithmetic has no column "steps"': ProblemSource("arithmetic", Columns("problem", "answer", "steps")),
+        r'arithmetic has no column "steps"': ProblemSource(
+            "arithmetic", Columns("problem", "answer", "steps"), generator=ArithmeticTask()
+        ),
         r"header_only\.csv has no rows": ProblemSource(str(tmp_path / "header_only.csv"), COLUMNS),
     }
     for message, source in bad.items():
