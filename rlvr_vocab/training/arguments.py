@@ -59,12 +59,12 @@ class GRPOConfig(trl.GRPOConfig):
         super().__post_init__()
 
 
-def checked_arguments(args: GRPOConfig | None, model: Any, *, copies: bool, **of_trainer: Any) -> GRPOConfig:
+def checked_arguments(args: GRPOConfig | None, model: Any, *, copies: bool | None, **of_trainer: Any) -> GRPOConfig:
     """The arguments, or the defaults; UserError for a sampler off the policy, or several GPUs in one process."""
     args = GRPOConfig("grpo") if args is None else args
     refuse_off_policy({**vars(args), **of_trainer}, reasoning=copies)
     device_map = getattr(model, "hf_device_map", None) or (args.model_init_kwargs or {}).get("device_map")
-    require_one_gpu(args.n_gpu, device_map, copies=copies)
+    require_one_gpu(args.n_gpu, device_map, copies=bool(copies))
     return args
 
 

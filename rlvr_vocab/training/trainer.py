@@ -138,7 +138,8 @@ class RegionGRPOTrainer(TRLSeams):
         skip_solved = None if curriculum is None else curriculum.skip_solved
         if with_tools and (max_rounds > 1 or skip_solved is not None):
             raise UserError("tools: not together with dynamic sampling or skip_solved, which know no later turns")
-        args = checked_arguments(args, model, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
+        adds_copies = reasoning_vocab_size != 0 or expansion is not None  # else a folder may have some
+        args = checked_arguments(args, model, copies=adds_copies or None, **kwargs)
         shares_vllm = args.vllm_mode == "server" or args.vllm_tensor_parallel_size > 1
         if with_tools and args.use_vllm and args.world_size > 1 and shares_vllm:
             alone = "vllm_mode=colocate, vllm_tensor_parallel_size=1"

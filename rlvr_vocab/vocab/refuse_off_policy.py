@@ -47,12 +47,12 @@ OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
 OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
 
 
-def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") -> None:
+def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool | None, key: str = "") -> None:
     """Refuse a sampler that would draw from another distribution than training scores.
 
-    `grpo` has fields of `GRPOConfig` and arguments of the trainer; one that is missing has TRL's default. `reasoning`
-    says whether there are reasoning tokens. `key` goes before a field's name in messages. Fields of `GRPOConfig` may
-    truncate the distribution, since scoring replays them.
+    `grpo` has fields of `GRPOConfig`, which may truncate, and arguments of the trainer; one that is missing has TRL's
+    default. `reasoning` says whether there are reasoning tokens, None where that is unknown. `key` goes before a
+    field's name in messages.
     """
     temperature = grpo.get("temperature", 1.0)
     if not 0 < temperature < math.inf:
@@ -61,7 +61,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     truncates = list(truncation_of(grpo))
     if truncates and grpo.get("use_vllm") and not grpo.get("top_k"):
         raise UserError(f"{key}{truncates[-1]}: with vLLM, which reports about top_k kept texts, set {key}top_k=50 too")
-    if {"top_p", "min_p"} <= {*truncates} and grpo.get("use_vllm") and not reasoning:
+    if {"top_p", "min_p"} <= {*truncates} and grpo.get("use_vllm") and reasoning is False:
         raise UserError(f"{key}min_p: beside {key}top_p vLLM keeps other texts than in a run with copies: set one")
     if grpo.get("rollout_func") is not None:
         raise UserError(f"{key}rollout_func: completions from elsewhere are not supported; leave it out")
