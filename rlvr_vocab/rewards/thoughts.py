@@ -136,10 +136,8 @@ def _case(row: Mapping[str, Any], tags: tuple[str, str], ids: ThoughtIds | None)
 def _versions(group: Sequence[_Case], ids: ThoughtIds | None, draw: random.Random) -> list[Sequence[_Thought | None]]:
     """The thoughts of a problem's completions as they were, twice, and other ones; None where there is none."""
     own, order = [case.thought for case in group], draw.sample(range(len(group)), len(group))
-    exchanged: list[Sequence[_Thought | None]] = [[None] * len(own)] * _EXCHANGES
-    for shift in range(1, min(len(own), _EXCHANGES + 1)):
-        donors = dict(zip(order, [*order[shift:], *order[:shift]], strict=True))
-        exchanged[shift - 1] = [own[donors[place]] for place in range(len(own))]
+    places, shifts = [order.index(place) for place in range(len(own))], range(1, _EXCHANGES + 1)
+    exchanged = [[own[order[each - shift]] if shift < len(own) else None for each in places] for shift in shifts]
     worked = (cell_text(each.columns.get("reasoning")) or cell_text(each.columns.get("solution")) for each in group)
     gold = [_Thought([text], [ids.encode(text)] if ids else []) if text else None for text in worked]
     shuffled = [
