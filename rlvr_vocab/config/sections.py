@@ -466,9 +466,5 @@ def prompt_style(dataset: DatasetSettings) -> PromptStyle:
 
 
 def problem_split(dataset: DatasetSettings, seed: int) -> Split:
-    return Split(
-        eval_fraction=0.0 if dataset.eval_split is not None else dataset.eval_fraction,
-        max_train_samples=dataset.max_train_samples,
-        max_eval_samples=dataset.max_eval_samples,
-        seed=seed,
-    )
+    fraction = 0.0 if dataset.eval_split is not None else dataset.eval_fraction
+    return Split(fraction, dataset.max_train_samples, dataset.max_eval_samples, seed)

@@ -184,9 +184,8 @@ def _quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[
         raise UserError(f"{where}:{begins} breaks the quoting rules of CSV: {error}; {QUOTING_ADVICE}") from error
     if long_cells and all(like_rows for *_, like_rows in long_cells):
         opened, closed, _ = long_cells[0]
-        raise UserError(
-            f"{where}:{opened} opens a quote and line {closed} closes it, around whole rows: {QUOTING_ADVICE}"
-        )
+        place = f"{where}:{opened} opens a quote and line {closed} closes it"
+        raise UserError(f"{place}, around whole rows: {QUOTING_ADVICE}")
     return records
 
 

@@ -44,10 +44,8 @@ class ArithmeticTask:
         numbers = 10**digits - (0 if self.right_calls is None else 10 ** (digits - 1))
         different = numbers * (numbers + 1) // 2 if is_pair else numbers  # a+b is b+a
         if self.num_problems > different:
-            raise UserError(
-                f"dataset.generator.num_problems is {self.num_problems}; with {key}={digits} it must be from 1 to "
-                f"{different}"
-            )
+            limit = f"with {key}={digits} it must be from 1 to {different}"
+            raise UserError(f"dataset.generator.num_problems is {self.num_problems}; {limit}")
 
 
 def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, Any]]:

@@ -210,12 +210,8 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
         reserved = [len(train_keys) + index for index in _shuffled(len(eval_keys), split.seed)]
         reserved_keys, not_reserved = set(eval_keys), len(order)
     train = [index for index in order if train_keys[index] not in reserved_keys]
-    return Partition(
-        train[: split.max_train_samples],
-        reserved[: split.max_eval_samples],
-        reserved,
-        removed=not_reserved - len(train),
-    )
+    removed = not_reserved - len(train)
+    return Partition(train[: split.max_train_samples], reserved[: split.max_eval_samples], reserved, removed)
 
 
 def _shuffled(count: int, seed: int) -> list[int]:

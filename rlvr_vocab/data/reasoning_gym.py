@@ -40,9 +40,6 @@ _SCORING_MEMORY = 2**30
 _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 
 
-# --- problems ---
-
-
 @lru_cache(maxsize=2)  # a command may ask twice, and some families take a second for a problem
 def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
     """The problems of a split, task by task; repeated ones and failures of a generator are dropped.

@@ -168,10 +168,8 @@ def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
 def refuse_examples(style: PromptStyle) -> None:
     """Raises UserError where solved turns would precede problems that are already conversations."""
     if style.examples:
-        raise UserError(
-            "dataset.examples: problems that are chat messages are used unchanged: put solved turns into them, or "
-            "set dataset.examples=null"
-        )
+        remedy = "put solved turns into them, or set dataset.examples=null"
+        raise UserError(f"dataset.examples: problems that are chat messages are used unchanged: {remedy}")
 
 
 def require_columns(source: ProblemSource, rows: Sequence[object]) -> None:

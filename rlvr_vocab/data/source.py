@@ -77,9 +77,8 @@ class ProblemSource:
 
     def __post_init__(self) -> None:
         if self.answer_format in READINGS and self.columns.choices is None:
-            raise UserError(
-                f"dataset.answer_format={self.answer_format} is for answers to choices: add dataset.columns.choices=…"
-            )
+            key = f"dataset.answer_format={self.answer_format}"
+            raise UserError(f"{key} is for answers to choices: add dataset.columns.choices=…")
         if isinstance(self.generator, GymProblems):
             for key, split in (("split", self.split), ("eval_split", self.eval_split)):
                 if split is not None and split not in SPLITS:

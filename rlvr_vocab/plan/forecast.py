@@ -89,11 +89,10 @@ def forecast_of(work: Workload) -> Forecast:
         return most
     weights = [part.steps or 1 for part in parts]
     phases = dict.fromkeys(phase for part in parts for phase in part.step_seconds)
+    seconds = {phase: fmean([part.step_seconds.get(phase, 0.0) for part in parts], weights=weights) for phase in phases}
     return replace(
         most,
-        step_seconds={
-            phase: fmean([part.step_seconds.get(phase, 0.0) for part in parts], weights=weights) for phase in phases
-        },
+        step_seconds=seconds,
         step_range=(min(part.step_range[0] for part in parts), max(part.step_range[1] for part in parts)),
         steps=None if any(part.steps is None for part in parts) else sum(part.steps or 0 for part in parts),
     )
