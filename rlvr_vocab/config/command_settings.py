@@ -243,7 +243,6 @@ class EvaluateSettings(CheckpointSettings):
 
     @property
     def folder(self) -> Path:
-        """The folder of the results."""
         return self.out or self.checkpoint / "evaluation" / Path(self.dataset.name).stem
 
 

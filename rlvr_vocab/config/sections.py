@@ -405,13 +405,12 @@ class StageSettings:
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
     """The stages of a run; a run without stages is one unnamed stage. A token budget counts as a goal."""
-    stages = settings.stages or (StageSettings("", None, settings),)
-    return tuple(
-        stage
-        if (tokens := stage.run.training.max_tokens) is None
-        else replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
-        for stage in stages
-    )
+    stages = []
+    for stage in settings.stages or (StageSettings("", None, settings),):
+        tokens = stage.run.training.max_tokens
+        until = stage.until if tokens is None else UntilSettings("num_tokens", above=tokens - 1, window=1)
+        stages.append(replace(stage, until=until))
+    return tuple(stages)
 
 
 @contextmanager

@@ -185,10 +185,8 @@ def _eval_source(source: ProblemSource) -> ProblemSource:
     if local_file(source.name) is None:
         return replace(source, split=source.eval_split, eval_split=None)
     if local_file(source.eval_split) is None:
-        raise UserError(
-            f'dataset.eval_split is "{source.eval_split}", but dataset.name is a file, which has no splits:'
-            " name a second file, or hold problems out with dataset.eval_fraction"
-        )
+        why = f'dataset.eval_split is "{source.eval_split}", but dataset.name is a file, which has no splits'
+        raise UserError(f"{why}: name a second file, or hold problems out with dataset.eval_fraction")
     return replace(source, name=source.eval_split, eval_split=None)
 
 

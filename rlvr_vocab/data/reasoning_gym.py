@@ -144,10 +144,8 @@ def make_entries(
     entries: list[Entry] = []
     for outcome in _pool().run(items, _SECONDS, lambda done, total: on_progress(min(done * _TOGETHER, count))):
         if outcome.failure is not None:
-            raise UserError(
-                f"dataset.tasks: {task} could not make {_TOGETHER} problems: {outcome.detail}; make them easier with "
-                "its params, or leave it out"
-            )
+            why = f"{outcome.detail}; make them easier with its params, or leave it out"
+            raise UserError(f"dataset.tasks: {task} could not make {_TOGETHER} problems: {why}")
         for text, failure in outcome.value:
             read = decoded(json.loads(text)) if text else {}
             entries.append(Entry(text, read.get("question", ""), read.get("answer"), read.get("metadata"), failure))

@@ -147,7 +147,5 @@ def architecture_of(name: str) -> Architecture:
         return read_architecture(read_json(Path(file)), f"model.name={name}: its {CONFIG}")
     if name in SHIPPED:
         return read_architecture(SHIPPED[name], name)
-    raise UserError(
-        f"model.name={name}: this machine has no {CONFIG} of it, and plan downloads nothing: download the model, give "
-        f"a folder with its {CONFIG}, or plan for one of {', '.join(SHIPPED)}"
-    )
+    remedy = f"download the model, give a folder with its {CONFIG}, or plan for one of {', '.join(SHIPPED)}"
+    raise UserError(f"model.name={name}: this machine has no {CONFIG} of it, and plan downloads nothing: {remedy}")

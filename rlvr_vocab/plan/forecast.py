@@ -53,7 +53,6 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """Seconds of a step."""
         return sum(self.step_seconds.values())
 
     @property
