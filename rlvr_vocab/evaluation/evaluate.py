@@ -51,8 +51,7 @@ def evaluate_checkpoint(
 ) -> list[ProblemResult]:
     """Sample an answer to each problem and grade them."""
     questions = questions_of(rows, samples=1)
-    asked = [question.row for question in questions]
-    completions = sample_completions(checkpoint, asked, settings, on_progress)
+    completions = sample_completions(checkpoint, [each.row for each in questions], settings, on_progress)
     return graded_results(questions, completions, grader, checkpoint.layout)
 
 

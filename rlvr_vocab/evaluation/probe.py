@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from rlvr_vocab.vocab.tokenizer import assistant_turn, think_tags
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # purposes of random numbers
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
 _DONORS = 4  # candidates for each transplant; the one with the most similar likelihood of choices is taken
-_COPIES: Final = "copy_log_probs"
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ class Prober:
         logps: list[float] = []
         for part in self._batches(len(plain)):
             prompts = [each.prompt_ids for each in plain[part]]
-            logps += self._continuations.logps(prompts, [each.ids for each in plain[part]], _COPIES)
+            logps += self._continuations.logps(prompts, [each.ids for each in plain[part]], "copy_log_probs")
         sureness = [logp / max(1, len(each.places)) for logp, each in zip(logps, plain, strict=True)]
         golds = [each.gold for each in thoughts]
         for own, each in enumerate(thoughts):
@@ -294,7 +293,7 @@ class Prober:
             self._logps_in_place([(each.of, each.of.gold, each.thought) for each in versions]),
             self._logps_in_place([(each.of, each.donor_gold, each.thought) for each in versions]),
             self._logps_in_place([(each.of, each.donor_gold, each.without_donor) for each in versions]),
-            self._continuations.logps(prompts, [each.ids for each in thoughts], _COPIES),
+            self._continuations.logps(prompts, [each.ids for each in thoughts], "copy_log_probs"),
             strict=True,
         )
         return [

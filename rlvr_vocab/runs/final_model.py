@@ -102,9 +102,7 @@ def push_final_model(run: Run) -> None:
             repo_id=repo, folder_path=str(folder), commit_message="End of training", revision=revision
         )
     except (HfHubHTTPError, HTTPError, OSError, ValueError) as error:
-        run.console.print(
-            f"warning: the run is complete, but not uploaded: {error}; hf upload {name} {folder}", markup=False
-        )
+        run.console.print(f"warning: complete, but not uploaded: {error}; hf upload {name} {folder}", markup=False)
     else:
         run.console.print(f"uploaded to {done}", markup=False)
 

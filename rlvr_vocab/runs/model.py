@@ -93,9 +93,7 @@ def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -
         base = on_main_process(base_model, settings, problems.train)
         plan = expansion_plan(model, settings.seed, dataset, thinks=thinks, base=base)
     if prompt_is_thinking(plan.tokenizer, plan.layout):
-        console.print(
-            "the chat template opens the thinking, also in final_model; dataset.open_thinking=model keeps it unchanged"
-        )
+        console.print("the chat template opens the thinking, in final_model too; dataset.open_thinking=model avoids it")
     return plan
 
 

@@ -67,15 +67,12 @@ ThinkingOpener = Literal["template", "model", "nobody"]
 
 @dataclass(frozen=True)
 class RunProblems:
-    """The problems of a run, also for a warm-up, and of each stage (one set for a run in one piece).
-
-    No problem of `held_out` is in a stage. `report` is the part of `problems.json` known before a model is loaded.
-    """
+    """The problems of a run, also for a warm-up, and of each stage; none of `held_out` is in a stage."""
 
     train: Dataset
     held_out: Dataset | None
     by_stage: tuple[Dataset, ...]
-    report: dict[str, Any]
+    report: dict[str, Any]  # the part of `problems.json` that is known before a model is loaded
 
 
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
@@ -133,8 +130,7 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
     usable = usable_problems(held_out, "held out", console) if needs_gold_answers(functions) else held_out
     if not len(usable):
         raise UserError(
-            f"no held-out problem has a gold answer that {functions[0].name} can compare with: hold out others, or set "
-            "dataset.max_eval_samples=0"
+            f"no held-out gold answer suits {functions[0].name}: hold out others, or set dataset.max_eval_samples=0"
         )
     dry_run_functions(settings, functions, usable, "the held-out problems have")
     return usable
@@ -269,8 +265,7 @@ def require_chat_template(plan: ExpansionPlan) -> None:
     """Raises UserError if the tokenizer has no chat template."""
     if plan.tokenizer.chat_template is None:
         raise UserError(
-            f"model.name={plan.base}: its tokenizer has no chat template; name a Jinja file with "
-            "model.chat_template=FILE, or take the instruction-tuned version of the model"
+            f"model.name={plan.base}: no chat template; set model.chat_template=FILE, or an instruction-tuned model"
         )
 
 

@@ -213,8 +213,7 @@ class StagedRun:
         [problem] = broadcast_object_list([problem_of_checkpoint(last) if PartialState().is_main_process else None])
         if problem is not None:
             raise UserError(
-                f"{last}: {problem}; the stage has ended: remove {folder / STAGE_RECORD}, and the folders of later "
-                "stages, to resume it from its last valid checkpoint"
+                f"{last}: {problem}; the stage has ended: remove {folder / STAGE_RECORD} and later stages to resume it"
             )
         self.trainer.checkpoints.load_weights(last)
 

@@ -49,9 +49,7 @@ class GRPOConfig(trl.GRPOConfig):
             fields["max_steps"] = -1
         fields["bf16"] = asks_for_bf16(fields)
         if fields["bf16"] and not has_bf16(fields["use_cpu"]):
-            logger.warning(
-                "bf16: this machine computes bfloat16 slowly or not at all: training, and all weights, in float32"
-            )
+            logger.warning("bf16: this machine computes bfloat16 slowly or not at all: all weights are in float32")
             fields["bf16"] = False
         if fields["bf16"] and device_type(fields["use_cpu"]) == "cpu":
             fields["use_cpu"] = True  # or Transformers asks for a GPU

@@ -63,8 +63,7 @@ class TrainerCheckpoints:
         written, processes = len(list(checkpoint.glob("pending_*.pt"))), self._trainer.args.world_size
         if not written:
             raise UserError(
-                f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
-                "it; train anew, with it as the base model or from the beginning"
+                f"{checkpoint} holds no state of a training (save_only_model): train anew, from it as the base model"
             )
         if written != processes and PartialState().is_main_process:
             logger.warning(
@@ -123,8 +122,7 @@ class TrainerCheckpoints:
         """Load the weights of a checkpoint, and nothing else of it; UserError under DeepSpeed, which cannot."""
         if self._trainer.is_deepspeed_enabled:
             raise UserError(
-                f"{checkpoint}: there is nothing left to train, and under DeepSpeed its weights cannot be taken over; "
-                "the same command in one process writes what is left"
+                f"{checkpoint}: nothing is left to train, and DeepSpeed cannot load it: go on in one process"
             )
         self._trainer._load_from_checkpoint(str(checkpoint))
 

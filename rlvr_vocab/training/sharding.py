@@ -22,9 +22,7 @@ from rlvr_vocab.errors import UserError
 def require_sharding(state: AcceleratorState) -> None:
     """UserError where FSDP was asked for on a CPU: accelerate would train whole models."""
     if os.environ.get("ACCELERATE_USE_FSDP") == "true" and state.num_processes > 1 and not is_sharded(state):
-        raise UserError(
-            "FSDP shards a model between GPUs, and these processes train on the CPU: take accelerate_configs/ddp.yaml"
-        )
+        raise UserError("FSDP shards a model between GPUs, not on a CPU: take accelerate_configs/ddp.yaml")
 
 
 def is_sharded(state: AcceleratorState) -> bool:

@@ -135,9 +135,8 @@ def _check_logps(trainer: Any) -> None:
     for name, mean in (("answering", torch.cat(off[::2]).mean()), ("thinking", torch.cat(off[1::2]).mean())):
         if mean > _MOST_DIFFERENCE:
             raise UserError(
-                f"vLLM reports log-probabilities that differ by {mean:.2f} on average from those of "
-                f"{trainer.initial_model} ({name}): it serves other weights, or another reasoning_vocab.json; serve "
-                "that folder"
+                f"vLLM's log-probabilities differ by {mean:.2f} on average ({name}) from those of "
+                f"{trainer.initial_model}: serve that folder, with its weights and its reasoning_vocab.json"
             )
 
 

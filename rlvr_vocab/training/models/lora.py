@@ -59,17 +59,12 @@ def complete_adapter(
     """
     held, first = copied_rows_of(model), first_trained_row(train_rows, layout)
     if model.active_peft_config.is_prompt_learning:
-        raise UserError(
-            "prompt-learning adapters are not supported: they train prompts without ids, which have no region"
-        )
+        raise UserError("prompt-learning adapters are not supported: their prompts have no ids, and so no region")
     if layout.size and not (ADAPTER in model.active_adapters and isinstance(model.active_peft_config, LoraConfig)):
-        raise UserError(
-            f"adapter {model.active_adapter}: beside reasoning tokens it must be LoRA with the name {ADAPTER}"
-        )
+        raise UserError(f"adapter {model.active_adapter}: beside reasoning tokens it must be LoRA named {ADAPTER}")
     if held is not None and train_rows == "all":
         raise UserError(
-            f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "
-            "differences from their sources"
+            f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows train whole or as differences"
         )
     if held is not None and train_rows == "reasoning":
         train_differences(held)
