@@ -42,8 +42,9 @@ def check_file(path: Path) -> None:
         nearest = nearest_word(path.name, names, cutoff=0)
         raise UserError(f"data file {absolute} does not exist" + f"; the nearest file there is {nearest}" * bool(names))
     if not path.is_file() or extension_of(path) not in EXTENSIONS:
-        endings = ", ".join(EXTENSIONS)
-        raise UserError(f"{absolute} is not a file with one of the extensions {endings}, with or without .gz")
+        endings = f"{', '.join(EXTENSIONS)}, with or without .gz"
+        advice = "; save the sheet as CSV UTF-8" * path.suffix.lower().startswith((".xls", ".ods"))
+        raise UserError(f"{absolute} is not a file with one of the extensions {endings}{advice}")
     if path.stat().st_size == 0:
         raise UserError(f"data file {absolute} is empty; it must hold at least one row")
 

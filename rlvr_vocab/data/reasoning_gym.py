@@ -205,12 +205,17 @@ def _make(task: str, params: dict[str, Any], seed: int, count: int, start: int, 
     return made
 
 
+@cache
+def _evaluates(module: str) -> bool:
+    """Whether the module of a task family evaluates text as Python; that text may be an answer."""
+    return _EVALUATES.search(inspect.getsource(sys.modules[module])) is not None
+
+
 def _score(entry: str, answer: str, deadline: float, confined: bool) -> float | str:
     """A score, or why the system cannot confine the scorer."""
     read = decoded(json.loads(entry))
     family = _family(read["task"], json.dumps(read["params"]), 0, 1)
-    # Some task families evaluate text as Python; that text may be an answer.
-    if _EVALUATES.search(inspect.getsource(sys.modules[type(family).__module__])) is None:
+    if not _evaluates(type(family).__module__):
         return float(family.score_answer(answer, read))
     return _scored_apart(lambda: float(family.score_answer(answer, read)), deadline, confined)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +11,14 @@ from statistics import fmean
 from typing import Any
 
 from rlvr_vocab.config.sections import stages_of
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.plan.devices import GIB
 from rlvr_vocab.plan.memory import BACKWARD, FORWARD, GENERATION, LOGPROBS, OPTIMIZER, memory_by_phase
 from rlvr_vocab.plan.workload import Workload, configured_problems
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
+
+logger = logging.getLogger(__name__)
 
 FORECAST = "forecast.json"
 # Shares of a card's peak that a trainer reaches: of its FLOP/s, and of its bandwidth when weights are read.
@@ -176,7 +180,11 @@ def _generation(work: Workload, completion: float) -> float:
 
 def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each figure of a run's forecast beside the measured one; empty without a forecast or a step."""
-    figures, measured = (read_json_if_there(folder / FORECAST) or {}).get("figures", {}), measured_figures(rows)
+    figures, measured = dict[str, float](), measured_figures(rows)
+    try:
+        figures = (read_json_if_there(folder / FORECAST) or {}).get("figures", {})
+    except UserError as error:  # a damaged forecast must not cost the run its summary
+        logger.warning("summary.json has no comparison with the forecast: %s", error)
     return [
         {"name": name, "forecast": round(foreseen, 3), "measured": round(measured[name], 3)}
         for name, foreseen in figures.items()

@@ -130,7 +130,7 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
     usable = usable_problems(held_out, "held out", console) if needs_gold_answers(functions) else held_out
     if not len(usable):
         raise UserError(
-            f"no held-out gold answer suits {functions[0].name}: hold out others, or set dataset.max_eval_samples=0"
+            f"{functions[0].name} can read no held-out gold answer: hold out others, or set dataset.max_eval_samples=0"
         )
     dry_run_functions(settings, functions, usable, "the held-out problems have")
     return usable
