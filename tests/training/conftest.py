@@ -87,8 +87,10 @@ def largest_gap(trainer, batch):
     from rlvr_vocab.training.metrics.batch import whole_sequences
 
     arguments = *whole_sequences(batch), batch["completion_ids"].size(1), len(batch["prompt_ids"])
+    trainer.kept_texts = batch.get("kept_texts")
     with torch.no_grad():
         scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
+    trainer.kept_texts = None
     sampled = batch["sampled_mask"].bool()
     return (batch["sampling_per_token_logps"] - scores)[sampled].abs().max().item()
 
