@@ -109,7 +109,7 @@ def run(settings: ScoreSettings) -> int:
         _print_rows(settings, rewards, below, console)
     print_section(console, "Rewards", _reward_lines(rewards, rows))
     if tags is not None and settings.thoughts is not False:
-        print_section(console, "Thoughts", _thought_lines(settings, rewards, rows, tags))
+        print_section(console, "Thoughts", _thoughts(settings, rewards, rows, tags))
     _print_failures(rewards, rows, console)
     if settings.out is not None:
         written = (json.dumps(_record(rewards, row), ensure_ascii=False, default=str) for row in rows)
@@ -380,9 +380,7 @@ def _reward_lines(rewards: Sequence[Reward], rows: Sequence[Row]) -> Iterator[st
         yield f"prompts with several completions: {len(several):,}; with equal totals, so without a gradient: {alike:,}"
 
 
-def _thought_lines(
-    settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: Tags
-) -> Iterator[str]:
+def _thoughts(settings: ScoreSettings, rewards: Sequence[Reward], rows: Sequence[Row], tags: Tags) -> Iterator[str]:
     """Which rewards read the thought, by the last rows; those that send completions or run programs where asked for."""
     last = rows[-_THOUGHTS_READ:]
     problems = [(row.place.get("step"), str(row.columns.get("prompts", row.name))) for row in last]

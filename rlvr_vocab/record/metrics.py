@@ -25,6 +25,7 @@ class RewardFact:
     weight: float
     adaptive: bool
     full_mark: float | None = None
+    reads_thought: str | None = None  # as it declares; None where it does not say
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Reward:
         self.function, self.traits = function, traits_of(function)
         self.name = self.__name__ = name
         self.weight, self.params, self.deadline = spec.weight, spec.params, deadline
-        self.reads_thought = "words" if spec.params.get("sees") == "turn" else self.traits.reads_thought  # of a judge
+        self.reads_thought = self.traits.declared_reading(spec.params)
         self.full_mark = self.traits.full_mark if spec.full_mark is None else spec.full_mark
         self.adaptive = AdaptiveWeight(spec.weight, self.full_mark, spec.adaptive) if spec.adaptive else None
         self.failures = 0

@@ -60,11 +60,17 @@ class Traits:
     sends: bool = False  # it sends completions to a server
     runs_programs: bool = False
     reads_thought: Literal["nothing", "form", "length", "words"] | None = None  # None: it does not say
+    reads_words_with: tuple[str, Any] = ("", None)  # the setting, and its value, with which it reads the words
     aliases: tuple[str, ...] = ()  # further names of it in the library, such as TRL's
 
     def __post_init__(self) -> None:
         if self.reads_thought not in (None, "nothing", "form", "length", "words"):
             raise UserError(f"reads_thought={self.reads_thought}: should be nothing, form, length or words")
+
+    def declared_reading(self, params: Mapping[str, Any]) -> str | None:
+        """What it reads of the thought with these parameters, as it declares; None where it does not say."""
+        name, value = self.reads_words_with
+        return "words" if name and params.get(name) == value else self.reads_thought
 
 
 # The reward functions that a run can name without a file: those that the files of `rewards/library` declare.

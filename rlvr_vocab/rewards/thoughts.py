@@ -209,16 +209,17 @@ def _judged(reward: Reward, groups: Sequence[Sequence[_Scores]]) -> dict[str, An
         is_above = share is not None and low is not None and 2 * low > share
         reading = [kind for kind in reading if is_above or (moved[kind] or 0) > 2 * noise + 0.1]
     agrees = not _EXCLUDED.get(str(declared), set()) & set(reading)
-    told = "nothing of the thought" + " (all scores are alike)" * (len({case["as it was"][0] for case in cases}) == 1)
+    are_alike = len({case["as it was"][0] for case in cases}) == 1
+    text = "nothing of the thought" + " (all scores are alike)" * are_alike
     if reading:
-        told = f"the {declared} of the thought: " if agrees and declared in ("form", "length") else "the thought: "
+        text = f"the {declared} of the thought: " if agrees and declared in ("form", "length") else "the thought: "
         interval = "" if low is None or high is None else f" ({100 * low:.3g} to {100 * high:.3g})"
-        told += "" if share is None else f"{100 * share:.3g} % of its variance{interval}, "
-        told += ", ".join(f"{kind} thoughts move {100 * (moved[kind] or 0):.3g} % of scores" for kind in reading)
-        told += "" if agrees else f", although it declares to read {declared}"
-    told += f"; a repeated call moves {100 * noise:.3g} %" if noise else ""
+        text += "" if share is None else f"{100 * share:.3g} % of its variance{interval}, "
+        text += ", ".join(f"{kind} thoughts move {100 * (moved[kind] or 0):.3g} % of scores" for kind in reading)
+        text += "" if agrees else f", although it declares to read {declared}"
+    text += f"; a repeated call moves {100 * noise:.3g} %" if noise else ""
     figures = {"moved": moved, "share": share, "low": low, "high": high, "measured": True}
-    return {"sentence": f"{reward.name} reads {told}", "reads": bool(reading), "agrees": agrees, **figures}
+    return {"sentence": f"{reward.name} reads {text}", "reads": bool(reading), "agrees": agrees, **figures}
 
 
 def _total_effect(groups: Sequence[Sequence[_Scores]]) -> tuple[float | None, float | None, float | None]:

@@ -47,6 +47,7 @@ from rlvr_vocab.record.files import (
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, is_step_row, read_metrics
 from rlvr_vocab.record.results import read_thought_reading
 from rlvr_vocab.rewards.build import logged_names
+from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.refuse_off_policy import truncation_of
@@ -266,6 +267,7 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     if (initial_model / LAYOUT_FILE).is_file():
         size = VocabLayout.load(initial_model).size
     batch = training["per_device_train_batch_size"]
+    reads = [traits_by_name(each.name).declared_reading(each.params) for each in rewards.functions]
     return RunFacts(
         exp_name=config["exp_name"],
         model=config["model"]["name"],
@@ -273,8 +275,8 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
         reasoning_vocab_size=size if isinstance(size, int) else 0,
         think_tags=(opened, closed),
         rewards=tuple(
-            RewardFact(name, each.weight, each.adaptive is not None, each.full_mark)
-            for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
+            RewardFact(name, each.weight, each.adaptive is not None, each.full_mark, declared)
+            for name, each, declared in zip(logged_names(rewards.functions), rewards.functions, reads, strict=True)
         ),
         max_steps=training.get("max_steps"),
         completions_per_step=batch * training["gradient_accumulation_steps"] / training["num_iterations"],

@@ -15,6 +15,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import finite_log, row_dot
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
+from rlvr_vocab.vocab.refuse_off_policy import TRUNCATIONS
 from rlvr_vocab.vocab.regions import region_of_next
 from rlvr_vocab.vocab.truncation import Truncation, kept_text_ids
 
@@ -147,7 +148,6 @@ def _only(scores_BR: torch.Tensor, ids_B1: torch.Tensor) -> torch.Tensor:
     return torch.full_like(scores_BR, -torch.inf).scatter(1, ids_B1, 0.0)
 
 
-_UNTRUNCATED = {"top_k": 0, "top_p": 1.0, "min_p": None}
 # The drawn id is the likeliest one that `_only` leaves.
 _GREEDY = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None, "min_p": None}
 
@@ -191,7 +191,7 @@ class RegionSampler:
             processors.append(RegionLogitsProcessor(self.policy, temperature, over_texts))
             recorder = RecordingSampler(temperature or 1.0, truncation) if self._recording else None
         if recorder is None:
-            untruncated = _UNTRUNCATED if truncation and self.policy.layout.size else {}
+            untruncated = {name: neutral[0] for name, neutral in TRUNCATIONS.items()} if over_texts else {}
             return self._own_generate(*args, **{**given, **untruncated})
         with _last_of_all(recorder, model):
             output = self._own_generate(*args, **{**given, **_GREEDY})

@@ -209,6 +209,23 @@ def test_a_reward_that_reads_the_thought_is_a_flag_unless_it_is_declared_to(made
     assert line["flags"] == ["Reward mine reads the thought, so training shapes it (r0: mine reads it)."] * is_flag
 
 
+@pytest.mark.parametrize(
+    ("reward", "declaration"),
+    [
+        ({"name": "mine.py:accuracy"}, "accuracy declares nothing; not measured"),
+        ({"name": "llm_judge", "params": {"rubric": "x"}}, "llm_judge declares that it reads nothing of the thought"),
+        ({"name": "llm_judge", "params": {"sees": "turn"}}, "llm_judge declares that it reads words of the thought"),
+    ],
+    ids=str,
+)
+def test_without_a_measurement_a_reward_is_what_it_declares_with_its_parameters(made, reward, declaration):
+    runs = [made("b"), made("r", n=100)]
+    for run in runs:
+        path = Path(run, "config.yaml")
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"rewards": {"functions": [reward]}}))
+    assert declaration in claims(compare(runs)[1])["rewards and the thought"]["text"]
+
+
 def test_errors_of_the_grader_are_measured_on_gold_answers_and_shown(made):
     runs = [made("b"), made("r", n=100)]
     golds = ["1/2", "0.5", "3", "3.0", "]["]

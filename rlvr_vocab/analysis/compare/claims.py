@@ -14,7 +14,6 @@ from rlvr_vocab.analysis.compare.runs import ComparedRun, ComparisonResult, prob
 from rlvr_vocab.data.problem_key import hashes, problem_key
 from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import grader_text
-from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.statistics import share_interval
 from rlvr_vocab.text import listed, pluralize, short_text, visible_text
@@ -33,6 +32,7 @@ _GRADER_ERRORS = 0.01
 _NO_SAMPLING = ("grader", "format", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 _MOST_NAMED = 10  # runs
 FigureOf = Callable[[ComparedRun], float | None]
+_Lists = defaultdict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -254,28 +254,26 @@ def _tried(compared: ComparisonResult) -> Claim:
 
 
 def _thoughts(compared: ComparisonResult) -> Claim:
-    said, reading, missing = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list), dict[str, str]()
+    by_sentence, reading, missing = _Lists(list), _Lists(list), dict[str, str]()
     for run in compared.runs:
         for row in run.record.thoughts or _declarations(run):
-            said[row["sentence"]].append(run.folder)
+            by_sentence[row["sentence"]].append(run.folder)
             if row["reads"] and (row["declared"] in (None, "nothing", "words") or not row.get("agrees", True)):
                 reading[row["name"]].append(f"{run.folder}: {row['sentence']}")
             if row["reads"] is None and row["declared"] is None:
                 missing[run.folder] = run.commands["thoughts"]
     where = {name: _first(runs) for name, runs in reading.items()}
     flags = [f"Reward {name} reads the thought, so training shapes it ({each})." for name, each in where.items()]
-    text = " ".join(f"{sentence} ({pluralize(len(runs), 'run')})." for sentence, runs in said.items())
-    return _line("rewards and the thought", text, flags, missing, figures={"runs_by_sentence": said})
+    text = " ".join(f"{sentence} ({pluralize(len(runs), 'run')})." for sentence, runs in by_sentence.items())
+    return _line("rewards and the thought", text, flags, missing, figures={"runs_by_sentence": by_sentence})
 
 
 def _declarations(run: ComparedRun) -> Iterator[Row]:
-    """A row for each reward of the last stage of a run that measured none; parameters may decide what it reads."""
+    """A row for each reward of the last stage of a run that measured none."""
     for each in [run.record.facts, *run.record.facts.stages][-1].rewards:
-        declared = traits_by_name(each.name).reads_thought
-        what = "nothing" if declared == "nothing" else f"the {declared}"
-        said = f"that it reads {what} of the thought" if declared else "nothing"
-        sentence = f"{each.name} declares {said}; not measured"
-        yield {"name": each.name, "declared": declared, "reads": None, "sentence": sentence}
+        declaration = f"that it reads {each.reads_thought} of the thought" if each.reads_thought else "nothing"
+        sentence = f"{each.name} declares {declaration}; not measured"
+        yield {"name": each.name, "declared": each.reads_thought, "reads": None, "sentence": sentence}
 
 
 def _copies(compared: ComparisonResult) -> Claim:
@@ -293,10 +291,8 @@ def _reproduced(compared: ComparisonResult) -> Claim:
     flags = [f"The runs used different versions of {name} ({values})." for name, values in _differing(versions)]
     text = f"{', '.join(f'{name} {value}' for name, value in versions[0].items())}." if versions else ""
     missing = {run.folder: run.commands["train"] for run in compared.runs if run.environment is None}
-    commands = [command for run in compared.runs for command in run.typed]
-    return _line(
-        "to do it again", text, flags, missing, [*commands, compared.command], figures={"versions": versions[:1]}
-    )
+    commands = [*(command for run in compared.runs for command in run.typed), compared.command]
+    return _line("to do it again", text, flags, missing, commands, figures={"versions": versions[:1]})
 
 
 def _differing(records: Sequence[Row | None]) -> Iterator[tuple[str, str]]:

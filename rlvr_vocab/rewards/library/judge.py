@@ -36,6 +36,7 @@ _INSTRUCTION = (
 )
 _OWN_SCORE = re.compile(r"^([^\w\n]*score)\b", re.IGNORECASE | re.MULTILINE)
 _LONGEST_END = 2_000  # characters in which a score, or an error, is looked for
+_SAMPLES = "a judge is asked about what a model wrote"
 
 
 def _request(
@@ -71,7 +72,7 @@ def _score_in(reply: str, mark: str, scale: tuple[float, float]) -> Score:
 _sent = 0  # completions that this process has sent to judges
 
 
-@reward(skip_gold_check="a judge is asked about what a model wrote", dry_run=False, sends=True, reads_thought="nothing")
+@reward(skip_gold_check=_SAMPLES, dry_run=False, sends=True, reads_thought="nothing", reads_words_with=("sees", "turn"))
 def llm_judge(
     prompts: Sequence[Any],
     completions: Sequence[Any],
